@@ -21,7 +21,7 @@ from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.interrupts import Interrupts
-from sysid_ros.cli.offline import add_recording_options, parse_settings, recording_options
+from sysid_ros.cli.offline import add_recording_options, parse_settings, read_with_progress, recording_options
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -56,7 +56,6 @@ from sysid_ros.reports.arm import (
     robot_files,
     write_arm_result,
 )
-from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.known import KnownRecordings, read_mass, read_recordings
 from sysid_ros.reports.writer import RECORDING, make_results_directory
 
@@ -395,8 +394,8 @@ def run_sensors(options: argparse.Namespace) -> int:
         SysidError: The input cannot be used.
     """
     robot = load_robot(options.model)
-    with working(f"reading {options.file}"):
-        recording = read_recording(options.file, robot, recording_options(options))
+    recording, _ = read_with_progress(options.file, robot, recording_options(options))
+    with working("measuring"):
         found = measure_sensors(robot, recording.batches)
     show(*describe_sensors(robot, found))
     values = {

@@ -1,7 +1,7 @@
 """Turns a recording into a table in SI units and the robot's joint order: ``sysid import BAG --model my_arm.yaml``.
 
 What every command does with a bag, done once and kept: joints by name, sign of the efforts, samples left out, and
-velocities where nobody measured them.
+velocities where nobody measured them. Ctrl-C keeps what was read by then.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.cli.offline import add_recording_options, read_with_progress, recording_options
 from sysid_ros.cli.terminal import show, working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.model.loader import available_robots, load_robot
-from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording, Recording
 from sysid_ros.reports.recordings.tables import write_npz
 
@@ -29,7 +28,7 @@ def build_parser() -> CommandParser:
         prog="sysid import",
         description="Turns a recording into a table in SI units and the robot's joint order. What every command does "
         "with a bag, done once and kept: joints by name, sign of the efforts, samples left out, and velocities where "
-        "nobody measured them.",
+        "nobody measured them. Ctrl-C keeps what was read by then.",
         examples=(
             "sysid import my_bag/ --model ur5e --units 'q=deg' --effort-sign -1",
             "sysid import log.csv --model xarm7 --output log.npz",
@@ -65,17 +64,17 @@ def run(options: argparse.Namespace) -> int:
         SysidError: The recording cannot be used, or the table cannot be written.
     """
     robot = load_robot(options.model)
-    with working(f"reading {options.file}"):
-        recording = read_recording(options.file, robot, recording_options(options))
-    show(summarize(recording))
     output = options.output or options.file.with_suffix(".npz")
     if output.suffix.lower() != ".npz":
         raise InvalidRecording(output, "the ending", f"'{output.suffix}'", ".npz")
     if output.exists():
         raise InvalidRecording(output, "the file", "there already", "a new name: --output")
-    write_npz(output, robot, recording)
+    recording, was_stopped = read_with_progress(options.file, robot, recording_options(options))
+    show(summarize(recording))
+    with working(f"writing {output}"):
+        write_npz(output, robot, recording)
     show(f"Table: {output}")
-    return ExitStatus.OK
+    return ExitStatus.STOPPED if was_stopped else ExitStatus.OK
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -200,17 +200,38 @@ def run(options: argparse.Namespace) -> int:
     if options.view_port != "0":
         free_port(options.view_port)  # what is missing is told before the work
     robot = _robot_of(options)
-    with working(f"reading {options.files[0]}"):
-        recording = read_recording(options.files[0], robot, recording_options(options))
+    recording, was_cut = read_with_progress(options.files[0], robot, recording_options(options))
     if settings.body != PAYLOAD:
         if options.view_port != "0":
             raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")
-        return _run_bodies(options, robot, settings, recording)
+        status = _run_bodies(options, robot, settings, recording)
+        return ExitStatus.STOPPED if was_cut else status
     result, was_stopped = identify_with_progress(recording, robot, settings)
+    was_stopped = was_stopped or was_cut
     status = show_and_write(result, options.output, was_stopped)
     if options.view_port != "0" and not was_stopped:
         show_replay(result, options)
     return status
+
+
+def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions) -> tuple[Recording, bool]:
+    """Read a recording, show a person at a terminal how far it is, and end with what is read by then on Ctrl-C.
+
+    Returns:
+        The recording, and whether it was stopped on the way.
+
+    Raises:
+        SysidError: It cannot be used.
+    """
+    is_shown = sys.stderr.isatty()
+    with ProgressDisplay(sys.stderr) as display, Interrupts(patience=1) as interrupts:
+
+        def watch(share: float) -> bool:
+            if is_shown:
+                display.update(f"reading {path}", share)
+            return not interrupts.is_set
+
+        return read_recording(path, robot, options, watch), interrupts.is_set
 
 
 def identify_with_progress(

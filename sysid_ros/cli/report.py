@@ -13,14 +13,13 @@ from sysid_ros.cli.offline import (
     add_recording_options,
     identify_with_progress,
     parse_settings,
+    read_with_progress,
     recording_options,
     show_and_write,
 )
-from sysid_ros.cli.terminal import working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording
 from sysid_ros.reports.recordings.runs import RecordedRun, read_run
 from sysid_ros.reports.result import followed_motions
@@ -67,15 +66,16 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidRecording(
             recording_path, "the arm", f"another than '{model}' is now", "the settings file of that run: --model"
         )
-    with working(f"reading {recording_path}"):
-        recording = read_recording(recording_path, robot, recording_options(options))
+    recording, was_cut = read_with_progress(recording_path, robot, recording_options(options))
     result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set))
     start_ns = int(recording.batches[0].stamps[0])
     motions = about.motions(start_ns)
     if recording.reference_q is not None:
         motions = followed_motions(motions, recording.samples.seconds, recording.reference_q)
     truth = about.truth if result.estimate.target == "payload" else None
-    return show_and_write(dataclasses.replace(result, motions=motions, truth=truth), options.output, was_stopped)
+    return show_and_write(
+        dataclasses.replace(result, motions=motions, truth=truth), options.output, was_stopped or was_cut
+    )
 
 
 def locate(source: Path) -> tuple[Path, str | None]:

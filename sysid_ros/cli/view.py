@@ -11,9 +11,9 @@ import numpy as np
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import find_settings
-from sysid_ros.reports.recordings.files import read_plans
-from sysid_ros.reports.result import IdentificationResult
-from sysid_ros.view.replay import Replay, Story
+from sysid_ros.reports.recordings.runs import RecordedRun, read_run
+from sysid_ros.reports.result import IdentificationResult, followed_motions
+from sysid_ros.view.replay import FollowedPlan, Replay, Story
 from sysid_ros.view.scene import LOOPBACK, PORT, ArmView, import_viser
 
 _TRIED = 100
@@ -55,6 +55,24 @@ def free_port(text: str) -> int:
     raise SysidError(f"--view: no port from {first} on is free")
 
 
+def followed_plans(recorded: RecordedRun, result: IdentificationResult) -> list[FollowedPlan]:
+    """Return the plans that the arm followed, with their times since the first sample of a result."""
+    if result.samples is None:
+        return []
+    start_ns = int(result.samples.stamps[0])
+    motions = recorded.motions(start_ns)
+    if result.reference_q is not None:
+        motions = followed_motions(motions, result.samples.seconds, result.reference_q)
+    starts = recorded.starts
+    plans = sorted((one for one in recorded.plans if one.plan_id in starts), key=lambda one: starts[one.plan_id])
+    found = []
+    for plan, motion in zip(plans, motions, strict=True):
+        seconds = motion.trajectory.duration if motion.followed is None else motion.followed
+        known = plan.certificate.issued_at - 1e-9 * start_ns
+        found.append(FollowedPlan(motion.trajectory, known, motion.start, motion.start + seconds))
+    return found
+
+
 def open_replay(result: IdentificationResult, file: Path, model: str, port: str) -> Replay:
     """Show a result over time in a browser.
 
@@ -71,9 +89,9 @@ def open_replay(result: IdentificationResult, file: Path, model: str, port: str)
     if samples is None or len(samples) == 0:
         raise SysidError("--view: there are no samples to replay")
     try:
-        plans = read_plans(file)
-    except SysidError:  # most recordings hold none
-        plans = []
+        recorded = read_run(file) if file.suffix == ".mcap" and file.is_file() else RecordedRun()
+    except SysidError:  # a plan of another version: the replay goes without
+        recorded = RecordedRun()
     # The history may end with the same estimate twice: at the last update, and at the end
     story = Story(
         seconds=samples.seconds,
@@ -81,8 +99,8 @@ def open_replay(result: IdentificationResult, file: Path, model: str, port: str)
         update_times=history.time,
         bounds=np.stack([history.lower, history.values, history.upper], axis=1),
         final=result.estimate,
-        plans=[plan.trajectory for plan in plans],
-        scene=plans[-1].scene if plans else Scene(),
+        plans=followed_plans(recorded, result),
+        scene=recorded.plans[-1].scene if recorded.plans else Scene(),
     )
     view = ArmView(result.robot, free_port(port), find_settings(model).parent)
     return Replay(view, result.robot, story)

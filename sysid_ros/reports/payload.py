@@ -177,9 +177,8 @@ def exported_payload(result: IdentificationResult) -> Exported:
 def bound_mass_and_com(robot: RobotModel, estimate: ParameterEstimate) -> tuple[Bounded, Bounded]:
     """Bound mass () [kg] and CoM (3,) [m] of a payload in the frame of the last joint, as :func:`summarize` does."""
     parameters, prior = _payload_of(robot, estimate), robot.payload_prior
-    com = quotient(_part(parameters, [1, 2, 3]), _part(parameters, [0]))
-    if estimate.is_guaranteed and prior.shape is not None and prior.target == estimate.target == "payload":
-        com = _within(com, prior.shape.com.lower, prior.shape.com.upper)
+    is_alone = estimate.is_guaranteed and prior.target == estimate.target == "payload"
+    com = _bound_com(parameters, prior.shape if is_alone else None)
     return Bounded(parameters.values[0], parameters.lower[0], parameters.upper[0]), com
 
 
@@ -262,10 +261,8 @@ def summarize(
         shape: Shape of the payload as an object, which its CoM and moments cannot leave; None if unknown.
     """
     rotation, translation = inverse_placement(*frame_in_joint)
-    com = quotient(_part(parameters, [1, 2, 3]), _part(parameters, [0]))
-    largest = np.inf
+    com, largest = _bound_com(parameters, shape), np.inf
     if shape is not None:
-        com = _within(com, shape.com.lower, shape.com.upper)
         largest = float(np.nextafter(parameters.upper[0] * shape.gyration**2 * (1.0 + 1e-14), np.inf))
     inertia_joint = _inertia_about_com(parameters)
     inertia_com = _rotated(inertia_joint, rotation)
@@ -278,6 +275,12 @@ def summarize(
     axes[:, 2] *= np.sign(np.linalg.det(axes))
     com_in_frame = _moved(com, rotation, translation)
     return PayloadSummary(frame, in_frame(parameters, frame_in_joint), com_in_frame, inertia_com, moments, axes)
+
+
+def _bound_com(parameters: Bounded, shape: PayloadShape | None) -> Bounded:
+    bounds = inertia.bound_com(parameters.lower, parameters.upper, None if shape is None else shape.com)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Bounded(parameters.values[1:4] / parameters.values[0], *bounds)
 
 
 def _within(bounded: Bounded, lower: ArrayLike, upper: ArrayLike) -> Bounded:

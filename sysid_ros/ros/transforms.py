@@ -8,6 +8,7 @@ from typing import Any
 import pinocchio as pin
 from geometry_msgs.msg import Pose, Quaternion, Transform, TransformStamped, Vector3
 from rclpy.node import Node
+from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 
 from sysid_ros.core.model.links import LinkPose
@@ -27,6 +28,11 @@ RECORDED_PERIOD_NS = 40_000_000
 
 Write = Callable[[str, str, Any, int], object]
 """Takes topic, type, message (or a mapping of its fields) and stamp [ns]: writes into a recording."""
+
+
+def contents_of(message: Any) -> Any:
+    """Return a message as a recording takes it: serialized, but for a mapping of fields, which stays as it is."""
+    return message if isinstance(message, dict) else serialize_message(message)
 
 
 def transforms_of(poses: Iterable[LinkPose], stamp_ns: int) -> list[TransformStamped]:

@@ -21,6 +21,25 @@ Array = NDArray[np.float64]
 FRAME = 0.04
 """Time between two pictures [s]."""
 PATH_POINTS = 300
+PLAN_POINTS = 60
+"""Points of the path of one plan."""
+
+
+@dataclass(frozen=True)
+class FollowedPlan:
+    """A plan that the arm followed; times since the first sample [s].
+
+    Attributes:
+        trajectory: The plan.
+        known: When it was made.
+        start: When the arm began to follow it.
+        end: When the arm did not follow it any more.
+    """
+
+    trajectory: Trajectory
+    known: float
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -33,7 +52,7 @@ class Story:
         update_times: Times of the estimates, (K,) [s].
         bounds: Lower bounds, point estimates, upper bounds, (K, 3, 10).
         final: The last estimate; what does not change with time is taken from it.
-        plans: Trajectories of the recording.
+        plans: Plans that were followed, in their order.
         scene: What surrounded the arm.
     """
 
@@ -42,12 +61,18 @@ class Story:
     update_times: Array
     bounds: Array
     final: ParameterEstimate
-    plans: Sequence[Trajectory] = ()
+    plans: Sequence[FollowedPlan] = ()
     scene: Scene = Scene()
 
     def posture(self, at: float) -> Array:
         """Return the positions at a time [s], between the samples, (n,) [rad]."""
         return np.array([np.interp(at, self.seconds, column) for column in self.q.T])
+
+    def plans_at(self, at: float) -> tuple[int | None, int | None]:
+        """Return which plan was followed at a time [s] and which waited to be, as places in ``plans``."""
+        followed = [k for k, plan in enumerate(self.plans) if plan.start <= at < plan.end]
+        waiting = [k for k, plan in enumerate(self.plans) if plan.known <= at < plan.start]
+        return (followed[-1] if followed else None), (waiting[0] if waiting else None)
 
     def estimate(self, at: float) -> ParameterEstimate | None:
         """Return what was known at a time [s]; None before the first update."""
@@ -86,9 +111,14 @@ class Replay:
         self._slider.on_update(lambda _: self.show(self._slider.value))
         poses = BodyPoses(robot)
         picked = np.linspace(0, len(story.q) - 1, min(PATH_POINTS, len(story.q))).astype(int)
-        times = [np.linspace(0.0, plan.duration, 60) for plan in story.plans]
-        paths = [poses.tool_path(plan.sample(at)[0]) for plan, at in zip(story.plans, times, strict=True)]
-        view.show_plans(poses.tool_path(story.q[picked]), others=paths)
+        self._way = poses.tool_path(story.q[picked])
+        self._paths = [
+            poses.tool_path(plan.trajectory.sample(np.linspace(0.0, plan.trajectory.duration, PLAN_POINTS))[0])
+            for plan in story.plans
+        ]
+        self._plans: tuple[int | None, int | None] | None = None
+        with gui.add_folder("Plans", visible=bool(story.plans)):
+            self._words = gui.add_markdown("")
         view.show_scene(story.scene)
         is_known = np.isfinite(story.bounds).all(axis=(1, 2))
         view.show_history(story.update_times[is_known], story.bounds[is_known])
@@ -111,10 +141,27 @@ class Replay:
     def show(self, at: float) -> None:
         """Show a time [s]."""
         self._view.show_posture(self._story.posture(at))
+        self._show_plans(at)
         k = int(np.searchsorted(self._story.update_times, at, side="right"))
         if k != self._shown:
             self._shown = k
             self._view.draw_payload(self._story.estimate(at))
+
+    def _show_plans(self, at: float) -> None:
+        """Show the plan that was followed and the one that waited; without any the way of the tool."""
+        chosen = self._story.plans_at(at)
+        if chosen == self._plans:
+            return
+        self._plans = chosen
+        followed, waiting = (None if k is None else self._paths[k] for k in chosen)
+        if not self._story.plans:
+            self._view.show_plans(self._way)
+            return
+        self._view.show_plans(followed, waiting)
+        words = ["at rest" if chosen[0] is None else f"follows plan {chosen[0] + 1} of {len(self._paths)}"]
+        if chosen[1] is not None:
+            words.append(f"plan {chosen[1] + 1} waits")
+        self._words.content = "; ".join(words)
 
     def run(self, is_ended: Callable[[], bool] = lambda: False) -> None:
         """Play until it is ended; begins again after the end."""

@@ -332,11 +332,9 @@ class ArmView:
 
 def com_box(robot: RobotModel, estimate: ParameterEstimate) -> Box | None:
     """Return the box of the CoM in the frame of the last joint [m]; None where it is not bounded."""
-    lower, upper = bound_com(estimate.lower, estimate.upper)
-    shape = robot.payload_prior.shape
-    if shape is not None and estimate.target == "payload":
-        lower, upper = np.maximum(lower, shape.com.lower), np.minimum(upper, shape.com.upper)
-    if not (np.all(lower <= upper) and np.all(np.isfinite(upper - lower))):
+    shape = robot.payload_prior.shape if estimate.target == "payload" else None
+    lower, upper = bound_com(estimate.lower, estimate.upper, None if shape is None else shape.com)
+    if not np.all(np.isfinite(upper - lower)):
         return None
     return Box(lower, upper)
 

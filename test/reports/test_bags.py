@@ -5,10 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
+from recording_files import batches_of, write_csv, write_mcap
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.reports.recordings import bags, mcap, tables
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions
 
@@ -81,6 +83,32 @@ def test_every_form_gives_the_same_samples(plugin, form, robot, short, tmp_path)
     recording = read_recording(path, robot)
     same(recording, short)
     assert recording.velocity_error is None and not recording.notices and not recording.caveats
+
+
+@pytest.mark.parametrize("form", ["csv", "mcap", "bag", "db3", "folder"])
+def test_reading_tells_how_far_it_is_and_may_be_ended(form, robot, short, tmp_path, monkeypatch):
+    """What was read by then is the recording, and says so."""
+    for module in (bags, mcap):
+        monkeypatch.setattr(module, "WATCHED", 3)
+    monkeypatch.setattr(tables, "_PIECE", 50)
+    if form == "csv":
+        path = write_csv(tmp_path / "a.csv", robot, short)
+    elif form == "mcap":
+        path = write_mcap(tmp_path / "a.mcap", batches_of(robot, short))
+    else:
+        plugin = StoragePlugin.SQLITE3 if form == "db3" else StoragePlugin.MCAP
+        path = write_bag(tmp_path / "bag", short, [states(robot)], plugin)
+        path = path if form == "folder" else next(file for file in path.iterdir() if file.suffix in (".mcap", ".db3"))
+    shares = []
+    whole = read_recording(path, robot, watch=lambda share: shares.append(share) is None)
+    assert len(whole.samples) == len(short) and len(shares) > 3
+    is_one_chunk = form in ("mcap", "bag")  # read at once
+    assert shares == sorted(shares) and 0.5 < shares[-1] <= 1.0 and (is_one_chunk or shares[0] < 0.5)
+    asked = []
+    cut = read_recording(path, robot, watch=lambda share: asked.append(share) is None and len(asked) < len(shares) // 2)
+    assert 0.1 < len(cut.samples) / len(short) < 0.8
+    assert any(text.startswith("reading was stopped after") for text in cut.notices)
+    same(dataclasses.replace(whole, batches=(whole.samples.slice(0, len(cut.samples)),)), cut.samples)
 
 
 def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):

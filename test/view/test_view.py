@@ -13,8 +13,9 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.view import scene as scene_module
-from sysid_ros.view.replay import Replay, Story
+from sysid_ros.view.replay import FollowedPlan, Replay, Story
 from sysid_ros.view.scene import LOOPBACK, ArmView, ViewerMissing, com_box
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of all tests
@@ -154,6 +155,32 @@ def test_a_story_knows_at_a_time_what_was_known_by_then(robot):
     np.testing.assert_array_equal(early.upper, story.bounds[0, 2])
     assert late is story.final and early.data_seconds == 1.0
     np.testing.assert_allclose(story.posture(2.005), robot.home + 0.3 * np.sin(2.005), atol=1e-5)
+
+
+def test_a_replay_shows_the_plan_that_was_followed_and_the_one_that_waited(view, robot):
+    """Two plans, the second of which takes over; before, between and after them the arm rests."""
+    story = make_story(robot)
+    rest = np.zeros(robot.n)
+    path = [BezierTrajectory(robot.home + offset, rest, rest, robot.home, 2.0) for offset in (0.1, 0.2)]
+    plans = [FollowedPlan(path[0], 0.2, 0.5, 1.5), FollowedPlan(path[1], 1.0, 1.5, 3.0)]
+    story = dataclasses.replace(story, plans=plans)
+    seen = {at: story.plans_at(at) for at in (0.1, 0.3, 0.7, 1.2, 1.5, 2.9, 3.5)}
+    assert seen == {
+        0.1: (None, None), 0.3: (None, 0), 0.7: (0, None), 1.2: (0, 1), 1.5: (1, None), 2.9: (1, None),
+        3.5: (None, None),
+    }  # fmt: skip
+    replay = Replay(view, robot, story)
+    for at, names, words in (
+        (0.3, ["/plans/1"], "at rest; plan 1 waits"),
+        (1.2, ["/plans/0", "/plans/1"], "follows plan 1 of 2; plan 2 waits"),
+        (2.0, ["/plans/0"], "follows plan 2 of 2"),
+        (3.5, [], "at rest"),
+    ):
+        replay.show(at)
+        assert [part.name for part in view._parts["plans"]] == names and replay._words.content == words
+    replay.show(2.0)
+    (drawn,) = view._parts["plans"]
+    np.testing.assert_allclose(drawn.points[0, 0], BodyPoses(robot).tool_path(path[1].sample(np.zeros(1))[0])[0])
 
 
 def test_a_replay_in_a_browser(view, robot, tmp_path):

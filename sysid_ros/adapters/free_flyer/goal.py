@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from rclpy.serialization import serialize_message
 
 from sysid_msgs.action import Identify
 from sysid_ros.adapters.free_flyer.link import DriverSilent, FreeFlyerLink, MotionCancelled, MotionFailed
@@ -41,6 +40,7 @@ from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import OutsideResultsRoot, folder_below, make_results_directory
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
+from sysid_ros.ros.transforms import contents_of
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (PlanningCancelled, Identify.Result.CANCELED),
@@ -123,8 +123,7 @@ class FreeFlyerGoal:
 
     def _write_message(self, topic: str, kind: str, message: object, stamp_ns: int) -> None:
         if self._recording is not None:
-            contents = message if isinstance(message, dict) else serialize_message(message)
-            self._recording.write(topic, kind, contents, stamp_ns)
+            self._recording.write(topic, kind, contents_of(message), stamp_ns)
 
     def identify(self, goal: Identify.Goal) -> Identify.Result:
         """Identify the robot."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
-from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
@@ -43,6 +42,7 @@ from sysid_ros.ros.conversions import (
 )
 from sysid_ros.ros.inbox import Inbox
 from sysid_ros.ros.source import SingleSource
+from sysid_ros.ros.transforms import contents_of
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
@@ -403,5 +403,4 @@ class SuiteMonitor:
 
     def _write(self, topic: str, type_name: str, message: Any, stamp_ns: int) -> None:
         if self._recorder is not None:
-            contents = message if isinstance(message, dict) else serialize_message(message)
-            self._recorder.write(self._node.resolve_topic_name(topic), type_name, contents, stamp_ns)
+            self._recorder.write(self._node.resolve_topic_name(topic), type_name, contents_of(message), stamp_ns)

@@ -191,18 +191,28 @@ def compute_inertia_ellipsoid(theta: ArrayLike) -> InertiaEllipsoid:
     return InertiaEllipsoid(center, axes, np.sqrt(squares), moments)
 
 
-def bound_com(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def bound_com(
+    lower: ArrayLike, upper: ArrayLike, within: Box | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the interval of the centre of mass that follows from bounds of mass and first moments.
 
     Args:
         lower: Lower bounds of the ten parameters, (10,).
         upper: Upper bounds, (10,).
+        within: A box that it cannot leave, (3,) [m]; along an axis where the two do not meet, it is not used.
 
     Returns:
-        Lower and upper bounds in the same frame, each (3,) [m]; infinite where the mass may be zero.
+        Lower and upper bounds in the same frame, each (3,) [m], widened by a few rounding errors; infinite where the
+        mass may be zero and nothing else is known.
     """
     low, high = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
-    if not low[0] > 0.0:
-        return np.full(3, -np.inf), np.full(3, np.inf)
-    corners = np.array([low[1:4] / low[0], low[1:4] / high[0], high[1:4] / low[0], high[1:4] / high[0]])
-    return corners.min(axis=0), corners.max(axis=0)
+    least, most = np.full(3, -np.inf), np.full(3, np.inf)
+    if low[0] > 0.0:
+        corners = np.array([low[1:4] / low[0], low[1:4] / high[0], high[1:4] / low[0], high[1:4] / high[0]])
+        slack = 64.0 * np.finfo(float).eps * np.abs(corners).max(axis=0)
+        least, most = corners.min(axis=0) - slack, corners.max(axis=0) + slack
+    if within is not None:
+        inner, outer = np.maximum(least, within.lower), np.minimum(most, within.upper)
+        meets = inner <= outer
+        least, most = np.where(meets, inner, least), np.where(meets, outer, most)
+    return least, most

@@ -21,13 +21,17 @@ from sysid_ros.reports.recordings.readers import (
     BAGS,
     CLEAR,
     UNITS,
+    WATCHED,
     InvalidRecording,
     RawSamples,
     ReadOptions,
     Recording,
+    Watch,
     cut_repeats,
+    describe_stop,
     gravity_agreement,
     make_recording,
+    read_all,
 )
 
 mcap_reader = optional_module("mcap.reader")
@@ -84,7 +88,7 @@ class _Columns:
         return {quantity: rows[:, order] for quantity, rows in self.values.items()}
 
 
-def read_bag(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
+def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
     """Read the joints of an arm from a bag.
 
     Args:
@@ -92,12 +96,13 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
             it goes.
         robot: The arm; joints are matched by name, other joints are ignored.
         options: Topics, names, units and sign, where the bag leaves them open.
+        watch: Told how far it is, and may end it.
 
     Raises:
         InvalidRecording: No joint states, a joint is missing or is there twice, efforts are missing, their sign is
             not clear, or numbers are not those of this arm.
     """
-    streams, notices = _collect(path, options)
+    streams, notices = _collect(path, options, watch)
     chosen = _choose(path, robot, streams, options)
     caveats = []
     unstamped = sum(stream.unstamped for stream in chosen)
@@ -124,12 +129,15 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
 # Messages
 
 
-def _collect(path: Path, options: ReadOptions) -> tuple[list[_Stream], list[str]]:
+def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stream], list[str]]:
     """Read all joint states; return their streams and what was noticed."""
     streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
-    damage = None
+    damage, notices = None, []
     try:
-        for topic, recorded_ns, message in _messages(path):
+        for number, (share, topic, recorded_ns, message) in enumerate(_messages(path)):
+            if number % WATCHED == 0 and not watch(share):
+                notices.append(describe_stop(share))
+                break
             if options.topics and topic not in options.topics:
                 continue
             key = (topic, tuple(message.name))
@@ -144,14 +152,20 @@ def _collect(path: Path, options: ReadOptions) -> tuple[list[_Stream], list[str]
         where = " or ".join(options.topics) or "any topic"
         types = f"the messages of type {JOINT_STATE}, or of this suite's samples"
         raise InvalidRecording(path, types, f"none on {where}", "at least two")
-    notices = [] if damage is None else [f"the bag is cut off or damaged ({damage}); what comes before was read"]
+    if damage is not None:
+        notices.append(f"the bag is cut off or damaged ({damage}); what comes before was read")
     return list(streams.values()), notices
 
 
-def _messages(path: Path) -> Iterator[tuple[str, int, Any]]:
-    """Yield topic, time of recording [ns] and message of all joint states."""
-    for file in _files(path):
-        yield from _mcap_messages(file) if file.suffix == ".mcap" else _rosbags_messages(file)
+def _messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
+    """Yield of all joint states: the share of the bag that is read, topic, time of recording [ns] and message."""
+    files = _files(path)
+    sizes = np.array([max(file.stat().st_size, 1) for file in files], dtype=float)
+    ends = np.cumsum(sizes) / sizes.sum()
+    for file, size, end in zip(files, sizes / sizes.sum(), ends, strict=True):
+        messages = _mcap_messages(file) if file.suffix == ".mcap" else _rosbags_messages(file)
+        for share, *rest in messages:
+            yield float(end - size * (1.0 - share)), *rest
 
 
 def _files(path: Path) -> list[Path]:
@@ -164,22 +178,25 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _mcap_messages(path: Path) -> Iterator[tuple[str, int, Any]]:
+def _mcap_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
     """Yield the joint states of an MCAP file, which needs no end and no index."""
-    store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
+    store, size = rosbags_types.get_typestore(rosbags_types.Stores.LATEST), path.stat().st_size
     with open(path, "rb") as file:
         reader = mcap_reader.NonSeekingReader(file, validate_crcs=True)
         for schema, channel, message in reader.iter_messages(log_time_order=False):
             if schema is not None and schema.name == JOINT_STATE:
-                yield channel.topic, message.log_time, store.deserialize_cdr(message.data, JOINT_STATE)
+                decoded = store.deserialize_cdr(message.data, JOINT_STATE)
+                yield file.tell() / size, channel.topic, message.log_time, decoded
 
 
-def _rosbags_messages(path: Path) -> Iterator[tuple[str, int, Any]]:
+def _rosbags_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
     store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with rosbags.AnyReader([path], default_typestore=store) as reader:
         connections = [connection for connection in reader.connections if connection.msgtype == JOINT_STATE]
-        for connection, recorded_ns, data in reader.messages(connections) if connections else ():
-            yield connection.topic, recorded_ns, reader.deserialize(data, connection.msgtype)
+        total = max(sum(connection.msgcount for connection in connections), 1)
+        messages = reader.messages(connections) if connections else ()
+        for number, (connection, recorded_ns, data) in enumerate(messages):
+            yield number / total, connection.topic, recorded_ns, reader.deserialize(data, connection.msgtype)
 
 
 # From streams to samples

@@ -15,11 +15,21 @@ from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.bags import read_bag
 from sysid_ros.reports.recordings.mcap import SAMPLES, holds, read_mcap, read_messages
-from sysid_ros.reports.recordings.readers import BAGS, SUFFIXES, InvalidRecording, ReadOptions, Recording
+from sysid_ros.reports.recordings.readers import (
+    BAGS,
+    SUFFIXES,
+    InvalidRecording,
+    ReadOptions,
+    Recording,
+    Watch,
+    read_all,
+)
 from sysid_ros.reports.recordings.tables import read_csv, read_npz
 
 
-def read_recording(path: Path | str, robot: RobotModel, options: ReadOptions | None = None) -> Recording:
+def read_recording(
+    path: Path | str, robot: RobotModel, options: ReadOptions | None = None, watch: Watch = read_all
+) -> Recording:
     """Read samples from a file, by its ending.
 
     Args:
@@ -27,6 +37,7 @@ def read_recording(path: Path | str, robot: RobotModel, options: ReadOptions | N
             ``.bag``), or a table (``.csv``, ``.npz``).
         robot: The arm that was recorded.
         options: What the file may leave open.
+        watch: Told how far it is, and may end it; what was read by then is the recording.
 
     Raises:
         InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
@@ -35,16 +46,16 @@ def read_recording(path: Path | str, robot: RobotModel, options: ReadOptions | N
     file, options = Path(path), options or ReadOptions()
     suffix = file.suffix.lower()
     if file.is_dir():
-        return read_bag(file, robot, options)
+        return read_bag(file, robot, options, watch)
     if suffix not in SUFFIXES:
         raise InvalidRecording(file, "the ending", f"'{file.suffix}'", "a folder of rosbag2 or " + ", ".join(SUFFIXES))
     if not file.is_file():
         raise InvalidRecording(file, "the file", "missing" if not file.exists() else "not a file", "a readable file")
     if suffix == ".mcap" and holds(file, SAMPLES):
-        return read_mcap(file, robot, options)
+        return read_mcap(file, robot, options, watch)
     if suffix in BAGS:
-        return read_bag(file, robot, options)
-    return (read_csv if suffix == ".csv" else read_npz)(file, robot, options)
+        return read_bag(file, robot, options, watch)
+    return read_csv(file, robot, options, watch) if suffix == ".csv" else read_npz(file, robot, options)
 
 
 PLAN = "sysid_msgs/msg/CertifiedTrajectory"

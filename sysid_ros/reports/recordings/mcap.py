@@ -14,7 +14,17 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.estimation.windows.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, describe_gaps, joint_columns
+from sysid_ros.reports.recordings.readers import (
+    WATCHED,
+    InvalidRecording,
+    ReadOptions,
+    Recording,
+    Watch,
+    describe_gaps,
+    describe_stop,
+    joint_columns,
+    read_all,
+)
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
 
 mcap_reader, mcap_records = optional_module("mcap.reader"), optional_module("mcap.records")
@@ -85,13 +95,14 @@ class McapMessage:
     message: Any
 
 
-def read_mcap(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
+def read_mcap(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
     """Read all sample batches of one topic.
 
     Args:
         path: The file; one that was cut off by a crash is read as far as it goes.
         robot: The arm; joints are matched by name.
         options: Names the topic of the batches where there are several; the rest such a file says itself.
+        watch: Told how far it is, and may end it.
 
     Raises:
         DamagedRecording: Not an MCAP file, or nothing in it can be read.
@@ -100,9 +111,15 @@ def read_mcap(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
     """
     metadata = read_metadata(path)
     first, last = _described_stamp(path, metadata, FIRST_STAMP, 0), _described_stamp(path, metadata, LAST_STAMP, _END)
-    collected, topics, damage = _Collected(first, last), set(), ""
+    collected, topics, damage, stops = _Collected(first, last), set(), "", []
+
+    def goes_on(share: float) -> bool:
+        if not watch(share):
+            stops.append(share)
+        return not stops
+
     try:
-        for entry in read_messages(path, {SAMPLES}):
+        for entry in read_messages(path, {SAMPLES}, goes_on):
             topics.add(entry.topic)
             if not options.topics or entry.topic in options.topics:
                 _add(path, robot, entry.message, collected)
@@ -120,6 +137,7 @@ def read_mcap(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
     notices = [text if count == 1 else f"{text} ({count} batches)" for text, count in collected.notices.items()]
     if damage:
         notices.append(f"the recording is cut off or damaged ({damage}); what comes before was read")
+    notices += map(describe_stop, stops)
     batches = tuple(collected.batches)
     notices += describe_gaps(SampleBlock.concatenate(batches))
     extra = {name: np.concatenate(parts) for name, parts in collected.extra.items()}
@@ -139,6 +157,13 @@ def holds(path: Path, type_name: str) -> bool:
     """Return whether a file, or what is left of it, says that it holds messages of a type."""
     try:
         with open(path, "rb") as file:
+            summary = mcap_reader.make_reader(file).get_summary()
+            if summary is not None:
+                return any(schema.name == type_name for schema in summary.schemas.values())
+    except Exception:  # noqa: S110 - without an end there is no summary, and all of it is searched
+        pass
+    try:
+        with open(path, "rb") as file:
             return any(
                 isinstance(record, mcap_records.Schema) and record.name == type_name
                 for record in mcap_stream_reader.StreamReader(file).records
@@ -147,21 +172,25 @@ def holds(path: Path, type_name: str) -> bool:
         return False
 
 
-def read_messages(path: Path, types: Collection[str] | None = None) -> Iterator[McapMessage]:
+def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch = read_all) -> Iterator[McapMessage]:
     """Yield ROS 2 messages of a file in the order they were written; no index is needed.
 
     Args:
         path: The file.
         types: Only messages of these types; None takes all.
+        watch: Told how far it is, and may end it.
 
     Raises:
         DamagedRecording: The file is cut off or damaged; what comes before has been delivered.
     """
+    size = path.stat().st_size
     with open(path, "rb") as file:
         reader, factory = mcap_reader.NonSeekingReader(file, validate_crcs=True), mcap_ros2_decoder.DecoderFactory()
         decoders: dict[int, Callable[[bytes], Any]] = {}
         try:
-            for schema, channel, message in reader.iter_messages(log_time_order=False):
+            for number, (schema, channel, message) in enumerate(reader.iter_messages(log_time_order=False)):
+                if number % WATCHED == 0 and not watch(file.tell() / size):
+                    return
                 type_name = schema.name if schema else ""
                 if types is not None and type_name not in types:
                     continue

@@ -7,7 +7,7 @@ joint order and with every fault named.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,6 +32,22 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "tau": {"Nm": 1.0, "mNm": 1e-3},
 }
 """Units a file may name for each quantity, and what one of them is in SI."""
+
+
+Watch = Callable[[float], bool]
+"""Called with the share of a file that is read, 0 to 1; where it returns False, reading ends there as at a cut."""
+WATCHED = 500
+"""Messages between two calls of a :data:`Watch`."""
+
+
+def read_all(share: float) -> bool:
+    """Let everything be read; a :data:`Watch`."""
+    return share >= 0.0
+
+
+def describe_stop(share: float) -> str:
+    """Say that reading was ended on request."""
+    return f"reading was stopped after {100.0 * share:.0f} % of the file; what comes later was not read"
 
 
 class InvalidRecording(SysidError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,19 @@ from sysid_ros.reports.recordings.readers import (
     RawSamples,
     ReadOptions,
     Recording,
+    Watch,
     cut_repeats,
+    describe_stop,
     gravity_agreement,
     joint_columns,
     make_recording,
+    read_all,
 )
 
 Array = NDArray[np.float64]
 
+_PIECE = 20_000
+"""Rows that are parsed at once."""
 _REQUIRED = ("t", "q", "tau")
 _QUANTITIES = ("t", "q", "v", "tau")
 _HEADER_KEYS = ("joints", "units", "effort_sign")
@@ -42,8 +47,10 @@ class _Table:
     arrays: Mapping[str, NDArray]
 
 
-def read_csv(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
+def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
     """Read a CSV file: ``# key: value`` lines, one line of column names, then one line per sample.
+
+    ``watch`` is told how far it is, and may end it.
 
     Raises:
         InvalidRecording: Header, columns or numbers cannot be used.
@@ -58,7 +65,8 @@ def read_csv(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
         raise InvalidRecording(path, "the number of data lines", 0, "a line of column names and one line per sample")
     separator = ";" if ";" in rest[0][1] else ","
     names = [name.strip() for name in rest[0][1].split(separator)]
-    values = _parse_rows(path, rest[1:], names, separator)
+    values, stops = _parse_in_pieces(path, rest[1:], names, separator, watch)
+    rest = rest[: 1 + len(values)]
     joints = _listed(path, header, "joints")
     arrays: dict[str, Array] = {}
     for quantity in _QUANTITIES:
@@ -72,7 +80,8 @@ def read_csv(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
         columns = values[:, [names.index(name) for name in wanted]]
         arrays[quantity] = columns
     arrays["t"] = _times([text.split(separator)[names.index("t")] for _, text in rest[1:]], arrays["t"][:, 0])
-    return _to_recording(path, robot, _Table(header, joints, arrays), options)
+    recording = _to_recording(path, robot, _Table(header, joints, arrays), options)
+    return replace(recording, notices=(*recording.notices, *stops))
 
 
 def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
@@ -145,6 +154,18 @@ def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tu
 def _header_example(key: str) -> str:
     examples = {"joints": "# joints: joint_1, joint_2", "units": "# units: t=s, q=rad, v=rad/s, tau=Nm"}
     return f"a line like '{examples[key]}' before the column names"
+
+
+def _parse_in_pieces(
+    path: Path, rows: list[tuple[int, str]], names: list[str], separator: str, watch: Watch
+) -> tuple[Array, list[str]]:
+    """Return the numbers, and what is to be said where reading was ended early."""
+    pieces = [np.empty((0, len(names)))]
+    for start in range(0, len(rows), _PIECE):
+        if not watch(start / len(rows)):
+            return np.concatenate(pieces), [describe_stop(start / len(rows))]
+        pieces.append(_parse_rows(path, rows[start : start + _PIECE], names, separator))
+    return np.concatenate(pieces), []
 
 
 def _parse_rows(path: Path, rows: list[tuple[int, str]], names: list[str], separator: str) -> Array:
