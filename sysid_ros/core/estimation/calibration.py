@@ -52,6 +52,8 @@ _SHRINKS = 0.98
 """Parameters whose standard deviation falls below this part of the prior's get bounds of their own."""
 _BATCH = 16
 """Directions that are bounded together, which limits the memory."""
+_TOLERANCE = 0.02
+"""Largest gap of their programmes, relative to the width of the bounds [-]."""
 _JITTER = ERROR_TERMS.index("jitter")
 _ROUNDING = 1e-100
 """A radius below this is none: boxes are rounded outwards, so that what is exactly zero has a radius of 5e-324. It adds
@@ -61,6 +63,8 @@ _WINDOWS_SHARE = 0.3
 _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _BODIES = MechanismOptions(massless="unknown")
+_Part = tuple[Rows, Unknowns, Box]
+"""A recording: its rows, what the arm leaves unknown in them, and the box of the load."""
 
 
 class CalibrationInconsistent(SysidError):
@@ -217,14 +221,14 @@ def calibrate_arm(
     work = _Work(sum(len(recording.blocks) for recording in recordings), on_progress, is_cancelled)
     for number in range(_PASSES):
         work.begin(number)
-        parts: list[tuple[Rows, Unknowns, Box]] = []
+        parts: list[_Part] = []
         for recording in recordings:
             rows, unknowns = _collect(arm, recording, settings, offset_change, work)
             parts.append((rows, unknowns, recording.load.prior.box))
         problem = _join(parts, offset_change)
         _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
-        asked = [rows for rows, _, _ in parts] if number == _PASSES - 1 else []
-        result = _solve(arm, problem, parts[0][1], settings, asked, work)
+        asked = parts if number == _PASSES - 1 else []
+        result = _solve(arm, problem, parts[0][1], settings, asked, offset_change, work)
         arm = replace(arm, theta_box=result.box)
     texts = tuple(
         f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
@@ -278,7 +282,8 @@ def _solve(
     problem: Problem,
     unknowns: Unknowns,
     settings: EstimatorSettings,
-    asked: Sequence[Rows],
+    asked: Sequence[_Part],
+    offset_change: Array,
     work: _Work,
 ) -> ArmCalibration:
     """Bound what the recordings share, from rows made with the present box of the arm.
@@ -288,16 +293,19 @@ def _solve(
         problem: The rows of all recordings.
         unknowns: What they share.
         settings: Those of the windows.
-        asked: Rows of motions with which payloads will be identified; none if no directions are asked for.
+        asked: The recordings, with whose motions payloads will be identified; none if no directions are asked for.
+        offset_change: Largest change of the torque offsets between recordings, (n,) [Nm].
         work: Told how far the bounds are.
     """
     used = np.flatnonzero(unknowns.radius > _ROUNDING)
     covariance = Covariance.of(problem, problem.y * problem.radius)
     gram = covariance.gram
     values, vectors = np.linalg.eigh(gram)
+    step = np.linalg.solve(np.eye(used.size) + gram, covariance.solve(np.eye(used.size)).T @ problem.r)
+    deviation = np.zeros(unknowns.radius.size)
+    deviation[used] = problem.radius * step
     directions = vectors[:, (values > _KNOWN_ENOUGH) & bool(asked)].T / problem.radius
-    posterior = problem.radius[:, None] * np.linalg.inv(np.eye(used.size) + gram) * problem.radius
-    felt = [_payload_directions(arm, rows, used, posterior) for rows in asked]
+    felt = [_payload_directions(arm, asked, motion, offset_change, deviation) for motion in range(len(asked))]
     directions = np.concatenate([directions, *felt])
     own = np.sqrt(np.diag(np.linalg.inv(np.eye(used.size) + gram))) < _SHRINKS
     objectives = np.concatenate([directions, np.eye(used.size)[own]])
@@ -314,9 +322,7 @@ def _solve(
     box = _narrow(arm, single, lower[count:], upper[count:])
     if box is None:
         raise CalibrationInconsistent("all recordings together", "the bounds of some body hold no body")
-    shared = center.copy()
-    step = np.linalg.solve(np.eye(used.size) + gram, covariance.solve(np.eye(used.size)).T @ problem.r)
-    shared[used] += problem.radius * step
+    shared = center + deviation
     nominal = _nearest_bodies(arm, box, shared[: box.lower.size])
     record = CalibrationRecord(serial="", date="")
     # What single bounds say of the arm's parameters is in the box; of the others they are rows.
@@ -325,36 +331,48 @@ def _solve(
     return ArmCalibration(arm.name, "", record, matrix[kept], lower[kept], upper[kept], box, nominal)
 
 
-def _payload_directions(arm: RobotModel, rows: Rows, used: NDArray[np.intp], posterior: Array) -> Array:
-    """Compute how the arm acts on the payload that is identified with a motion, as directions of what is shared.
+def _payload_directions(
+    arm: RobotModel, parts: Sequence[_Part], motion: int, offset_change: Array, deviation: Array
+) -> Array:
+    """Compute how the arm acts on the bounds of a payload that is moved like that of a recording.
 
-    With a left inverse L of the rows ``y x + b delta = u`` the errors of x by the arm are ``L b delta``: where the
-    range of these ten combinations is proven, nothing that the recordings say about them is lost. L is that of least
-    squares with radii and errors as standard deviations, delta as the recordings know it.
+    The joint programme of all recordings and of such a payload, whose data are those of the most likely arm and of the
+    middle of its prior, has multipliers l of the payload's rows ``y x + b delta = u`` behind each of its 20 bounds.
+    Where the range of ``l b delta`` is proven, that bound loses nothing of what the recordings say.
 
     Args:
         arm: The arm with the prior of the payload.
-        rows: Rows of a recording with this motion.
-        used: The shared unknowns that count, (U,).
-        posterior: Their covariance, (U, U).
+        parts: The recordings.
+        motion: Which of them has the motion.
+        offset_change: Largest change of the torque offsets between recordings, (n,) [Nm].
+        deviation: The most likely shared unknowns, from their center, (U,).
 
     Returns:
-        The directions, (10, U), in units in which their standard deviation is 1; none where the prior is not of a
-        payload.
+        The directions of the shared unknowns that count, (20, used), in units in which the largest reach over the box
+        is 1; none where the prior is not of a payload.
     """
+    rows, unknowns, _ = parts[motion]
+    used = np.flatnonzero(unknowns.radius > _ROUNDING)
     prior = arm.payload_prior
     if prior.target != "payload":
         return np.zeros((0, used.size))
-    weight = 1.0 / np.maximum(rows.error, 1e-9 * float(rows.error.max()))
-    y, b = rows.y * prior.box.radius * weight[:, None], rows.b[:, used] * weight[:, None]
-    root = np.linalg.cholesky(posterior)
-    spread = b @ root
-    own = spread.T @ spread
-    free = np.linalg.inv(np.eye(used.size) + own)
-    cross = y.T @ spread
-    inner = y.T @ y - cross @ free @ cross.T + np.eye(INERTIAL)
-    directions = np.linalg.solve(inner, cross @ (np.eye(used.size) - free @ own)) @ np.linalg.inv(root)
-    size = np.sqrt(np.einsum("ku,uv,kv->k", directions, posterior, directions))
+    virtual = replace(rows, u=rows.y @ prior.box.center + rows.b @ deviation)
+    joint = _join([(virtual, unknowns, prior.box), *parts], offset_change)
+    count = int(np.count_nonzero(prior.box.radius))  # the nuisances of the first part begin with its payload
+    problem = replace(
+        joint,
+        center=np.zeros(count),
+        radius=joint.delta_radius[:count],
+        y=joint.b[:, :count],
+        b=np.concatenate([joint.y, joint.b[:, count:]], axis=1),
+        delta_radius=np.concatenate([joint.radius, joint.delta_radius[count:]]),
+        theta_size=joint.delta_radius[:count],
+        objectives=np.eye(count),
+    )
+    multipliers = bound_by_membership(problem, _TOLERANCE).warm_start.multipliers
+    assert multipliers is not None
+    directions = multipliers[:, : len(virtual)] @ joint.y[: len(virtual)]
+    size = np.abs(directions) @ joint.radius
     return np.asarray(directions[size > 0.0] / size[size > 0.0, None])
 
 
@@ -398,7 +416,7 @@ def _collect(
     return stacked, unknowns
 
 
-def _join(parts: Sequence[tuple[Rows, Unknowns, Box]], offset_change: Array) -> Problem:
+def _join(parts: Sequence[_Part], offset_change: Array) -> Problem:
     """Join recordings: the shared unknowns with a radius become the target, loads and offset changes nuisances."""
     n, radius = offset_change.size, parts[0][1].radius
     used, size = np.flatnonzero(radius > _ROUNDING), radius.size
@@ -447,7 +465,7 @@ def _bound(problem: Problem, objectives: Array, before: Array, work: _Work) -> t
     lower, upper = np.zeros(len(objectives)), np.zeros(len(objectives))
     for first in range(0, len(objectives), _BATCH):
         part = slice(first, first + _BATCH)
-        sided = bound_by_membership(replace(problem, objectives=objectives[part]), 0.02)
+        sided = bound_by_membership(replace(problem, objectives=objectives[part]), _TOLERANCE)
         if sided.infeasibility is not None or np.any(sided.lower > sided.upper):
             raise CalibrationInconsistent("all recordings together", "their rows are jointly infeasible")
         limit = np.abs(objectives[part]) @ problem.radius

@@ -13,8 +13,11 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,
+    KnownLoad,
     LoadedRecording,
-    _payload_directions,
+    _collect,
+    _join,
+    _Work,
     calibrate_arm,
     describe_arm,
     empty_hand,
@@ -23,7 +26,6 @@ from sysid_ros.core.estimation.calibration import (
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import (
@@ -195,25 +197,42 @@ def test_torque_lag_and_direction_of_gravity_are_results_with_bounds(arm, tools)
     assert share.max() <= 1.0 and share[-3:].min() < 0.9
 
 
-def test_directions_that_matter_for_a_payload_are_those_of_a_left_inverse(arm):
-    """Against the same left inverse from the whole covariance of the rows."""
-    rng, count, used = np.random.default_rng(3), 40, np.arange(5, 17)
-    y, b = rng.normal(size=(count, 10)), rng.normal(size=(count, 115))
-    errors = np.zeros((count, len(ERROR_TERMS)))
-    errors[:, 0] = rng.uniform(0.5, 2.0, count)
-    root = rng.normal(size=(used.size, used.size))
-    posterior = root @ root.T
-    none = np.zeros(count, dtype=np.int64)
-    nothing = np.zeros((count, 0))
-    rows = Rows(y, b, none * 1.0, errors, nothing, nothing, none, none, none, none)
-    found = _payload_directions(arm, rows, used, posterior)
-    b, radius = b[:, used], arm.payload_prior.box.radius
-    covariance = np.diag(rows.error**2) + b @ posterior @ b.T
-    weighted = np.linalg.solve(covariance, y * radius)
-    left_inverse = np.linalg.solve(weighted.T @ (y * radius) + np.eye(10), weighted.T)
-    expected = left_inverse @ b
-    expected /= np.sqrt(np.einsum("ku,uv,kv->k", expected, posterior, expected))[:, None]
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+@pytest.mark.slow
+def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_rows(arm, tools, dumbbell):
+    """Against the exact programme of all rows of all recordings, by HiGHS."""
+    world, (load, body) = TrueWorld(arm, tools, 6, adversarial=False), weight_of(arm, 5)
+    recordings = [
+        LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
+        LoadedRecording("weight", [world.record(body, 21)], load),
+    ]
+    calibration = calibrate_arm(arm, recordings, RECORD)
+    block = world.record(dumbbell, 21)
+    settings = EstimatorSettings(use_cone=False, bound_tolerance=1e-3)
+    estimator = StreamingEstimator(apply_calibration(calibration, arm, today=TODAY), settings)
+    estimator.add(block)
+    estimate = estimator.estimate()
+    narrowed = dataclasses.replace(arm, theta_box=calibration.box)
+    held = LoadedRecording("payload", [block], KnownLoad("payload", arm.payload_prior))
+    parts, none = [], np.zeros(arm.n)
+    for recording in (held, *recordings):
+        work = _Work(1, lambda progress: None, lambda: False)
+        parts.append((*_collect(narrowed, recording, settings, none, work), recording.load.prior.box))
+    joint = _join(parts, none)  # whose nuisances begin with the payload
+    error = np.maximum(joint.error, 1e-15)
+    radii = np.concatenate([joint.radius, joint.delta_radius, joint.end_radii])
+    matrix = scipy.sparse.hstack([joint.y, joint.b, joint.end_matrix])
+    matrix = scipy.sparse.diags_array(1.0 / error) @ matrix @ scipy.sparse.diags_array(radii)
+    both = scipy.sparse.vstack([matrix, -matrix]).tocsr()
+    limits = np.concatenate([joint.r / error + 1.0, 1.0 - joint.r / error])
+    for index in (0, 3):
+        cost = np.zeros(radii.size)
+        cost[joint.radius.size + index] = 1.0
+        low, high = (
+            sign * linprog(sign * cost, A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").fun
+            for sign in (1.0, -1.0)
+        )
+        exact = 0.5 * (high - low) * arm.payload_prior.box.radius[index]
+        assert 0.9 * exact < estimate.radius[index] < 1.1 * exact, (index, exact, estimate.radius[index])
 
 
 def test_nominal_parameters_are_bodies_inside_the_box(arm, calibrated):
