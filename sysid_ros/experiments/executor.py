@@ -31,6 +31,8 @@ Work = Callable[..., Any]
 """A function of a module, called with the job as keyword arguments; returns what JSON can hold."""
 ATTEMPTS = 2
 """How often a run that fails is tried."""
+_CONNECT_TIMEOUT = 10.0
+"""How long the scheduler of a cluster is looked for [s]."""
 
 
 class ClusterNotAvailable(SysidError):
@@ -215,7 +217,7 @@ class DaskCluster:
         except ImportError as error:
             raise ClusterNotAvailable(address, "install sysid_ros with its extra [cluster]") from error
         try:
-            self._client = Client(address, timeout=10.0, set_as_default=False)
+            self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
             raise ClusterNotAvailable(address, f"{type(error).__name__}: {error}") from error
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])

@@ -69,7 +69,7 @@ class Iterate:
 class StepProblem:
     """``min g d + d H d / 2 + PENALTY t`` with ``values + slopes d <= t``, ``t >= 0`` and bounds of d.
 
-    Built once: the number of unknowns and of rows is fixed.
+    Built once: the number of unknowns and of rows is fixed. Not to be used by two threads at a time.
 
     Args:
         size: Number of unknowns n.
@@ -79,10 +79,24 @@ class StepProblem:
     def __init__(self, size: int, rows: int = 2 * ROWS):
         self._size = size
         pattern = {"h": ca.Sparsity.dense(size + 1, size + 1), "a": ca.Sparsity.dense(rows, size + 1)}
-        self._solver = ca.conic("step", "daqp", pattern, {"error_on_fail": False})
-        self._h = np.zeros((size + 1, size + 1))
-        self._h[size, size] = _SLACK_CURVATURE
-        self._a = np.full((rows, size + 1), -1.0)
+        solver = ca.conic("step", "daqp", pattern, {"error_on_fail": False})
+        # Arrays that the solver reads and writes in place. A call with arrays takes six times as long, for CasADi tries
+        # its types in turn, and has once ended with a symbolic result.
+        self._given = {
+            "h": np.zeros((size + 1, size + 1)),
+            "g": np.full(size + 1, PENALTY),
+            "a": np.full((rows, size + 1), -1.0, order="F"),
+            "lba": np.full(rows, -np.inf),
+            "uba": np.zeros(rows),
+            "lbx": np.zeros(size + 1),
+            "ubx": np.full(size + 1, np.inf),
+        }
+        self._given["h"][size, size] = _SLACK_CURVATURE
+        self._x = np.zeros(size + 1)
+        self._buffer, self._run = solver.buffer()
+        for name, array in self._given.items():
+            self._buffer.set_arg(solver.index_in(name), array.ravel(order="A").data)
+        self._buffer.set_res(solver.index_out("x"), self._x.data)
 
     def solve(self, model: Iterate, hessian: Array, lower: Array, upper: Array) -> Array | None:
         """Compute the step d (n,); None if the solver fails.
@@ -93,20 +107,15 @@ class StepProblem:
             lower: Lower bounds of d, (n,).
             upper: Upper bounds of d, (n,).
         """
-        n = self._size
-        self._h[:n, :n] = hessian
-        self._a[:, :n] = model.slopes
-        result = self._solver(
-            h=self._h,
-            g=np.append(model.gradient, PENALTY),
-            a=self._a,
-            uba=-model.values,
-            lba=-np.inf,
-            lbx=np.append(lower, 0.0),
-            ubx=np.append(upper, np.inf),
-        )
-        step = np.array(result["x"]).ravel()[:n]
-        is_solved = self._solver.stats()["success"] and np.isfinite(step).all()
+        n, given = self._size, self._given
+        given["h"][:n, :n] = hessian
+        given["g"][:n] = model.gradient
+        given["a"][:, :n] = model.slopes
+        given["uba"][:] = -model.values
+        given["lbx"][:n], given["ubx"][:n] = lower, upper
+        self._run()
+        step = self._x[:n]
+        is_solved = self._buffer.stats()["success"] and np.isfinite(step).all()
         return np.clip(step, lower, upper) if is_solved else None
 
 
