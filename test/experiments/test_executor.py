@@ -119,7 +119,8 @@ def test_what_runs_have_cost_by_kind_and_by_worker(tmp_path):
     assert cost_tables([{"job": {}, "result": None}], lambda job: "draw") == []
 
 
-def test_no_worker_and_no_cluster_are_refused():
+def test_no_worker_and_no_cluster_are_refused(monkeypatch):
+    monkeypatch.setattr("sysid_ros.experiments.executor._CONNECT_TIMEOUT", 0.3)
     with pytest.raises(ParameterOutOfRange, match="workers"), open_executor(0):
         pass
     pytest.importorskip("distributed")

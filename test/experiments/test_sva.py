@@ -54,6 +54,7 @@ def test_the_pendulum_is_identified_offline():
     assert min(result["fits"]["momentum, with friction"]["validation"]) > 0.98
 
 
+@pytest.mark.slow
 def test_the_fit_of_the_leg_improves_with_data():
     result = sva.run(LEG, seed=3, duration=8.0)
     for fit in result["fits"].values():
@@ -83,6 +84,7 @@ def test_the_gate_replaces_the_wrong_model_of_the_arm():
             assert np.all(one["true"][name] <= bounded), "a guaranteed bound of a torque error"
 
 
+@pytest.mark.slow
 def test_the_command_repeats_all_of_it_and_goes_on_from_its_file(tmp_path, capsys):
     words = ["--seeds", "1", "--results", str(tmp_path), "--scale", "0.09"]
     for experiment in (PENDULUM, LEG, ARM):

@@ -21,6 +21,7 @@ def test_the_robot_file_says_that_most_of_the_torque_error_is_a_gain(robot, tmp_
         demo.write_robot("rocket", tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_bounds_stand_beside_each_other_and_the_truth(robot, result, samples, monkeypatch, tmp_path):
     known = load_robot(demo.write_robot("kinova_gen3_2f85", tmp_path / "robot"))
     path = tmp_path / "samples.npz"

@@ -88,6 +88,7 @@ def test_a_robot_whose_bounds_are_inconsistent(robot, identified, tmp_path):
         read_knowledge(tmp_path / "estimate.yaml", robot)
 
 
+@pytest.mark.slow
 def test_estimate_of_an_object(robot, identified, tmp_path):
     held = np.zeros_like(robot.truth)
     held[-10:] = HELD

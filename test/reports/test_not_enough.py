@@ -80,6 +80,7 @@ def test_what_proves_nothing_leaves_nothing_to_feed_a_robot_with(case, form, rob
     assert data["narrower_than_prior"] == {"mass": False, "com": False, "inertia": False}
 
 
+@pytest.mark.slow
 def test_a_good_recording_at_every_form_gives_the_same_files(robot, samples, tmp_path, capsys):
     texts = []
     for form in ("npz", "csv", "mcap"):

@@ -154,6 +154,7 @@ def test_a_run_that_is_stopped_has_the_bounds_of_its_samples(recording, robot):
     assert np.array_equal(stopped.estimate.lower, again.lower) and np.array_equal(stopped.estimate.upper, again.upper)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys):
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
@@ -270,6 +271,7 @@ def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(effort_sign, is_u
         assert outcome.windows.contradictions(robot.joint_names)[0].startswith("lbr_A2: ")
 
 
+@pytest.mark.slow
 def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, capsys):
     """One line and one folder each; a second call runs only what is new."""
     files = [_save(tmp_path / f"arm_{k}.npz", robot, samples.slice(0, 2500 + 500 * k)) for k in range(2)]

@@ -162,6 +162,7 @@ def test_the_least_margins_are_those_of_the_worst_loop(plans):
     assert text(None) == ""
 
 
+@pytest.mark.slow
 def test_files_and_another_robot(plans, tmp_path, capsys):
     entries = [plan.to_dict() for plan in plans]
     (tmp_path / "plans.json").write_text(json.dumps(entries, allow_nan=False))

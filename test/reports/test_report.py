@@ -181,6 +181,7 @@ def test_without_data_there_are_no_empty_figures(result):
     assert "How the bounds came in" not in report_html(bare)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_the_page_says_what_the_data_know(page, result):
     assert "The data determine all 10 combinations" in page

@@ -142,6 +142,7 @@ def test_grams_of_intervals_add_up_to_the_regressor(robot):
     assert information.condition_number(knots, turns) == pytest.approx(np.linalg.cond(rows), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_free_knots_respect_limits_and_improve(robot):
     plan = plan_with_free_knots(robot, robot.tree.parameters, 16, SMALL)
     joints = plan.motion.joints

@@ -125,6 +125,7 @@ def caught(robot, identified, held):
     return found, port, told
 
 
+@pytest.mark.slow
 def test_what_is_in_the_hand_is_found_in_the_frame_of_the_tool(robot, caught, held):
     found, _, told = caught
     _, placement = robot.frame("tool")
@@ -149,6 +150,7 @@ def test_what_is_in_the_hand_is_found_in_the_frame_of_the_tool(robot, caught, he
     assert Quantity.MASS in estimate.narrower
 
 
+@pytest.mark.slow
 def test_a_target_width_ends_the_motion_before_its_last_part(robot, caught, held):
     found, port, _ = caught
     enough = ObjectSettings(mass=60.0, target_width=50.0)
@@ -157,6 +159,7 @@ def test_a_target_width_ends_the_motion_before_its_last_part(robot, caught, held
     assert again.estimate.bounds.box.width[0] <= 50.0
 
 
+@pytest.mark.slow
 def test_without_an_identification_the_ranges_of_the_settings_are_what_is_known(robot, caught, held):
     found, _, _ = caught
     _, placement = robot.frame("tool")
@@ -168,6 +171,7 @@ def test_without_an_identification_the_ranges_of_the_settings_are_what_is_known(
         known_before(replace(robot, prior=None))
 
 
+@pytest.mark.slow
 def test_a_wrong_belief_is_an_alarm_and_keeps_what_was_known(robot, caught, identified):
     """Something twice as heavy as anything that may be there; and a robot outside its ranges."""
     found, _, _ = caught
@@ -188,6 +192,7 @@ def test_a_wrong_belief_is_an_alarm_and_keeps_what_was_known(robot, caught, iden
         _ = wrong.knowledge
 
 
+@pytest.mark.slow
 def test_momentum_that_is_known_in_a_range_only(robot):
     """A robot that drifts and turns: the same estimate, wider bounds; without the range an alarm."""
     momentum = np.array([1.0, -2.0, 0.5, 0.3, 0.4, -0.2])

@@ -432,6 +432,7 @@ class Slow:
         raise rejection()
 
 
+@pytest.mark.slow
 def test_deadline_holds_with_slow_callables(plan, gen3, clock):
     """Calls are begun only while there is time for the longest of late."""
     planner = CertifiedPlanner(gen3)
@@ -456,6 +457,7 @@ def test_no_call_is_begun_that_may_end_too_late(plan, gen3, clock):
     assert check.calls == outcome.statistics.bounds == 0
 
 
+@pytest.mark.slow
 def test_a_call_that_was_slow_once_does_not_end_planning_for_ever(plan, gen3, errors, clock):
     """A machine that was busy for a moment: later plans are tried again, though their time limit is shorter."""
     planner, delays = CertifiedPlanner(gen3), [3.0]

@@ -144,6 +144,7 @@ def test_models_are_checked_as_in_a_control_loop(robot):
     assert loop.status().model_box_hash == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "words", "makes_samples"),
     [
