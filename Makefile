@@ -20,6 +20,8 @@ unexport LD_LIBRARY_PATH
 endif
 unexport PYTHONPATH
 unexport PYTHONHOME
+# Compiled once, not again by each of the many processes of the tests.
+unexport PYTHONDONTWRITEBYTECODE
 unexport AMENT_PREFIX_PATH
 unexport CMAKE_PREFIX_PATH
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE

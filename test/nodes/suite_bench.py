@@ -42,9 +42,10 @@ class SuiteOfProcesses:
 
     def restart(self, name, ready):
         """Starts a killed node again and waits until it has said that it is ready and the others have found it."""
+        before = self.log(name).count(ready)  # the log goes on
         self.start(name)
-        assert wait_until(lambda: ready in self.log(name), PATIENCE)
-        time.sleep(1.5)
+        assert wait_until(lambda: self.log(name).count(ready) > before, PATIENCE)
+        time.sleep(1.0)
 
     def kill(self, name):
         """Ends a node without letting it clean up; what it has started is on its own."""
@@ -63,13 +64,22 @@ class GoalProbe:
     """Sends goals to ``identification``."""
 
     def __init__(self, bench, prefix=""):
-        self._bench = bench
+        self._bench, self._sent = bench, []
         self._client = bench.action_client(Identify, f"{prefix}identification/identify")
         assert self._client.wait_for_server(2 * PATIENCE)
         assert wait_until(ServerProbe(self._client).is_answered, PATIENCE)
 
     def send(self, **fields):
-        return Goal(self._bench, self._client, Identify.Goal(**fields))
+        goal = Goal(self._bench, self._client, Identify.Goal(**fields))
+        self._sent.append(goal)
+        return goal
+
+    def end(self, is_answered=True):
+        """Cancels what still runs, and waits for its end where there is anybody to answer."""
+        running, self._sent = [goal for goal in self._sent if not goal.is_done], []
+        for goal in running if is_answered else ():
+            goal.cancel()
+            goal.wait()
 
 
 def send_goal(bench, client, goal, on_feedback=None):
@@ -91,13 +101,17 @@ class Goal:
     def phases(self):
         return [feedback.phase for feedback in self.feedback]
 
+    @property
+    def is_done(self):
+        return self._result.done()
+
     def wait_for_phase(self, phase):
-        assert wait_until(lambda: phase in self.phases or self._result.done(), PATIENCE)
+        assert wait_until(lambda: phase in self.phases or self.is_done, 4 * PATIENCE), f"last: {self.feedback[-1:]}"
         assert phase in self.phases, self.wait().error_text
 
     def cancel(self):
         self._handle.cancel_goal_async()
 
-    def wait(self, seconds=3 * PATIENCE):
+    def wait(self, seconds=8 * PATIENCE):
         assert wait_until(self._result.done, seconds), f"no result; last: {self.feedback[-1:]}"
         return self._result.result().result

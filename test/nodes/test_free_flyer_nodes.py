@@ -137,7 +137,7 @@ def test_what_rviz_shows_is_there_with_its_type_and_quality(bench, driver):
 
 
 def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
-    words = ["--model", "servicer", "--speed", "10", "--planning-time", "12", "--max-motion-time", "30"]
+    words = ["--model", "servicer", "--speed", "10", "--planning-time", "5", "--max-motion-time", "30"]
     assert main([*words, "--object", "--results", str(tmp_path / "run")]) == 0
     said = capfd.readouterr().out
     assert "Identified" in said
