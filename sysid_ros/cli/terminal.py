@@ -255,11 +255,20 @@ def files_summary(result: IdentificationResult, written: WrittenFiles) -> Render
     return Group(*parts, hanging("Next: ", next_step(result, written.directory)))
 
 
-def next_step(result: IdentificationResult, folder: Path | str | None = None) -> str:
-    """Return what a person does with a result, in a sentence."""
+def next_step(result: IdentificationResult, folder: Path | str | None = None, has_checks: bool | None = None) -> str:
+    """Return what a person does with a result, in a sentence.
+
+    Args:
+        result: The result.
+        folder: Where its files are.
+        has_checks: Whether hypotheses with checks were told; None takes those of the result.
+    """
     report = f"open {Path(folder) / REPORT} in a browser" if folder else "write the files, with --output"
     if not result.estimate.is_consistent:
-        return f"try the first check above; {report} for every window beside what the assumptions allow"
+        if has_checks is None:
+            has_checks = result.explanation is not None and bool(result.explanation.hypotheses)
+        first = "try the first check above; " if has_checks else ""
+        return f"{first}{report} for every window beside what the assumptions allow"
     if not result.is_identified:
         return (
             "move more joints, faster or for longer, and identify again; `sysid identifiability --model "
@@ -275,12 +284,13 @@ def _headline(result: IdentificationResult, tool: PayloadSummary) -> str:
 
 
 def _alarm_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    estimate = result.estimate
+    estimate, windows = result.estimate, result.estimate.number_of_windows
     head = "NOT IDENTIFIED" if estimate.is_consistent else "ALARM"
+    rows = f"windows: {windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}"
     return [
         Text(f"{head}: no usable estimate for {result.robot.name}", style="bold red"),
         Text(result.reason_unusable),
-        Text(f"windows: {estimate.number_of_windows}, data: {estimate.data_seconds:.1f} s, method: {estimate.method}"),
+        *([Text(rows)] if windows else []),  # an alarm may forget them
         *_hypotheses_parts(result, hypotheses),
         *(hanging("warning: ", warning) for warning in notices(result)),
     ]

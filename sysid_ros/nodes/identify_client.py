@@ -149,7 +149,7 @@ def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -
     if result.results_directory:
         show(f"Files: {result.results_directory}")
         if summary is not None:
-            show(hanging("Next: ", next_step(summary, result.results_directory)))
+            show(hanging("Next: ", next_step(summary, result.results_directory, bool(hypotheses))))
     if result.error_code == Identify.Result.NONE:
         return ExitStatus.OK
     is_partial = summary is not None and summary.is_usable and not summary.is_identified

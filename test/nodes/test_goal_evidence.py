@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sysid_msgs.action import Identify
+from sysid_ros.adapters.identification import goals
 from sysid_ros.adapters.identification.evidence import (
     EvidenceSource,
     add_evidence,
@@ -104,6 +105,32 @@ def test_a_wrong_sign_is_told_in_field_and_text(robot, parts, estimate):
     assert (first.assumption, first.joint) == ("effort_sign", "") and first.check.startswith("hold the arm still")
     start = "no payload agrees. What could be wrong, likeliest first, none of it proven: 1. the data agree if the sign"
     assert result.error_text.startswith(start)
+
+
+def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, estimate):
+    """Right after a reset the estimator may see an alarm before the goal has any of its samples."""
+    turned = [replace(part, tau=-part.tau) for part in parts[:10]]
+    last = int(turned[-1].stamps[-1])
+    alarm = replace(estimate, is_consistent=False, alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload agrees"))
+    records = Records(first_stamp_ns=int(turned[2].stamps[0]))
+    monitor = SimpleNamespace(estimate=alarm, estimate_stamp_ns=last, sample_stamp_ns=0, records=records)
+    told, warned = [], []
+
+    def wait_until(condition, seconds):
+        assert not condition() and seconds > 1.0
+        monitor.records.samples, monitor.sample_stamp_ns = turned, last
+        return condition()
+
+    goal = SimpleNamespace(
+        _monitor=monitor, _robot=robot, _options=SimpleNamespace(statistical_data=0.0), _is_cancelled=lambda: False,
+        _session=SimpleNamespace(wait_until=wait_until), _logger=SimpleNamespace(warning=warned.append),
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(goals, "ask_settings", lambda session: EstimatorSettings())
+        result = Identify.Result(error_code=Identify.Result.INCONSISTENT)
+        evidence = goals.GoalRun._find_evidence(goal, result, told.append)
+    assert evidence.explanation.hypotheses[0].assumption is Assumption.EFFORT_SIGN and not warned
+    assert [one.text for one in told] == ["looking for what could be wrong"]
 
 
 def test_at_most_three_hypotheses_are_in_the_text_and_all_in_the_field():

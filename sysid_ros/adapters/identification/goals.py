@@ -46,6 +46,8 @@ _WITH_FILES = (
 """Ends of a goal that leave files; all but the first only a report that says why there is no payload."""
 
 
+_SAMPLES_SECONDS = 5.0
+"""How long samples of the last estimate may take to come [s]."""
 FEEDBACK_PERIOD = 1.0
 """Time between two messages of feedback that differ in their numbers alone [s]."""
 
@@ -220,7 +222,11 @@ class GoalRun(GoalBase):
         text = "looking for what could be wrong" if is_alarm else "computing the statistical interval"
         on_progress(Progress(Phase.REPORTING, text, 1.0, 0, 0, monitor.estimate))
         source = EvidenceSource(self._robot, self._options.statistical_data, self._is_cancelled)
+        # The estimator has samples of its own: on a busy machine its estimate is here before they are.
+        wanted = monitor.estimate_stamp_ns
         try:
+            if not self._session.wait_until(lambda: monitor.sample_stamp_ns >= wanted, _SAMPLES_SECONDS):
+                self._logger.warning(f"not all samples of the estimate came within {_SAMPLES_SECONDS:g} s")
             settings = ask_settings(self._session)
             if settings is None:
                 self._logger.warning(f"the estimator does not say its settings; {text} without them")
@@ -243,6 +249,7 @@ class GoalRun(GoalBase):
         if self._folder is not None:
             result.results_directory = str(self._folder.absolute())
             if result.error_code in _WITH_FILES:
+                on_progress(Progress(Phase.REPORTING, "writing the files", 1.0, 0, 0, self._monitor.estimate))
                 faults += self._write(self._folder, outcome, evidence)
         for fault in faults:
             self._logger.error(fault)

@@ -52,7 +52,8 @@ class Kind:
         usual: A change as large as one would not wonder at; changes are ranked in units of it [unit].
         sentence: The sentence, with ``{joint}``, ``{amount}`` and ``{detail}``.
         check: What would show whether it is so.
-        shown: Unit in which people read an amount; empty where there is none.
+        shown: Unit in which people read the amount that suits best; empty where that says nothing, as of a prior, which
+            suits the better the wider it is.
         scale: An amount in it per amount in the unit [-].
     """
 
@@ -120,8 +121,6 @@ KINDS = {
         0.5,
         "the payload prior were {detail} wider",
         "weigh the payload, and choose a prior that holds it (--prior, payload_priors)",
-        "%",
-        100.0,
     ),
 }
 """Of every assumption; of friction and offset ``usual`` is a share of the torque limit instead, see :func:`_usual`."""
