@@ -83,5 +83,7 @@ def read_exported(folder: Path | str, accept_uncertain: bool = False) -> Exporte
     loose = {Quantity.MASS, Quantity.COM} - find_well_known(found.at_tool)
     if loose and not accept_uncertain:
         names = " and ".join(name.value for name in Quantity if name in loose)
-        raise UnusableResult(path, f"{names} not well known ({RULE}); move it more, or say --accept-uncertain")
+        raise UnusableResult(
+            path, f"{names} not well known ({RULE}); calibrate the arm, move it more, or say --accept-uncertain"
+        )
     return found

@@ -25,7 +25,7 @@ SOURCES = {"prior": "known before the last windows: prior, earlier windows, real
 
 def convergence(result: IdentificationResult) -> str | None:
     """Bounds and point estimate of every parameter over time, with prior and (simulation) truth."""
-    if result.history.time.size == 0:
+    if not np.isfinite(result.history.lower).any():  # before the first window, or nothing but an alarm
         return None
     with pages.styled():
         plots = [_converge(pages.make_plot(), result, i) for i in range(len(PARAMETER_NAMES))]
@@ -60,7 +60,7 @@ def _converge(axes: Axes, result: IdentificationResult, i: int) -> Axes:
 def shrinkage(result: IdentificationResult) -> str | None:
     """Width of the bounds over that of the prior, every parameter over time, in a plot for each kind."""
     history, prior = result.history, result.prior.width
-    if history.time.size == 0:
+    if not np.isfinite(history.lower).any():
         return None
     with pages.styled():
         kinds = {"mass": [0], "first moments": [1, 2, 3], "inertias": [4, 5, 6, 7, 8, 9]}
@@ -204,7 +204,8 @@ def _mark_plans(axes: Axes, result: IdentificationResult) -> None:
 
 def excitation(result: IdentificationResult) -> str | None:
     """Draw what the data see: singular values of the windows, scaled by the prior, and the condition number."""
-    if result.information is None and result.history.time.size == 0:
+    is_seen = result.information is not None and np.any(result.information)
+    if not is_seen and not np.isfinite(result.history.condition_number).any():
         return None
     with pages.styled():
         first, second = pages.make_plot(pages.WIDE, bottom=40.0), pages.make_plot(pages.WIDE, bottom=40.0)

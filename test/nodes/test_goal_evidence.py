@@ -130,6 +130,8 @@ def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, est
         result = Identify.Result(error_code=Identify.Result.INCONSISTENT)
         evidence = goals.GoalRun._find_evidence(goal, result, told.append)
     assert evidence.explanation.hypotheses[0].assumption is Assumption.EFFORT_SIGN and not warned
+    check = evidence.windows
+    assert check.contradictions(robot.joint_names) and check.times[0] > 0.2, "counted from the first sample of the goal"
     assert [one.text for one in told] == ["looking for what could be wrong"]
 
 

@@ -303,3 +303,15 @@ def test_of_motions_without_certificate_and_samples_nothing_is_claimed(result, m
     page = report_html(dataclasses.replace(result, motions=(dataclasses.replace(motion, claims=None),)))
     assert plan_rows(page, "Plans")[0][4][1] == "unknown" and "Smallest margins" not in page
     assert "All plans: Nothing is known of its certificate." in page
+
+
+def test_plots_without_anything_to_show_are_left_out(result):
+    """An alarm in the first window: nothing was ever known."""
+    history = dataclasses.replace(
+        result.history,
+        **{name: np.full_like(getattr(result.history, name), np.nan) for name in ("lower", "upper", "values")},
+        condition_number=np.full_like(result.history.condition_number, np.inf),
+    )
+    nothing = dataclasses.replace(result, history=history, information=np.zeros((10, 10)))
+    for draw in (figures.convergence, figures.shrinkage, figures.excitation):
+        assert draw(nothing) is None and draw(result) is not None

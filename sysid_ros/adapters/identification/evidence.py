@@ -23,7 +23,7 @@ from sysid_ros.core.estimation.point.statistics import StatisticalInterval, comp
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
-from sysid_ros.reports.result import collect_rows, explain_alarm
+from sysid_ros.reports.result import check_windows, collect_rows, explain_alarm
 from sysid_ros.ros.parameters import declared
 
 TOLD = 3
@@ -60,7 +60,10 @@ class EvidenceSource:
             return Evidence()
         if not estimate.is_consistent:
             known = settings or EstimatorSettings()
-            return Evidence(explanation=explain_alarm(self.robot, known, estimate, [block], self.is_cancelled))
+            explanation = explain_alarm(self.robot, known, estimate, [block], self.is_cancelled)
+            rows = collect_rows(self.robot, known, [block], self.is_cancelled)
+            windows = check_windows(self.robot, known, rows, None, int(records.samples[0].stamps[0]))
+            return Evidence(explanation=explanation, windows=windows)
         if (
             settings is None
             or not self.newest

@@ -24,6 +24,7 @@ from sysid_ros.reports.result import (
     EstimateHistory,
     IdentificationResult,
     MotionRecord,
+    WindowCheck,
     followed_motions,
 )
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
@@ -40,11 +41,13 @@ class Evidence:
 
     Attributes:
         explanation: Hypotheses about data that no payload agrees with; None where some do.
+        windows: Of an alarm, every window beside what the assumptions allow; None otherwise.
         statistical: Statistical interval of the parameters; None where there is none.
     """
 
     explanation: Explanation | None = None
     statistical: StatisticalInterval | None = None
+    windows: WindowCheck | None = None
 
 
 def prepare_folder(folder: Path) -> Path:
@@ -130,6 +133,7 @@ def build_result(
         reference_v=references["v_d"],
         commanded_tau=references["tau_command"],
         predicted_tau=_predict(robot, estimate, block) if estimate.is_consistent else None,
+        windows=evidence.windows,
         explanation=evidence.explanation,
         statistical=evidence.statistical,
         motions=followed_motions(motions, block.seconds, references["q_d"]),
