@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -26,7 +25,7 @@ from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_me
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.source import SingleSource
+from sysid_ros.ros.source import SingleSource, SoleSubscription
 
 _SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9
@@ -65,7 +64,7 @@ class EstimatorNode(Node):
         self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
         self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        self.create_subscription(SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES)
+        SoleSubscription(self, SampleBatch, self._source, self._take_batch, qos.SAMPLES, self._tell_refused)
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
         self.create_timer(1.0, self._publish_diagnostics)
@@ -77,10 +76,10 @@ class EstimatorNode(Node):
     def _set_rate(self, rate: float) -> None:
         self._timer.timer_period_ns = round(1e9 / rate)
 
-    def _take_batch(self, batch: SampleBatch, info: Mapping[str, object]) -> None:
-        if not self._source.admits(info):
-            self.get_logger().error(self._source.fault or "", throttle_duration_sec=5.0)
-            return
+    def _tell_refused(self, fault: str) -> None:
+        self.get_logger().error(fault, throttle_duration_sec=5.0)
+
+    def _take_batch(self, batch: SampleBatch) -> None:
         if self._driver != self._source.bound:
             if self._driver is not None:
                 self._restart(f"samples come from another driver now, {self._source.text}")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from threading import RLock
+from typing import Any
 
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
 
 SILENCE = 1.0
 """A source that has said nothing for longer may be replaced where a new beginning is announced [s]."""
@@ -14,6 +18,8 @@ MEMORY = 2.0
 """How long others that were refused are spoken of after their last word [s]."""
 LOOK_AGAIN = 0.05
 """How soon the graph is asked again for somebody who was refused [s]: a storm is not to keep a node busy."""
+TURN = 0.02
+"""How long a turn of the executor may take to refuse messages [s]; what else the node has to do comes between."""
 
 Gid = bytes
 
@@ -25,23 +31,28 @@ class SingleSource:
     falls silent and a new beginning is announced (:meth:`release_if_silent`). Names of nodes prove nothing: publishers
     are told apart by the identity that the middleware gives each of them.
 
+    Threads may share it.
+
     Args:
         node: The node that subscribes.
         topic: Topic, as subscribed.
         clock: Steady time [s].
 
     Attributes:
+        topic: Topic, as subscribed.
         bound: Identity of the source; None while there is none.
         refused: Messages that were refused so far.
     """
 
     def __init__(self, node: Node, topic: str, clock: Callable[[], float] = time.monotonic):
-        self._node, self._topic, self._clock = node, topic, clock
+        self._node, self.topic, self._clock = node, topic, clock
+        self._lock = RLock()
         self.bound: Gid | None = None
         self.refused = 0
         self._name = ""
         self._spoke = 0.0
         self._looked = -math.inf
+        self._seen: dict[Gid, str] = {}  # names of the publishers when the graph was asked last
         self._retired: set[Gid] = set()
         self._others: dict[Gid, tuple[str, float]] = {}  # those refused: name, when they spoke last
 
@@ -51,13 +62,18 @@ class SingleSource:
         Args:
             info: What rclpy tells beside a message, to a callback with two arguments.
         """
+        with self._lock:
+            return self._admits(info)
+
+    def _admits(self, info: Mapping[str, object]) -> bool:
         now, gid = self._clock(), _gid_of(info)
         if gid is not None and gid == self.bound:
             self._spoke = now
             return True
         if gid in self._others and now - self._looked < LOOK_AGAIN:
             return self._refuse(gid, self._others[gid][0], now)
-        present, self._looked = self._present(), now
+        self._looked = -math.inf  # what is new decides who is the source
+        present = self._present(now)
         if gid is None:  # rclpy of older distributions does not say: only a topic with one publisher is certain
             gid = next(iter(present)) if len(present) == 1 else b""
         self._retired &= set(present)
@@ -74,24 +90,36 @@ class SingleSource:
 
     def release_if_silent(self) -> None:
         """Let another publisher become the source if this one has fallen silent: something new begins."""
-        if self.bound is not None and self._clock() - self._spoke > SILENCE:
-            self._retired.add(self.bound)
-            self.bound = None
-            self._others.clear()  # they were refused for its sake
+        with self._lock:
+            if self.bound is not None and self._clock() - self._spoke > SILENCE:
+                self._retired.add(self.bound)
+                self.bound = None
+                self._others.clear()  # they were refused for its sake
 
     @property
     def fault(self) -> str | None:
-        """Who else speaks on the topic, with what to do; None while nobody does."""
+        """Who else speaks on the topic, with what to do; None while nobody does.
+
+        Those who have ended do not count, however much of what they said is still on its way.
+        """
+        with self._lock:
+            return self._describe_others()
+
+    def _describe_others(self) -> str | None:
         now = self._clock()
         self._others = {gid: one for gid, one in self._others.items() if now - one[1] <= MEMORY}
         if not self._others:
             return None
-        topic = self._node.resolve_topic_name(self._topic)
-        others = ", ".join(_describe(name, gid) for gid, (name, _) in sorted(self._others.items()))
+        present = self._present(now)
+        others = {gid: name for gid, (name, _) in sorted(self._others.items()) if gid in present or not gid}
+        if not others:
+            return None
+        topic = self._node.resolve_topic_name(self.topic)
         if self.bound is None:
-            names = ", ".join(_describe(name, gid) for gid, name in sorted(self._present().items()))
+            names = ", ".join(_describe(name, gid) for gid, name in sorted(present.items()))
             return f"more than one node publishes {topic} ({names}) and nobody knows which is right; stop all but one"
-        return f"what {others} publishes on {topic} is refused: the source is {self.text}; stop the others"
+        named = ", ".join(_describe(present.get(gid, name), gid) for gid, name in others.items())
+        return f"what {named} publishes on {topic} is refused: the source is {self.text}; stop the others"
 
     @property
     def text(self) -> str:
@@ -103,10 +131,63 @@ class SingleSource:
         self._others[gid] = (name, now)
         return False
 
-    def _present(self) -> dict[Gid, str]:
-        """Return the name of the node of every publisher of the topic."""
-        infos = self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(self._topic))
-        return {bytes(one.endpoint_gid): f"{one.node_namespace.rstrip('/')}/{one.node_name}" for one in infos}
+    def _present(self, now: float) -> dict[Gid, str]:
+        """Return the name of the node of every publisher of the topic, as it was a moment ago."""
+        if now - self._looked >= LOOK_AGAIN:
+            infos = self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(self.topic))
+            self._seen = {bytes(one.endpoint_gid): f"{one.node_namespace.rstrip('/')}/{one.node_name}" for one in infos}
+            self._looked = now
+        return self._seen
+
+
+class SoleSubscription:
+    """Subscribe to a topic of which one publisher alone is believed.
+
+    Messages of others are refused before anybody reads them, many in one turn of the executor, so that a storm of them
+    neither holds up nor displaces those of the source.
+
+    Args:
+        node: Node that subscribes.
+        kind: Type of the messages.
+        source: Who is believed; names the topic.
+        take: Called with each message of the source, in the executor of the node.
+        profile: Quality of service.
+        on_refused: Called with what is wrong while others speak, at most once in a turn.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        kind: type,
+        source: SingleSource,
+        take: Callable[[Any], None],
+        profile: QoSProfile,
+        on_refused: Callable[[str], None] = lambda _: None,
+    ):
+        self._node, self._kind, self._source, self._take, self._on_refused = node, kind, source, take, on_refused
+        self._subscription = node.create_subscription(kind, source.topic, self._receive, profile, raw=True)
+
+    def _receive(self, data: bytes, info: Mapping[str, object]) -> None:
+        end, refused = time.monotonic() + TURN, self._source.refused
+        waiting: tuple[Any, Any] | None = (data, info)
+        while waiting is not None and not self._source.admits(waiting[1]):
+            waiting = self._next() if time.monotonic() < end else None
+        if self._source.refused > refused and (fault := self._source.fault) is not None:
+            self._on_refused(fault)
+        if waiting is not None and (message := self._read(waiting[0])) is not None:
+            self._take(message)
+
+    def _next(self) -> tuple[Any, Any] | None:
+        with self._subscription.handle:
+            return self._subscription.handle.take_message(self._kind, True)
+
+    def _read(self, data: bytes) -> Any | None:
+        try:
+            return deserialize_message(data, self._kind)
+        except RuntimeError as error:
+            text = f"{self._source.topic}: a message of {self._source.text} cannot be read: {error}"
+            self._node.get_logger().error(text, throttle_duration_sec=5.0)
+            return None
 
 
 def _gid_of(info: Mapping[str, object]) -> Gid | None:

@@ -3,8 +3,16 @@
 from types import SimpleNamespace
 
 import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.serialization import serialize_message
+from std_msgs.msg import String
 
-from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource
+from sysid_ros.ros import source as module
+from sysid_ros.ros.node import spin_until
+from sysid_ros.ros.qos import SAMPLES
+from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SoleSubscription
 
 OURS, THEIRS = b"\x01" * 16, b"\x02" * 16
 
@@ -120,3 +128,52 @@ def test_without_identities_only_a_topic_with_one_publisher_counts(source, graph
     assert not source.admits({}) and source.refused == 1 and source.fault is not None
     graph.present.remove(OURS)
     assert source.admits({}) and source.bound == THEIRS
+
+
+def test_who_was_refused_and_has_ended_is_no_conflict_whatever_is_still_on_its_way(source, graph):
+    source.admits(says(OURS))
+    graph.present.append(THEIRS)
+    assert not source.admits(says(THEIRS)) and source.fault is not None
+    graph.present.remove(THEIRS)
+    for _ in range(100):
+        graph.now += 2.0 * LOOK_AGAIN
+        assert not source.admits(says(THEIRS)) and source.fault is None
+
+
+@pytest.fixture
+def nodes():
+    rclpy.init()
+    nodes = [Node(name, namespace="/storm") for name in ("reader", "ours", "theirs")]
+    yield nodes
+    for node in nodes:
+        node.destroy_node()
+    rclpy.shutdown()
+
+
+@pytest.mark.processes
+def test_a_backlog_of_others_is_refused_unread_in_a_few_turns_and_what_the_source_says_is_taken(nodes, monkeypatch):
+    monkeypatch.setattr(module, "TURN", 10.0)
+    reader, ours, theirs = nodes
+    source, heard, faults = SingleSource(reader, "words"), [], []
+    SoleSubscription(reader, String, source, lambda m: heard.append(m.data), SAMPLES, faults.append)
+    executor = SingleThreadedExecutor()
+    executor.add_node(reader)
+
+    def publisher_of(node):
+        publisher = node.create_publisher(String, "words", SAMPLES)
+        assert spin_until(executor, publisher.get_subscription_count, 10.0)
+        return publisher
+
+    talk = publisher_of(ours)
+    talk.publish(String(data="one"))
+    assert spin_until(executor, lambda: heard == ["one"], 10.0)
+    storm, garbage = publisher_of(theirs), serialize_message(String(data="no"))[:6]  # no string
+    assert spin_until(executor, lambda: reader.count_publishers("words") == 2, 10.0)
+    for _ in range(500):
+        storm.publish(garbage)
+    talk.publish(garbage)
+    talk.publish(String(data="two"))
+    turns = []
+    assert spin_until(executor, lambda: turns.append(1) or source.refused == 500 and heard[1:] == ["two"], 10.0)
+    assert len(turns) < 100 and faults and "/storm/theirs" in faults[-1]
+    executor.shutdown()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
@@ -41,7 +42,7 @@ from sysid_ros.ros.conversions import (
     truth_from_message,
 )
 from sysid_ros.ros.inbox import Inbox
-from sysid_ros.ros.source import SingleSource
+from sysid_ros.ros.source import SingleSource, SoleSubscription
 from sysid_ros.ros.transforms import contents_of
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
@@ -150,32 +151,16 @@ class SuiteMonitor:
         self._latched: dict[str, Any] = {}
         self.peers = Peers(node, ("arm_driver", "estimator", "safe_planner", "excitation_planner"))
         self._sources: dict[str, SingleSource] = {}
-        node.create_subscription(
-            SampleBatch, "arm_driver/samples", self._believe_one("arm_driver/samples", self._take_samples), qos.SAMPLES
-        )
-        node.create_subscription(
-            DriverStatus, "arm_driver/status", self._believe_one("arm_driver/status", self._take_status), qos.STATUS
-        )
-        node.create_subscription(
-            EstimateMessage,
-            "estimator/estimate",
-            self._believe_one("estimator/estimate", self._take_estimate),
-            qos.LATCHED,
-        )
+        self._believe_one(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
+        self._believe_one(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        self._believe_one(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
+        self._believe_one(SceneMessage, "safe_planner/scene", self._take_scene, qos.SCENE)
+        self._believe_one(ControlLaw, "arm_driver/control_law", self._take_control_law, qos.LATCHED)
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
         node.create_timer(_JOINT_STATES_PERIOD, self._take_joint_states)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
-        node.create_subscription(
-            SceneMessage, "safe_planner/scene", self._believe_one("safe_planner/scene", self._take_scene), qos.SCENE
-        )
-        node.create_subscription(
-            ControlLaw,
-            "arm_driver/control_law",
-            self._believe_one("arm_driver/control_law", self._take_control_law),
-            qos.LATCHED,
-        )
 
     # For the thread of a goal
 
@@ -187,9 +172,9 @@ class SuiteMonitor:
         Args:
             recorder: Writes every message of the goal to a file, None for none.
         """
+        for source in self._sources.values():
+            source.release_if_silent()
         with self._lock:
-            for source in self._sources.values():
-                source.release_if_silent()
             self.records = Records(truth=self.records.truth)
             self.estimate, self._estimate_message = None, None
             self._past_until_ns = _ALL_OF_THEM
@@ -236,8 +221,7 @@ class SuiteMonitor:
     @property
     def source_conflict(self) -> str | None:
         """Who else speaks for a node that this one listens to; None while nobody does."""
-        with self._lock:
-            return next((fault for source in self._sources.values() if (fault := source.fault) is not None), None)
+        return next((fault for source in self._sources.values() if (fault := source.fault) is not None), None)
 
     def use_estimates(self) -> None:
         """Count all estimates from now on, the latest that was received included: the payload is still the same."""
@@ -265,21 +249,16 @@ class SuiteMonitor:
 
     # Subscriptions
 
-    def _believe_one(self, topic: str, take: Callable[[Any], None]) -> Callable[[Any, Mapping[str, object]], None]:
-        """Return a callback for a topic of which one publisher alone is believed."""
-        source = self._sources[topic] = SingleSource(self._node, topic)
+    def _believe_one(self, kind: type, topic: str, take: Callable[[Any], None], profile: QoSProfile) -> None:
+        """Subscribe to a topic of which one publisher alone is believed."""
 
-        def admit(message: Any, info: Mapping[str, object]) -> None:
-            with self._lock:
-                fault = None if source.admits(info) else source.fault
-            if fault is None:
-                take(message)
-                return
-            if isinstance(message, SampleBatch):
+        def tell_refused(fault: str) -> None:
+            if kind is SampleBatch:
                 self.sample_fault = fault
             self._node.get_logger().error(fault, throttle_duration_sec=5.0)
 
-        return admit
+        source = self._sources[topic] = SingleSource(self._node, topic)
+        SoleSubscription(self._node, kind, source, take, profile, tell_refused)
 
     def _take_samples(self, batch: SampleBatch) -> None:
         try:
