@@ -47,6 +47,40 @@ PARAMETERS = {
 }
 
 
+class FakeClock:
+    """The clock of processes that libfaketime gives them; that of the machine, and steady time, stay as they are.
+
+    Args:
+        file: Holds how far it is ahead of the machine's.
+    """
+
+    def __init__(self, file: Path):
+        self._file, self._ahead = file, 0.0
+        self.jump(0.0)
+
+    @staticmethod
+    def library() -> str | None:
+        """Return the path of libfaketime; None where it is not installed."""
+        folders = [*Path("/usr/lib").glob("*/faketime"), Path("/usr/lib/faketime"), Path("/usr/local/lib/faketime")]
+        return next((str(path) for folder in folders if (path := folder / "libfaketimeMT.so.1").is_file()), None)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables for processes that are to have this clock."""
+        return {
+            "LD_PRELOAD": self.library() or "",
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock forward, or back [s]; processes have it within a second."""
+        self._ahead += seconds
+        self._file.write_text(f"{self._ahead:+.3f}\n")
+
+
 @dataclass
 class Outcome:
     """What became of a goal.
@@ -71,16 +105,18 @@ class Rig:
         folder: For logs, parameters and results.
         domain_id: ROS domain of this process too.
         namespace: Namespace of the suite.
+        clock: Clock of its processes; None for that of the machine.
     """
 
-    def __init__(self, folder: Path, domain_id: int, namespace: str = ""):
+    def __init__(self, folder: Path, domain_id: int, namespace: str = "", clock: FakeClock | None = None):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         started = resolve({"robot_name": namespace, "results_root": str(folder / "results")})
         environment = suite_environment(folder, domain_id)
         suite = Suite(started, None, folder, environment, PARAMETERS)
         self._commands = {one.process.executable: node_command(one, suite._write_parameters(one)) for one in started}
-        self._environments = {one.process.executable: suite.environment_of(one) for one in started}
+        own = {} if clock is None else clock.variables
+        self._environments = {one.process.executable: {**suite.environment_of(one), **own} for one in started}
         self.groups: dict[str, ProcessGroup] = {}
         self._truth = load_payload(load_robot(), PAYLOAD)
         self.node = Node(f"campaign_{namespace}")

@@ -13,15 +13,27 @@ import _table  # noqa: F401 - makes this checkout importable
 import numpy as np
 import rclpy
 from geometry_msgs.msg import Point
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import Marker, MarkerArray
 
-from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, ParameterEstimate, SampleBatch, Scene
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import (
+    CertifiedTrajectory,
+    ControlLaw,
+    DriverStatus,
+    ParameterEstimate,
+    SampleBatch,
+    Scene,
+    SimulationTruth,
+)
 from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanNext, ResetEstimator
 from sysid_ros.ros import qos
+from sysid_ros.ros.alive import TOPIC as ALIVE
 
 RATE = 1000.0
 """Messages per second."""
@@ -72,6 +84,28 @@ def _services(*calls: tuple[type, str, Any]) -> Callable[[Node], Callable[[], No
     return make
 
 
+def _unreadable(*topics: tuple[type, str, Any]) -> Callable[[Node], Callable[[], None]]:
+    """Return what sends, on one topic after the other, bytes that are no message of its type."""
+
+    def make(node: Node) -> Callable[[], None]:
+        publishers = [node.create_publisher(kind, topic, profile) for kind, topic, profile in topics]
+        number = 0
+
+        def send() -> None:
+            nonlocal number
+            publishers[number % len(publishers)].publish(bytes([0, 1, 0, 0, 255, 255, 255, 255, number % 256]))
+            number += 1
+
+        return send
+
+    return make
+
+
+def _many_parameters() -> SetParameters.Request:
+    value = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=float("nan"))
+    return SetParameters.Request(parameters=[Parameter(name="publish_rate", value=value)] * 100)
+
+
 def _random_batch() -> SampleBatch:
     rng, count = np.random.default_rng(0), 20
     now = time.time_ns()
@@ -100,7 +134,24 @@ def _nan_status() -> DriverStatus:
     return DriverStatus(mode=DriverStatus.MODE_HOLD, joint_names=JOINTS, reference_position=[nan] * 7)
 
 
+TOPICS = (
+    (SampleBatch, "/arm_driver/samples", qos.SAMPLES),
+    (Empty, "/arm_driver/heartbeat", 1),
+    (JointState, "/joint_states", qos.JOINT_STATES),
+    (Scene, "/safe_planner/scene", qos.LATCHED),
+    (CertifiedTrajectory, "/safe_planner/plan", qos.LATCHED),
+    (ControlLaw, "/arm_driver/control_law", qos.LATCHED),
+    (ParameterEstimate, "/estimator/estimate", qos.LATCHED),
+    (DriverStatus, "/arm_driver/status", qos.STATUS),
+    (String, "/robot_description", qos.LATCHED),
+    (MarkerArray, "/obstacles", qos.OBSTACLES_VOLATILE),
+    (SimulationTruth, "/arm_driver/truth", qos.LATCHED),
+    *((Empty, f"/{name}/{ALIVE}", qos.ALIVE) for name in ("arm_driver", "estimator", "safe_planner")),
+)
+"""Topics that nodes of the suite listen to."""
 STORMS = (
+    Storm("unreadable bytes on all topics", _unreadable(*TOPICS)),
+    Storm("forged signs of life", _topic(Empty, f"/safe_planner/{ALIVE}", qos.ALIVE, Empty())),
     Storm("foreign samples", _topic(SampleBatch, "/arm_driver/samples", qos.SAMPLES, _random_batch())),
     Storm("samples cut short", _topic(SampleBatch, "/arm_driver/samples", qos.SAMPLES, _cut(_random_batch()))),
     Storm("heartbeats", _topic(Empty, "/arm_driver/heartbeat", 1, Empty())),
@@ -134,6 +185,27 @@ STORMS = (
             (Trigger, "/safe_planner/cancel", Trigger.Request()),
         ),
         100.0,
+    ),
+    Storm(
+        "20 MB requests",
+        _services(
+            (ResetEstimator, "/estimator/reset", ResetEstimator.Request(reason="x" * LARGE)),
+            (ApplyEstimate, "/arm_driver/set_model", ApplyEstimate.Request(nominal_payload=[0.0] * (LARGE // 8))),
+        ),
+        2.0,
+    ),
+    Storm(
+        "goals and parameters",
+        _services(
+            (
+                Identify.Impl.SendGoalService,
+                "/identification/identify/_action/send_goal",
+                Identify.Impl.SendGoalService.Request(goal=Identify.Goal(max_motion_time=float("nan"))),
+            ),
+            (SetParameters, "/estimator/set_parameters", _many_parameters()),
+            (SetParameters, "/arm_driver/set_parameters", _many_parameters()),
+        ),
+        50.0,
     ),
 )
 

@@ -1,9 +1,11 @@
-"""Faults of the running suite: killed, frozen and starved processes, storms of messages, a full disk, two suites.
+"""Faults of the running suite: killed, frozen and starved processes, storms, a full disk, clock jumps, two suites.
 
-``python bench/bench_fault_campaign.py [--trials N] [--only GROUP ...]``. A simulated Gen3 holds a 4 lb dumbbell, all
-nodes run as processes on loopback, and every fault comes at a random moment of an identification. Each trial asks: does
-the goal end with a reason that names what has gone, and how soon; does the arm come to rest; and does a new goal
-identify the payload, with the truth inside its bounds, after nothing but the killed process has been started again.
+``python bench/bench_fault_campaign.py [--trials N] [--few N] [--only GROUP ...] [--results FILE]``. A simulated Gen3
+holds a 4 lb dumbbell, all nodes run as processes on loopback, and every fault comes at a random moment of an
+identification. Each trial asks: does the goal end with a reason that names what has gone, and how soon; does the arm
+come to rest; and does a new goal identify the payload, with the truth inside its bounds, after nothing but the killed
+process has been started again. With ``--results`` every trial is kept in a file, a later call goes on from it, and
+``--minutes 0`` makes the tables of what is there.
 """
 
 from __future__ import annotations
@@ -21,18 +23,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _table import describe_machine, print_table
+from _trials import describe_results, read_results, write_result
 
 from sysid_ros.ros.environment import choose_domain_id, existing_files, loopback_environment, remove_unused
 
 DOMAIN = choose_domain_id()
 os.environ.update(loopback_environment(DOMAIN))  # before anything of ROS is loaded
 
-from _fault_rig import LONG, NAMES, PATIENCE, SHORT, Outcome, Rig, begin_ros  # noqa: E402
+from _fault_rig import LONG, NAMES, PATIENCE, SHORT, FakeClock, Outcome, Rig, begin_ros  # noqa: E402
 from _fault_storms import STORMS, Storm  # noqa: E402
 
 NAMED_WITHIN = 5.0
@@ -40,174 +46,184 @@ NAMED_WITHIN = 5.0
 FAULTS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
 OPTIONAL = ("identifiability", "monitor")
 """What no motion needs: a supervised suite goes on without."""
-GROUPS = ("processes", "supervised", "starved", "storms", "disk", "suites")
 HOGS = 8
 """Processes that compute without end where all cores are busy."""
 STOPPED, RUNNING = 0.08, 0.02
 """A starved process stands still and runs in turns of this length [s]."""
+DISK_SIZES = (0, 4096, 100_000, 1_000_000)
+"""Largest size of a file where the disk is full [bytes]."""
+CLOCK_JUMPS = (3600.0, -3600.0, 2.0, -2.0, 0.2, -0.2)
+"""How far the clock of the whole suite jumps [s]."""
+
+ALL_BUSY = "all cores busy"
+INVALID_GOAL = 11
+"""Code of a goal that is refused before the arm moves, as where its folder cannot be used."""
+
+Case = tuple[str, ...]
+Entry = dict[str, Any]
 
 
-class Log:
-    """Prints every trial, and keeps what went wrong for the end."""
+class Campaign:
+    """The suite under test, started when a trial needs it.
 
-    def __init__(self, minutes: float) -> None:
-        self.wrong: list[str] = []
-        self._end = time.monotonic() + 60.0 * minutes
+    Args:
+        folder: For logs and results of the suite.
 
-    @property
-    def is_time_over(self) -> bool:
-        """Whether no further trial is to begin."""
-        return time.monotonic() > self._end
+    Attributes:
+        clock: What moves the clock of a suite; None where libfaketime is not installed.
+        whole: Time an undisturbed goal takes [s].
+    """
 
-    def trial(self, what: str, outcome: Outcome, is_good: bool) -> None:
-        """Print one trial."""
-        text = f"{what}: code {outcome.code} after {outcome.seconds:.1f} s, {outcome.text[:110]!r}"
-        print(f"  {'' if is_good else 'WRONG '}{text}", file=sys.stderr, flush=True)
-        if not is_good:
-            self.wrong.append(text)
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.clock = FakeClock(folder / "clock") if FakeClock.library() is not None else None
+        self._rig: Rig | None = None
+        self._rig_clock: FakeClock | None = None
+        self.whole = 0.0
+
+    def rig(self, clock: FakeClock | None = None) -> Rig:
+        """Return the suite, running and ready; it is started anew where it is to have another clock."""
+        if self._rig is None or self._rig_clock is not clock:
+            self.close()
+            self._rig_clock, self._rig = clock, Rig(self.folder / "suite", DOMAIN, clock=clock)
+            self._rig.start()
+            if not self._rig.is_ready():
+                raise SystemExit("the suite does not start; see its logs")
+            self._rig.identify(SHORT)  # the first one takes longer
+            undisturbed = self._rig.identify(LONG)
+            self.whole = undisturbed.seconds
+            print(f"undisturbed: {undisturbed}", file=sys.stderr, flush=True)
+        return self._rig
+
+    def close(self) -> None:
+        """End the suite."""
+        if self._rig is not None:
+            self._rig.close()
+            self._rig = None
+
+    def restore(self) -> None:
+        """Start the whole suite anew, so that one failure does not spoil the trials after it."""
+        if self._rig is not None:
+            self._rig.stop()
+            self._rig.start()
+            self._rig.is_ready()
+
+    def recover(self, rig: Rig) -> dict[str, bool]:
+        """Return whether the arm came to rest, and whether a new goal then identifies what it holds."""
+        is_at_rest = rig.come_to_rest()
+        again = rig.identify(SHORT) if is_at_rest and rig.is_ready() else Outcome(None, "the arm does not rest", 0.0)
+        is_identified = again.code == 0 and bool(again.contains_truth)
+        if not is_identified:
+            print(f"  again: {again}", file=sys.stderr, flush=True)
+            self.restore()
+        return {"rest": is_at_rest, "again": is_identified}
 
 
-def recover(rig: Rig) -> tuple[bool, bool]:
-    """Return whether the arm came to rest, and whether a new goal then identifies what it holds."""
-    is_at_rest = rig.come_to_rest()
-    again = rig.identify(SHORT) if is_at_rest and rig.is_ready() else Outcome(None, "the arm does not rest", 0.0)
-    if again.code != 0 or not again.contains_truth:
-        print(f"  again: {again}", file=sys.stderr, flush=True)
-    return is_at_rest, again.code == 0 and bool(again.contains_truth)
+def describe(outcome: Outcome) -> Entry:
+    """Return what a file of results keeps of an outcome."""
+    identified = outcome.code == 0 and bool(outcome.contains_truth)
+    return {
+        "code": outcome.code,
+        "text": outcome.text[:300],
+        "seconds": round(outcome.seconds, 2),
+        "identified": identified,
+        "good": outcome.code is not None and outcome.contains_truth is not False,
+    }
 
 
-def disturb_process(rig: Rig, name: str, fault: str, rng: np.random.Generator, duration: float) -> tuple[Outcome, bool]:
-    """Kill or freeze a process at a random moment of a goal; return how the goal ended, and whether it was running."""
+# Processes killed and frozen
+
+
+def try_process(campaign: Campaign, case: Case, rng: np.random.Generator) -> Entry:
+    """A process killed or frozen at a random moment of a goal."""
+    name, fault = case
+    rig = campaign.rig()
     result = rig.send(LONG)
     if result is None:
-        return Outcome(None, "the goal was not answered", 0.0), False
-    moment = time.monotonic() + rng.uniform(0.0, duration)
+        return {**describe(Outcome(None, "the goal was not answered", 0.0)), **campaign.recover(rig)}
+    moment = time.monotonic() + rng.uniform(0.0, 0.6 * campaign.whole)
     rig.spin_until(lambda: time.monotonic() >= moment or result.done())
     was_running = not result.done()
     since = time.monotonic()
     rig.signal(name, FAULTS[fault])
     outcome = rig.wait(result, since)
+    gone = f"{rig.prefix}{name}"
     if fault == "frozen":
         rig.signal(name, signal.SIGCONT)
-        gone = f"{rig.prefix}{name}"
         rig.spin_until(lambda: not rig.peers.is_gone(gone))
     else:
-        rig.spin_until(lambda: rig.peers.is_gone(f"{rig.prefix}{name}"))  # a goal sent before would only be interrupted
+        rig.spin_until(lambda: rig.peers.is_gone(gone))  # a goal sent before would only be interrupted
         rig.restart(name)
-    return outcome, was_running
+    entry = describe(outcome)
+    named = outcome.code != 0 and name in outcome.text
+    good = named or bool(entry["identified"])
+    return {**entry, "was_running": was_running, "named": named, "good": good, **campaign.recover(rig)}
 
 
-def run_processes(rig: Rig, trials: int, rng: np.random.Generator, log: Log) -> None:
-    """Every process killed and frozen, in rounds, until the time is over."""
-    rig.identify(SHORT)  # the first one takes longer
-    whole = rig.identify(LONG)
-    print(f"undisturbed: {whole}", file=sys.stderr, flush=True)
-    faults = [(name, fault) for name in NAMES for fault in FAULTS]
-    tallies = {one: Tally() for one in faults}
-    for name, fault in faults * trials:
-        if log.is_time_over:
-            break
-        outcome, was_running = disturb_process(rig, name, fault, rng, 0.6 * whole.seconds)
-        went_on = outcome.code == 0 and bool(outcome.contains_truth)
-        is_named = outcome.code != 0 and name in outcome.text
-        log.trial(f"{name} {fault}{'' if was_running else ' (too late)'}", outcome, is_named or went_on)
-        is_at_rest, is_identified = recover(rig)
-        tallies[name, fault].add(outcome.seconds if is_named else None, went_on, is_at_rest, is_identified)
-        if not is_identified:
-            log.wrong.append(f"{name} {fault}: not identified again")
-            restore(rig)
+def show_processes(entries: dict[Case, list[Entry]]) -> None:
+    """Print the table of processes killed and frozen."""
     columns = ["process", "fault", "trials", "goal ended and named it", "goal succeeded", "median [s]", "longest [s]"]
     columns += [f"later than {NAMED_WITHIN:g} s", "at rest", "identified again"]
-    rows = [[*one, *tally.row()] for one, tally in tallies.items() if tally.trials]
+    rows = []
+    for case, trials in entries.items():
+        seconds = [one["seconds"] for one in trials if one["named"]]
+        late = sum(one > NAMED_WITHIN for one in seconds)
+        times = [f"{value:.1f}" for value in (np.median(seconds), max(seconds))] if seconds else ["-", "-"]
+        counts = [count(trials, "identified"), *times, late, count(trials, "rest"), count(trials, "again")]
+        rows.append([*case, len(trials), len(seconds), *counts])
     print_table(columns, rows, "A process killed or frozen at a random moment: time until the goal's result names it")
 
 
-class Tally:
-    """What became of the trials of one fault."""
-
-    def __init__(self) -> None:
-        self.trials = self.went_on = self.rest = self.again = 0
-        self.seconds: list[float] = []
-
-    def add(self, seconds: float | None, went_on: bool, is_at_rest: bool, is_identified: bool) -> None:
-        """Count a trial; ``seconds`` until the process was named [s], None where it was not."""
-        self.trials += 1
-        self.went_on += went_on
-        self.rest += is_at_rest
-        self.again += is_identified
-        self.seconds += [] if seconds is None else [seconds]
-
-    def row(self) -> list[object]:
-        """Return the numbers of the table."""
-        seconds = self.seconds
-        median = f"{np.median(seconds):.1f}" if seconds else "-"
-        longest = f"{max(seconds):.1f}" if seconds else "-"
-        late = sum(one > NAMED_WITHIN for one in seconds)
-        return [self.trials, len(seconds), self.went_on, median, longest, late, self.rest, self.again]
+# The same under supervision
 
 
-def restore(rig: Rig) -> None:
-    """Start the whole suite anew, so that one failure does not spoil the trials after it."""
-    rig.stop()
-    rig.start()
-    rig.is_ready()
+def try_supervised(campaign: Campaign, case: Case, rng: np.random.Generator) -> Entry:
+    """The command ``sysid identify``, which supervises as the launch file does, with one of its nodes disturbed."""
+    campaign.close()
+    (name, fault), domain = case, choose_domain_id()
+    before = _suite_pids(domain)
+    results = tempfile.mkdtemp(dir=campaign.folder)
+    words = ["--max-motion-time", "6", "--results", f"{results}/files", "--domain-id", str(domain)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
+    runner = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    started = time.monotonic()
+    while name not in _suite_pids(domain).values() and time.monotonic() - started < PATIENCE:
+        time.sleep(0.5)
+    time.sleep(rng.uniform(4.0, 14.0))
+    for pid, node in _suite_pids(domain).items():
+        if node == name and pid not in before:
+            os.kill(pid, FAULTS[fault])
+    since = time.monotonic()
+    try:
+        _, said = runner.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        runner.kill()
+        _, said = runner.communicate()
+    took, status = time.monotonic() - since, runner.returncode
+    left = [pid for pid in _suite_pids(domain) if pid not in before]
+    named = f"{name} was ended by SIGKILL" in said if fault == "killed" else name in said
+    if name in OPTIONAL:
+        good = status == 0 and (named or fault == "frozen")
+    else:
+        good = status != 0 and named
+    print(said[-300:] if not good else "", file=sys.stderr, end="", flush=True)
+    text = " ".join(said.split())[-300:]
+    outcome = {"code": status, "text": text, "seconds": round(took, 2), "named": named, "left": len(left)}
+    return {**outcome, "good": good and not left}
 
 
-def run_supervised(trials: int, rng: np.random.Generator, log: Log, folder: Path) -> None:
-    """The command ``sysid identify``, which supervises as the launch file does, with one of its nodes killed."""
-    rows, domain = [], choose_domain_id()
-    for name in NAMES:
-        if log.is_time_over:
-            break
-        ended, seconds, left, statuses = 0, [], 0, set()
-        for number in range(trials):
-            before = _suite_pids(domain)
-            words = [
-                "--max-motion-time",
-                "6",
-                "--results",
-                str(folder / f"{name}_{number}"),
-                "--domain-id",
-                str(domain),
-            ]
-            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-            command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
-            runner = subprocess.Popen(
-                command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-            started = time.monotonic()
-            while name not in _suite_pids(domain).values() and time.monotonic() - started < PATIENCE:
-                time.sleep(0.5)
-            time.sleep(rng.uniform(4.0, 14.0))
-            killed = [pid for pid, node in _suite_pids(domain).items() if node == name and pid not in before]
-            since = time.monotonic()
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
-            try:
-                _, said = runner.communicate(timeout=PATIENCE)
-            except subprocess.TimeoutExpired:
-                runner.kill()
-                _, said = runner.communicate()
-            took = time.monotonic() - since
-            is_named = f"{name} was ended by SIGKILL" in said
-            wanted = 0 if name in OPTIONAL else 3
-            statuses.add(runner.returncode)
-            is_good = is_named and runner.returncode == wanted
-            ended += is_good
-            if name not in OPTIONAL:
-                seconds.append(took)
-            left += len([pid for pid in _suite_pids(domain) if pid not in before])
-            log.trial(f"supervised, {name} killed", Outcome(runner.returncode, said[-110:], took), is_good)
-        shown = ", ".join(map(str, sorted(statuses)))
-        rows.append([name, trials, ended, shown, float(max(seconds, default=np.nan)), left])
-    columns = [
-        "process",
-        "trials",
-        "named, and ended or went on as it should",
-        "exit status",
-        "longest until all ended [s]",
-    ]
-    print_table([*columns, "processes left"], rows, "The same under supervision: a node of sysid identify killed")
+def show_supervised(entries: dict[Case, list[Entry]]) -> None:
+    """Print the table of the supervised suite."""
+    columns = ["process", "fault", "trials", "named", "ended or went on as it should", "exit status"]
+    rows = []
+    for case, trials in entries.items():
+        shown = ", ".join(f"{status}" for status in sorted({one["code"] for one in trials}))
+        longest = "-" if case[0] in OPTIONAL else f"{max(one['seconds'] for one in trials):.1f}"
+        left = sum(one["left"] for one in trials)
+        rows.append([*case, len(trials), count(trials, "named"), count(trials, "good"), shown, longest, left])
+    title = "The same under supervision: a node of sysid identify killed or frozen"
+    print_table([*columns, "longest until all ended [s]", "processes left"], rows, title)
 
 
 def _suite_pids(domain: int) -> dict[int, str]:
@@ -223,6 +239,36 @@ def _suite_pids(domain: int) -> dict[int, str]:
             if module and is_ours:
                 found[int(entry.name)] = module.removeprefix("sysid_ros.nodes.")
     return found
+
+
+# Goals while something goes on all the time
+
+
+def try_starved(campaign: Campaign, case: Case, _: np.random.Generator) -> Entry:
+    """A goal while processes hardly get to run."""
+    rig = campaign.rig()
+    if case[0] == ALL_BUSY:
+        pids = []
+    else:
+        pids = [rig.groups[case[0]].pid] if case[0] in NAMES else rig.loop_pids()
+    rig.bound_used = 0.0
+    with Starving(pids):
+        outcome = rig.identify(LONG)
+        used = rig.bound_used
+    entry = describe(outcome)
+    entry["good"] = entry["good"] and used <= 1.0
+    return {**entry, "used": round(used, 4), **campaign.recover(rig)}
+
+
+def show_starved(entries: dict[Case, list[Entry]]) -> None:
+    """Print the table of starved processes."""
+    rows = []
+    for case, trials in entries.items():
+        longest, used = max(one["seconds"] for one in trials), max(one["used"] for one in trials)
+        rows.append([*case, len(trials), ends(trials), longest, used, count(trials, "rest"), count(trials, "again")])
+    columns = ["starved", "trials", "goal", "longest until it ended [s]", "largest tracking error / bound", "at rest"]
+    title = "A goal while a process runs for a fifth of the time, or all cores are busy"
+    print_table([*columns, "identified again"], rows, title)
 
 
 class Starving:
@@ -261,73 +307,10 @@ class Starving:
                 os.kill(pid, signal.SIGCONT)
 
 
-def run_starved(rig: Rig, trials: int, log: Log) -> None:
-    """A goal while processes hardly get to run."""
-    rows = []
-    for case in ("all cores busy", *NAMES, "torque loop and proof"):
-        if log.is_time_over:
-            break
-        ends, seconds, rested, again, used = [], [], 0, 0, 0.0
-        for _ in range(trials):
-            nobody = case == "all cores busy"
-            pids = [] if nobody else [rig.groups[case].pid] if case in NAMES else rig.loop_pids()
-            rig.bound_used = 0.0
-            with Starving(pids):
-                since = time.monotonic()
-                result = rig.send(LONG)
-                outcome = Outcome(None, "the goal was not answered", 0.0) if result is None else rig.wait(result, since)
-                used = max(used, rig.bound_used)
-            is_good = outcome.code is not None and outcome.contains_truth is not False and rig.bound_used <= 1.0
-            log.trial(f"starved, {case}", outcome, is_good)
-            ends.append("identified" if outcome.code == 0 else f"code {outcome.code}")
-            seconds.append(outcome.seconds)
-            is_at_rest, is_identified = recover(rig)
-            rested += is_at_rest
-            again += is_identified
-            if not is_identified:
-                log.wrong.append(f"starved, {case}: not identified again")
-                restore(rig)
-        shown = ", ".join(f"{ends.count(one)} x {one}" for one in sorted(set(ends)))
-        rows.append([case, trials, shown, max(seconds), used, rested, again])
-    columns = ["starved", "trials", "goal", "longest until it ended [s]", "largest tracking error / bound", "at rest"]
-    title = "A goal while a process runs for a fifth of the time, or all cores are busy"
-    print_table([*columns, "identified again"], rows, title)
-
-
-def run_storms(rig: Rig, trials: int, log: Log) -> None:
-    """Messages nobody should send, while a goal runs."""
-    rows = []
-    for storm in STORMS:
-        if log.is_time_over:
-            break
-        ends, rested, again, alive = [], 0, 0, 0
-        for _ in range(trials):
-            with Blowing(rig, storm) as blowing:
-                since = time.monotonic()
-                result = rig.send(LONG)
-                outcome = Outcome(None, "the goal was not answered", 0.0) if result is None else rig.wait(result, since)
-            is_good = outcome.code is not None and outcome.contains_truth is not False
-            log.trial(f"storm, {storm.name} ({blowing.sent} sent)", outcome, is_good)
-            ends.append("identified" if outcome.code == 0 else f"code {outcome.code}")
-            is_at_rest, is_identified = recover(rig)
-            rested += is_at_rest
-            again += is_identified
-            alive += all(group.returncode is None for group in rig.groups.values())
-            if not is_identified:
-                log.wrong.append(f"storm, {storm.name}: not identified again")
-                restore(rig)
-        shown = ", ".join(f"{ends.count(one)} x {one}" for one in sorted(set(ends)))
-        rows.append([storm.name, trials, shown, alive, rested, again])
-    if not rows:
-        return
-    columns = ["storm", "trials", "goal in the storm", "all nodes alive", "at rest", "identified again"]
-    print_table(columns, rows, "Storms of messages from another process while a goal runs")
-
-
 class Blowing:
     """A storm, from a process of its own."""
 
-    def __init__(self, rig: Rig, storm: Storm):
+    def __init__(self, storm: Storm):
         self._command = [sys.executable, str(Path(__file__).with_name("_fault_storms.py")), storm.name]
         self.sent = 0
 
@@ -343,86 +326,214 @@ class Blowing:
         self.sent = int(out.split()[-1]) if out.split() else 0
 
 
-def run_disk(rig: Rig, log: Log) -> None:
-    """No room for the files of a goal."""
+def try_storm(campaign: Campaign, case: Case, _: np.random.Generator) -> Entry:
+    """A goal while another process sends messages that nobody should send."""
+    rig, storm = campaign.rig(), next(one for one in STORMS if one.name == case[0])
+    with Blowing(storm) as blowing:
+        outcome = rig.identify(LONG)
+    alive = all(group.returncode is None for group in rig.groups.values())
+    return {**describe(outcome), "sent": blowing.sent, "alive": alive, **campaign.recover(rig)}
+
+
+def show_storms(entries: dict[Case, list[Entry]]) -> None:
+    """Print the table of storms."""
     rows = []
-    for size in (0, 4096, 100_000, 1_000_000):
-        if log.is_time_over:
-            break
-        rig.limit_file_size("identification", size)
-        outcome = rig.identify({**SHORT, "results_directory": f"disk_{size}"})
-        rig.limit_file_size("identification", -1)
-        keeps = outcome.code != 11 and bool(outcome.text)
-        log.trial(f"disk full after {size} bytes", outcome, outcome.code is not None)
-        is_at_rest, is_identified = recover(rig)
-        rows.append([size, outcome.code, re.sub(r"\S*/", "", outcome.text)[:90], keeps, is_at_rest, is_identified])
-        if not is_identified:
-            log.wrong.append(f"disk full after {size} bytes: not identified again")
-    columns = ["largest file [bytes]", "code", "what the goal says", "moved", "at rest", "identified again"]
+    for case, trials in entries.items():
+        sent, alive = max(one["sent"] for one in trials), count(trials, "alive")
+        rows.append([*case, len(trials), sent, ends(trials), alive, count(trials, "rest"), count(trials, "again")])
+    columns = ["storm", "trials", "messages, at most", "goal in the storm", "all nodes alive", "at rest"]
+    title = "Storms of messages from another process while a goal runs"
+    print_table([*columns, "identified again"], rows, title)
+
+
+def try_disk(campaign: Campaign, case: Case, _: np.random.Generator) -> Entry:
+    """No room for the files of a goal."""
+    rig, size = campaign.rig(), int(case[0])
+    rig.limit_file_size("identification", size)
+    folder = f"disk_{size}_{time.monotonic_ns()}"
+    outcome = rig.identify({**SHORT, "results_directory": folder})
+    rig.limit_file_size("identification", -1)
+    entry = {**describe(outcome), "moved": outcome.code != INVALID_GOAL and bool(outcome.text)}
+    entry["text"] = re.sub(r"\S*/", "", outcome.text).replace(folder, "...")
+    return {**entry, **campaign.recover(rig)}
+
+
+def show_disk(entries: dict[Case, list[Entry]]) -> None:
+    """Print the table of full disks."""
+    columns = ["largest file [bytes]", "trials", "goal", "what it says", "moved", "at rest", "identified again"]
+    rows = [
+        [*case, len(trials), ends(trials), trials[0]["text"][:90].replace("|", "/"), *counts]
+        for case, trials in entries.items()
+        for counts in [[count(trials, "moved"), count(trials, "rest"), count(trials, "again")]]
+    ]
     print_table(columns, rows, "A full disk: the files of identification may not grow beyond a size")
 
 
-def run_suites(rig: Rig, trials: int, log: Log, folder: Path) -> None:
+def try_clock(campaign: Campaign, case: Case, rng: np.random.Generator) -> Entry:
+    """The clock of all processes jumps at a random moment of a goal."""
+    clock = campaign.clock
+    assert clock is not None  # the group is left out then
+    rig = campaign.rig(clock)
+    moment = time.monotonic() + rng.uniform(0.0, 0.6 * campaign.whole)
+    timer = threading.Timer(moment - time.monotonic(), lambda: clock.jump(float(case[0])))
+    timer.start()
+    outcome = rig.identify(LONG)
+    timer.join()
+    return {**describe(outcome), **campaign.recover(rig)}
+
+
+def try_suites(campaign: Campaign, _: Case, __: np.random.Generator) -> Entry:
     """A second suite with the same names on the same domain."""
-    refused, again, texts = 0, 0, set()
-    for number in range(trials):
-        other = Rig(folder / f"second_{number}", DOMAIN)
-        other.start()
-        time.sleep(15.0)
-        outcome = rig.identify(SHORT)
-        other.close()
-        is_good = outcome.code is not None and outcome.contains_truth is not False
-        log.trial("two suites", outcome, is_good)
-        refused += outcome.code not in (0, None)
-        texts.add(outcome.text[:60])
-        time.sleep(10.0)  # until the middleware has forgotten the second one
-        _, is_identified = recover(rig)
-        again += is_identified
-        if not is_identified:
-            log.wrong.append("two suites: not identified again")
-            restore(rig)
-    rows = [[trials, refused, "; ".join(sorted(texts)), again]]
-    print_table(
-        ["trials", "goals refused", "why", "identified again, the second ended"], rows, "Two suites, same names"
-    )
+    rig = campaign.rig()
+    other = Rig(Path(tempfile.mkdtemp(dir=campaign.folder)), DOMAIN)
+    other.start()
+    time.sleep(15.0)
+    outcome = rig.identify(SHORT)
+    other.close()
+    time.sleep(10.0)  # until the middleware has forgotten the second one
+    return {**describe(outcome), **campaign.recover(rig)}
+
+
+def show_goals(title: str, first: str) -> Callable[[dict[Case, list[Entry]]], None]:
+    """Return what prints a table of how goals ended."""
+
+    def show(entries: dict[Case, list[Entry]]) -> None:
+        columns = [first, "trials", "goal", "what it says", "longest until it ended [s]", "at rest", "identified again"]
+        rows = []
+        for case, trials in entries.items():
+            says = "; ".join(sorted({re.sub(r"[0-9a-f]{32}", "...", one["text"])[:60] for one in trials} - {""}))
+            longest = max(one["seconds"] for one in trials)
+            counts = [longest, count(trials, "rest"), count(trials, "again")]
+            rows.append([*case, len(trials), ends(trials), says.replace("|", "/") or "-", *counts])
+        print_table(columns, rows, title)
+
+    return show
+
+
+# All of them
+
+
+def count(trials: list[Entry], key: str) -> int:
+    """Count the trials of which something is true."""
+    return sum(bool(one[key]) for one in trials)
+
+
+def ends(trials: list[Entry]) -> str:
+    """Say how the goals of trials ended."""
+    named = ["identified" if one["code"] == 0 else f"code {one['code']}" for one in trials]
+    return ", ".join(f"{named.count(one)} x {one}" for one in sorted(set(named)))
+
+
+@dataclass(frozen=True)
+class Group:
+    """One kind of fault.
+
+    Attributes:
+        cases: What is tried.
+        run: Makes one trial.
+        show: Prints the table of all trials.
+        is_often: Whether it is tried ``--trials`` times, not ``--few``.
+    """
+
+    cases: tuple[Case, ...]
+    run: Callable[[Campaign, Case, np.random.Generator], Entry]
+    show: Callable[[dict[Case, list[Entry]]], None]
+    is_often: bool = False
+
+
+_PROCESSES = tuple((name, fault) for name in NAMES for fault in FAULTS)
+GROUPS = {
+    "processes": Group(_PROCESSES, try_process, show_processes, True),
+    "supervised": Group(_PROCESSES, try_supervised, show_supervised, True),
+    "starved": Group(tuple((one,) for one in (ALL_BUSY, *NAMES, "torque loop and proof")), try_starved, show_starved),
+    "storms": Group(tuple((storm.name,) for storm in STORMS), try_storm, show_storms),
+    "disk": Group(tuple((str(size),) for size in DISK_SIZES), try_disk, show_disk),
+    "clock": Group(
+        tuple((f"{jump:+g}",) for jump in CLOCK_JUMPS),
+        try_clock,
+        show_goals("The clock of all processes jumps at a random moment of a goal", "jump [s]"),
+    ),
+    "suites": Group(
+        (("same names",),), try_suites, show_goals("A second suite on the same domain while a goal is sent", "suites")
+    ),
+}
+
+
+def missing(groups: list[str], often: int, few: int, entries: list[Entry]) -> Iterator[tuple[str, Case, int]]:
+    """Yield the trials that are still to be made, in rounds."""
+    done: dict[tuple[str, Case], int] = {}
+    for entry in entries:
+        key = entry["group"], tuple(entry["case"])
+        done[key] = done.get(key, 0) + 1
+    for group in groups:
+        for number in range(often if GROUPS[group].is_often else few):
+            for case in GROUPS[group].cases:
+                if done.get((group, case), 0) <= number:
+                    yield group, case, number
+
+
+def try_all(arguments: argparse.Namespace, entries: list[Entry]) -> None:
+    """Make the trials that are missing until the time is over."""
+    end, before = time.monotonic() + 60.0 * arguments.minutes, existing_files()
+    begin_ros()
+    with tempfile.TemporaryDirectory() as name:
+        campaign = Campaign(Path(name))
+        try:
+            for group, case, number in missing(arguments.only, arguments.trials, arguments.few, list(entries)):
+                if time.monotonic() > end:
+                    break
+                if group == "clock" and campaign.clock is None:
+                    continue
+                rng = np.random.default_rng([arguments.seed, number, zlib.crc32(repr((group, case)).encode())])
+                entry = GROUPS[group].run(campaign, case, rng)
+                entry = {"group": group, "case": case, "load": round(os.getloadavg()[0], 1), **entry}
+                entries.append(entry)
+                write_result(arguments.results, entry)
+                print(f"  {'' if is_good(entry) else 'WRONG '}{tell(entry)}", file=sys.stderr, flush=True)
+        finally:
+            campaign.close()
+            remove_unused(existing_files() - before)
+
+
+def is_good(entry: Entry) -> bool:
+    """Return whether nothing is wrong with a trial."""
+    return all(entry.get(key, True) for key in ("good", "rest", "again", "alive"))
+
+
+def tell(entry: Entry) -> str:
+    """Describe a trial in one line."""
+    shown = f"{entry['group']}, {', '.join(entry['case'])}: code {entry['code']} after {entry['seconds']:.1f} s"
+    lost = [key for key in ("rest", "again", "alive") if not entry.get(key, True)]
+    return f"{shown}, {entry['text'][:110]!r}" + (f"; not {', '.join(lost)}" if lost else "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20, help="trials of each process and fault")
     parser.add_argument("--few", type=int, default=2, help="trials of everything else")
-    parser.add_argument("--only", nargs="*", default=GROUPS, choices=GROUPS, help="groups of faults")
+    parser.add_argument("--only", nargs="*", default=list(GROUPS), choices=list(GROUPS), help="groups of faults")
     parser.add_argument("--minutes", type=float, default=600.0, help="no trial begins later than that")
+    parser.add_argument("--results", default="", help="file of results; a later call goes on from it")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    rng, log, before = np.random.default_rng(arguments.seed), Log(arguments.minutes), existing_files()
     print(describe_machine())
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        begin_ros()
-        rig = Rig(folder / "suite", DOMAIN)
-        rig.start()
-        groups: dict[str, Callable[[], None]] = {
-            "supervised": lambda: run_supervised(arguments.few, rng, log, folder / "supervised"),
-            "processes": lambda: run_processes(rig, arguments.trials, rng, log),
-            "starved": lambda: run_starved(rig, arguments.few, log),
-            "storms": lambda: run_storms(rig, arguments.few, log),
-            "disk": lambda: run_disk(rig, log),
-            "suites": lambda: run_suites(rig, arguments.few, log, folder),
-        }
-        try:
-            if not rig.is_ready():
-                raise SystemExit("the suite does not start; see its logs")
-            for group in arguments.only:
-                try:
-                    groups[group]()
-                except Exception as error:  # noqa: BLE001 - the other groups still tell something
-                    log.wrong.append(f"the group {group} broke off: {error!r}")
-        finally:
-            rig.close()
-            remove_unused(existing_files() - before)
-    print(f"{len(log.wrong)} findings" + "".join(f"\n{text}" for text in log.wrong))
-    print("Clock jumps are not among the faults: the clock of this machine cannot be set here.")
+    entries = read_results(arguments.results)
+    if arguments.minutes > 0.0:
+        try_all(arguments, entries)
+    for name, group in GROUPS.items():
+        tried = {case: [e for e in entries if e["group"] == name and tuple(e["case"]) == case] for case in group.cases}
+        tried = {case: trials for case, trials in tried.items() if trials}
+        if tried:
+            group.show(tried)
+    wrong = [tell(entry) for entry in entries if not is_good(entry)]
+    print(f"{len(wrong)} findings in {len(entries)} trials" + "".join(f"\n{text}" for text in wrong))
+    if entries:
+        loads = [entry["load"] for entry in entries]
+        print(f"Load of the machine after a trial: median {np.median(loads):.1f}, {min(loads)} to {max(loads)}.")
+    if arguments.results:
+        print(describe_results(arguments.results))
+    if FakeClock.library() is None:
+        print("Clock jumps are tried where libfaketime is installed; here it is not.")
 
 
 if __name__ == "__main__":
