@@ -39,7 +39,7 @@ help:
 	@echo "make docs     build the documentation in site/"
 	@echo "make install  only install everything into $(VENV)"
 	@echo "make keystore make the keys of SROS2 in $(KEYSTORE), where ROS 2 is installed; docs/howto/network.md"
-	@echo "make release  put sysid_ros and sysid_msgs side by side into $(RELEASE), as bloom wants them"
+	@echo "make release  put sysid_ros and sysid_msgs side by side into $(RELEASE), as bloom wants them; DRAFT=yes: to try"
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
@@ -121,10 +121,18 @@ keystore:
 	@ros2 security generate_artifacts -k $(KEYSTORE) -p $(KEYSTORE)/$(or $(ROBOT),sysid_ros).policy.xml
 	@echo "$(KEYSTORE): keys and permissions for ROS_DOMAIN_ID=$${ROS_DOMAIN_ID:-0}$(if $(ROBOT), in the namespace $(ROBOT))"
 
-# bloom looks for no packages inside of a package; this is the content of the branch that it is pointed at.
+# bloom looks for no packages inside of a package; this is the content of the branch that it is pointed at. What only a
+# releaser can know must be filled in; DRAFT=yes makes the content all the same, to be tried.
 RELEASE ?= build/release
+DRAFT   ?=
 
 release:
+	@missing=; for file in package.xml sysid_msgs/package.xml; do \
+	  if grep -q '<maintainer email="[^"]*\.invalid"' $$file; then missing="$$missing; a maintainer who can be reached in $$file"; fi; \
+	  if ! grep -q '<url type="repository">' $$file; then missing="$$missing; <url type=\"repository\"> in $$file"; fi; \
+	done; \
+	if [ -n "$$missing" ] && [ -z "$(DRAFT)" ]; then \
+	  echo "error: no release before this is filled in: $${missing#; } (DRAFT=yes: make it all the same, to try it)"; exit 1; fi
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/sysid_ros
 	@git archive HEAD | tar -x -C $(RELEASE)/sysid_ros
 	@mv $(RELEASE)/sysid_ros/sysid_msgs $(RELEASE)/sysid_msgs && cp LICENSE $(RELEASE)/sysid_msgs/

@@ -244,12 +244,42 @@ def test_a_release_has_both_packages_side_by_side(tmp_path):
     find_packages = pytest.importorskip("catkin_pkg.packages").find_packages
     if not (ROOT / ".git").exists():
         pytest.skip("a release is made of a git checkout")
-    subprocess.run(["make", "-s", "release", f"RELEASE={tmp_path}/release"], cwd=ROOT, check=True, capture_output=True)
+    words = ["make", "-s", "release", "DRAFT=yes", f"RELEASE={tmp_path}/release"]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
     found = find_packages(tmp_path / "release")
     assert {folder: package.name for folder, package in found.items()} == {
         name: name for name in ("sysid_ros", "sysid_msgs")
     }
     assert {package.version for package in found.values()} == {package_xml().findtext("version")}
+
+
+def test_nothing_is_released_with_placeholders(tmp_path):
+    url, nobody = '<url type="repository">here</url>', "nobody@example.invalid"
+
+    def release(text):
+        for folder in (tmp_path, tmp_path / "sysid_msgs"):
+            folder.mkdir(exist_ok=True)
+            (folder / "package.xml").write_text(text)
+        return subprocess.run(["make", "-s", "-f", ROOT / "Makefile", "release"], cwd=tmp_path, capture_output=True)
+
+    for text, missing in (
+        (f'<maintainer email="{nobody}"/>{url}', "a maintainer"),
+        ('<maintainer email="a@b"/>', "url"),
+    ):
+        refused = release(text)
+        assert (
+            refused.returncode
+            and missing in refused.stdout.decode()
+            and "sysid_msgs/package.xml" in str(refused.stdout)
+        )
+    assert (
+        b"filled in" not in release(f'<maintainer email="a@b"/>{url}').stdout
+    )  # that there is no git is another matter
+    folders = (ROOT, ROOT / "sysid_msgs")
+    emails = {package_xml(folder).find("maintainer").get("email") for folder in folders}
+    assert len(emails) == 1, (
+        "both packages have the same maintainer, or the same placeholder that cannot be a real address"
+    )
 
 
 def test_version_in_changelog_and_citation():
