@@ -25,7 +25,7 @@ from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_me
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.source import SingleSource, SoleSubscription
+from sysid_ros.ros.source import SingleSource, SourceReceiver
 
 _SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9
@@ -64,7 +64,8 @@ class EstimatorNode(Node):
         self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
         self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        SoleSubscription(self, SampleBatch, self._source, self._take_batch, qos.SAMPLES, self._tell_refused)
+        receiver = SourceReceiver(self, SampleBatch, self._source, self._take_batch, self._tell_refused)
+        receiver.listen(self.create_subscription(SampleBatch, "arm_driver/samples", receiver, qos.SAMPLES, raw=True))
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
         self.create_timer(1.0, self._publish_diagnostics)

@@ -9,8 +9,8 @@ from threading import RLock
 from typing import Any
 
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
+from rclpy.subscription import Subscription
 
 SILENCE = 1.0
 """A source that has said nothing for longer may be replaced where a new beginning is announced [s]."""
@@ -140,18 +140,17 @@ class SingleSource:
         return self._seen
 
 
-class SoleSubscription:
-    """Subscribe to a topic of which one publisher alone is believed.
+class SourceReceiver:
+    """Callback of a raw subscription to a topic of which one publisher alone is believed.
 
     Messages of others are refused before anybody reads them, many in one turn of the executor, so that a storm of them
-    neither holds up nor displaces those of the source.
+    neither holds up nor displaces those of the source. Its subscription must be given to it with :meth:`listen`.
 
     Args:
         node: Node that subscribes.
         kind: Type of the messages.
         source: Who is believed; names the topic.
         take: Called with each message of the source, in the executor of the node.
-        profile: Quality of service.
         on_refused: Called with what is wrong while others speak, at most once in a turn.
     """
 
@@ -161,13 +160,17 @@ class SoleSubscription:
         kind: type,
         source: SingleSource,
         take: Callable[[Any], None],
-        profile: QoSProfile,
-        on_refused: Callable[[str], None] = lambda _: None,
+        on_refused: Callable[[str], None],
     ):
         self._node, self._kind, self._source, self._take, self._on_refused = node, kind, source, take, on_refused
-        self._subscription = node.create_subscription(kind, source.topic, self._receive, profile, raw=True)
+        self._subscription: Subscription[Any] | None = None
 
-    def _receive(self, data: bytes, info: Mapping[str, object]) -> None:
+    def listen(self, subscription: Subscription[Any]) -> None:
+        """Take the messages of a subscription made with this callback and ``raw=True``."""
+        self._subscription = subscription
+
+    def __call__(self, data: bytes, info: Mapping[str, object]) -> None:
+        """Refuse what waits until a message of the source comes, and hand it on."""
         end, refused = time.monotonic() + TURN, self._source.refused
         waiting: tuple[Any, Any] | None = (data, info)
         while waiting is not None and not self._source.admits(waiting[1]):
@@ -178,6 +181,8 @@ class SoleSubscription:
             self._take(message)
 
     def _next(self) -> tuple[Any, Any] | None:
+        if self._subscription is None:
+            return None
         with self._subscription.handle:
             return self._subscription.handle.take_message(self._kind, True)
 

@@ -12,7 +12,7 @@ from std_msgs.msg import String
 from sysid_ros.ros import source as module
 from sysid_ros.ros.node import spin_until
 from sysid_ros.ros.qos import SAMPLES
-from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SoleSubscription
+from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SourceReceiver
 
 OURS, THEIRS = b"\x01" * 16, b"\x02" * 16
 
@@ -155,7 +155,8 @@ def test_a_backlog_of_others_is_refused_unread_in_a_few_turns_and_what_the_sourc
     monkeypatch.setattr(module, "TURN", 10.0)
     reader, ours, theirs = nodes
     source, heard, faults = SingleSource(reader, "words"), [], []
-    SoleSubscription(reader, String, source, lambda m: heard.append(m.data), SAMPLES, faults.append)
+    receiver = SourceReceiver(reader, String, source, lambda m: heard.append(m.data), faults.append)
+    receiver.listen(reader.create_subscription(String, "words", receiver, SAMPLES, raw=True))
     executor = SingleThreadedExecutor()
     executor.add_node(reader)
 

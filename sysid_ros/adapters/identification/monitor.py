@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
@@ -42,7 +41,7 @@ from sysid_ros.ros.conversions import (
     truth_from_message,
 )
 from sysid_ros.ros.inbox import Inbox
-from sysid_ros.ros.source import SingleSource, SoleSubscription
+from sysid_ros.ros.source import SingleSource, SourceReceiver
 from sysid_ros.ros.transforms import contents_of
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
@@ -151,11 +150,16 @@ class SuiteMonitor:
         self._latched: dict[str, Any] = {}
         self.peers = Peers(node, ("arm_driver", "estimator", "safe_planner", "excitation_planner"))
         self._sources: dict[str, SingleSource] = {}
-        self._believe_one(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
-        self._believe_one(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
-        self._believe_one(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
-        self._believe_one(SceneMessage, "safe_planner/scene", self._take_scene, qos.SCENE)
-        self._believe_one(ControlLaw, "arm_driver/control_law", self._take_control_law, qos.LATCHED)
+        one = self._receiver(SampleBatch, "arm_driver/samples", self._take_samples)
+        one.listen(node.create_subscription(SampleBatch, "arm_driver/samples", one, qos.SAMPLES, raw=True))
+        one = self._receiver(DriverStatus, "arm_driver/status", self._take_status)
+        one.listen(node.create_subscription(DriverStatus, "arm_driver/status", one, qos.STATUS, raw=True))
+        one = self._receiver(EstimateMessage, "estimator/estimate", self._take_estimate)
+        one.listen(node.create_subscription(EstimateMessage, "estimator/estimate", one, qos.LATCHED, raw=True))
+        one = self._receiver(SceneMessage, "safe_planner/scene", self._take_scene)
+        one.listen(node.create_subscription(SceneMessage, "safe_planner/scene", one, qos.SCENE, raw=True))
+        one = self._receiver(ControlLaw, "arm_driver/control_law", self._take_control_law)
+        one.listen(node.create_subscription(ControlLaw, "arm_driver/control_law", one, qos.LATCHED, raw=True))
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
         node.create_timer(_JOINT_STATES_PERIOD, self._take_joint_states)
@@ -249,8 +253,8 @@ class SuiteMonitor:
 
     # Subscriptions
 
-    def _believe_one(self, kind: type, topic: str, take: Callable[[Any], None], profile: QoSProfile) -> None:
-        """Subscribe to a topic of which one publisher alone is believed."""
+    def _receiver(self, kind: type, topic: str, take: Callable[[Any], None]) -> SourceReceiver:
+        """Return a callback for a topic of which one publisher alone is believed."""
 
         def tell_refused(fault: str) -> None:
             if kind is SampleBatch:
@@ -258,7 +262,7 @@ class SuiteMonitor:
             self._node.get_logger().error(fault, throttle_duration_sec=5.0)
 
         source = self._sources[topic] = SingleSource(self._node, topic)
-        SoleSubscription(self._node, kind, source, take, profile, tell_refused)
+        return SourceReceiver(self._node, kind, source, take, tell_refused)
 
     def _take_samples(self, batch: SampleBatch) -> None:
         try:
