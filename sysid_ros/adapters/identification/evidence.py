@@ -28,8 +28,8 @@ from sysid_ros.ros.parameters import declared
 
 TOLD = 3
 """Hypotheses in the text of a result; the field has all."""
-_ANSWER_SECONDS = 2.0
-"""How long the estimator may take to say its settings [s]."""
+_ANSWER_SECONDS = 10.0
+"""How long the estimator may take to say its settings [s]: on a busy machine it has samples to work off first."""
 
 
 @dataclass(frozen=True)
