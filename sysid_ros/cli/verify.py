@@ -20,7 +20,6 @@ from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
 from sysid_ros.core.common.command_line import CommandParser
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
 from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
@@ -70,15 +69,12 @@ class CheckedPlan:
         )
 
 
-def verify_plans(
-    plans: Sequence[CertifiedPlan], model: str | None = None, stop_spacing: float = 0.0
-) -> Iterator[CheckedPlan]:
+def verify_plans(plans: Sequence[CertifiedPlan], model: str | None = None) -> Iterator[CheckedPlan]:
     """Check plans again in full, one after the other.
 
     Args:
         plans: The plans in the order they were issued.
         model: Name or settings file of the robot; None takes the name in each plan.
-        stop_spacing: Distance of the times at which the bounds of stops along the path are proven [s]; 0 for none.
 
     Raises:
         ModelError: The robot is not known here.
@@ -88,12 +84,13 @@ def verify_plans(
         name = model or plan.robot_name
         if name not in tools:
             robot = load_robot(name)
-            tools[name] = robot, BoundRechecker(robot, stop_spacing=stop_spacing)
+            tools[name] = robot, BoundRechecker(robot)
         robot, bounds = tools[name]
-        found = recheck(robot, plan)
+        followed = bounds.check(plan)
+        found = recheck(robot, plan, bound=bounds.latest)
         margins = () if found.verification is None else found.verification.margins.values()
         tightest = min(margins, key=lambda margin: margin.value, default=None)
-        problems = (*found.problems, *in_sequence, *bounds.check(plan))
+        problems = (*found.problems, *in_sequence, *followed)
         yield CheckedPlan(plan, tightest, problems, _margins_at_start(robot, plan))
 
 
@@ -131,23 +128,16 @@ def build_parser() -> CommandParser:
     parser = CommandParser(
         prog="sysid verify",
         description="Proves all certified plans of a recording again, anew: hashes, start states, times, the "
-        "controller's tracking bound from plan to plan, and the proof over continuous time. Ctrl-C ends it with the "
-        "plans so far.",
+        "controller's tracking bound from plan to plan and in stops, and the proof over continuous time. Ctrl-C ends "
+        "it with the plans so far.",
         examples=(
             "sysid verify recording.mcap",
-            "sysid verify plans.json --model kinova_gen3_2f85 --stops 0",
+            "sysid verify plans.json --model kinova_gen3_2f85",
         ),
         endings=endings(ExitStatus.FAILED),
     )
     parser.add_argument("file", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
-    parser.add_argument(
-        "--stops",
-        type=float,
-        default=0.5,
-        metavar="SECONDS",
-        help="distance of the times at which the tracking bounds of stops along the path are proven, too; 0: none",
-    )
     return parser
 
 
@@ -162,8 +152,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
-    if not 0.0 <= options.stops < np.inf:
-        raise ParameterOutOfRange("--stops [s]", options.stops, "0 or more")
     with working(f"reading {options.file}"):
         plans = read_plans(options.file)
     checked, was_stopped = _check_with_progress(plans, options)
@@ -186,7 +174,7 @@ def _check_with_progress(plans: Sequence[CertifiedPlan], options: argparse.Names
     with ProgressDisplay(sys.stderr) as display:
         display.update(f"plan 1 of {len(plans)}", 0.0)
         try:
-            for one in verify_plans(plans, options.model, options.stops):
+            for one in verify_plans(plans, options.model):
                 checked.append(one)
                 share = len(checked) / len(plans)
                 display.update(f"plan {min(len(checked) + 1, len(plans))} of {len(plans)}", share)

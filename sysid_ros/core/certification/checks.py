@@ -23,6 +23,8 @@ from sysid_ros.core.certification.stop_model import (
 )
 from sysid_ros.core.certification.torque import TorqueBounds, spread_parameters
 from sysid_ros.core.collision.clearance import build_scene_model
+from sysid_ros.core.tracking_bound.bound import TrackingBound
+from sysid_ros.core.tracking_bound.stops import StopBound
 
 Array = NDArray[np.float64]
 
@@ -149,11 +151,13 @@ class AllowedErrors:
         position: Of the position [rad].
         velocity: Of the velocity [rad/s].
         torque: Difference between the commanded torque and what the true parameters need for the plan [Nm].
+        stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
     """
 
     position: Array
     velocity: Array
     torque: Array
+    stops: Callable[[float], StopBound] | None = None
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AllowedErrors:
@@ -163,10 +167,20 @@ class AllowedErrors:
             ParameterOutOfRange: An entry is negative or not finite, or a length is wrong.
         """
         units = (("position", "rad"), ("velocity", "rad/s"), ("torque", "Nm"))
-        return cls(*(error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units))
+        position, velocity, torque = (
+            error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units
+        )
+        if isinstance(errors, TrackingBound):
+            return cls(position, velocity, torque, errors.in_stops if errors.covers_stops else None)
+        return cls(position, velocity, torque, errors.stops if isinstance(errors, AllowedErrors) else None)
 
-    def in_stops(self, v_max: Array) -> AllowedErrors:
-        """Return the errors in the plan and in stops along it, but for the torque, which grows along a stop."""
+    def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:
+        """Return the errors in the plan and in stops with these bounds, but for the torque in stops."""
+        position = np.maximum(self.position, stops.position)
+        return AllowedErrors(position, np.maximum(self.velocity, stops.speed_errors(v_max)), self.torque)
+
+    def with_assumed_stops(self, v_max: Array) -> AllowedErrors:
+        """Return the errors in the plan and those assumed in stops, but for the torque, which grows along a stop."""
         velocity = stop_velocity_errors(self.velocity, v_max)
         return AllowedErrors(STOP_ERRORS * self.position, velocity, self.torque)
 
@@ -174,19 +188,31 @@ class AllowedErrors:
 class MotionChecks:
     """Margins of a plan over pieces of its time, and of the stops along it where the settings name brake times.
 
-    A stop passes the same positions, but errors may be larger in it, by ``STOP_ERRORS`` and ``stop_torque_growths``.
+    A stop passes the same positions, but errors may be larger in it: as has been proven, or by ``STOP_ERRORS`` and
+    ``stop_torque_growths`` where errors are given of which nothing more is known.
 
     Args:
         assumptions: What the proof takes for given.
         errors: Largest errors of the controller.
         settings: What may be used.
+        stops: Bounds of the errors in stops.
     """
 
-    def __init__(self, assumptions: Assumptions, errors: AllowedErrors, settings: VerifierSettings):
+    def __init__(
+        self,
+        assumptions: Assumptions,
+        errors: AllowedErrors,
+        settings: VerifierSettings,
+        stops: StopBound | None = None,
+    ):
         robot, scene = assumptions.robot, assumptions.scene
         self._limits = robot.limits
         self._names = [(name,) for name in robot.joint_names]
-        self._errors = errors.in_stops(robot.limits.v_max) if settings.brake_times else errors
+        self._errors = errors
+        if stops is not None:
+            self._errors = errors.with_stops(stops, robot.limits.v_max)
+        elif settings.brake_times and errors.stops is None:
+            self._errors = errors.with_assumed_stops(robot.limits.v_max)
         self._spread = spread_parameters(robot, assumptions.boxes)
         self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._errors.position)
         self._clearance = scene.clearance
@@ -207,10 +233,24 @@ class MotionChecks:
 
     def motion_torque(self, torques: TorqueBounds) -> list[Check]:
         """Torque limits of the plan itself."""
-        return [self._torque(LimitKind.TORQUE, *torques.evaluate(1.0, 1.0, 0.0))]
+        return [self._torque(LimitKind.TORQUE, *torques.evaluate(1.0, 1.0, 0.0), self._errors.torque[:, None])]
 
-    def stop_torque(self, torques: TorqueBounds, brake_time: float, growths: Array) -> list[Check]:
+    def stop_torque(self, torques: TorqueBounds, brake_time: float, feedback: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
+
+        The torque is convex in (r, r^2, d), so the largest one over the polytope is at a corner.
+
+        Args:
+            torques: Worst-case torques over the pieces.
+            brake_time: Time to rest [s].
+            feedback: Torque of the feedback in stops that pass the pieces, (n, P) [Nm].
+        """
+        found = [torques.evaluate(r, square, slow / brake_time) for r, square, slow in stop_corners()]
+        bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
+        return [self._torque(LimitKind.BRAKING_TORQUE, bound, middle, feedback)]
+
+    def assumed_stop_torque(self, torques: TorqueBounds, brake_time: float, growths: Array) -> list[Check]:
+        """Torque limits of the same with errors that are not proven.
 
         The torque is convex in (r, r^2, d) and the growth of the feedback linear, so the largest sum over the polytope
         is at a corner.
@@ -225,7 +265,7 @@ class MotionChecks:
             more = stop_torque_shape(r, square) * growths * self._errors.torque[:, None]
             found.append([size + more for size in torques.evaluate(r, square, slow / brake_time)])
         bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(LimitKind.BRAKING_TORQUE, bound, middle)]
+        return [self._torque(LimitKind.BRAKING_TORQUE, bound, middle, self._errors.torque[:, None])]
 
     def distances(self, motion: Motion) -> list[Check]:
         """Distances of spheres to each other, to the ground and to obstacles."""
@@ -262,16 +302,19 @@ class MotionChecks:
     def _rates(self, kind: LimitKind, polynomials: Array, error: Array, limit: Array) -> Check:
         lower, upper = bounds(polynomials)
         largest = np.maximum(-lower, upper)
-        return self._relative(kind, (largest, np.abs(polynomials[0])), error, limit)
+        return self._relative(kind, (largest, np.abs(polynomials[0])), error[:, None], limit)
 
-    def _torque(self, kind: LimitKind, bound: Array, middle: Array) -> Check:
-        return self._relative(kind, (bound, middle), self._errors.torque, self._tau)
+    def _torque(self, kind: LimitKind, bound: Array, middle: Array, feedback: Array) -> Check:
+        return self._relative(kind, (bound, middle), feedback, self._tau)
 
     def _relative(self, kind: LimitKind, sizes: tuple[Array, Array], error: Array, limit: Array) -> Check:
-        """Return the margins of sizes over and in the middle of pieces, each (n, P), as shares of limits (n,)."""
+        """Return the margins of sizes over and in the middle of pieces, each (n, P), as shares of limits (n,).
+
+        The errors are (n, P) or (n, 1).
+        """
 
         def margins(size: Array) -> Array:
-            return 1.0 - (size + error[:, None]) / limit[:, None]
+            return 1.0 - (size + error) / limit[:, None]
 
         def value(row: int, margin: float) -> tuple[float, float]:
             return float((1.0 - margin) * limit[row]), float(limit[row])

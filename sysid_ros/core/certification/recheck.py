@@ -13,13 +13,12 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.reproof import find_overstated
-from sysid_ros.core.certification.stop_model import STOP_ERRORS, VerifierSettings, stop_torque_growths
+from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
-from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.tracking_bound.bound import TrackingBound
 
 Array = NDArray[np.float64]
 
@@ -44,13 +43,20 @@ class Recheck:
     verification: Verification | None
 
 
-def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings | None = None) -> Recheck:
+def recheck(
+    robot: RobotModel,
+    plan: CertifiedPlan,
+    settings: VerifierSettings | None = None,
+    bound: TrackingBound | None = None,
+) -> Recheck:
     """Check a certified plan again in full: that everything belongs together, and the proof itself.
 
     Args:
         robot: The robot it is for.
         plan: The plan.
         settings: How finely time is divided; the torque fraction and the brake time are those of the certificate.
+        bound: Its tracking bound, from which those of its stops follow (:attr:`BoundRechecker.latest`); without it
+            errors in stops are assumed, as :func:`verify` says.
 
     Returns:
         The problems, none if the certificate holds.
@@ -72,7 +78,7 @@ def recheck(robot: RobotModel, plan: CertifiedPlan, settings: VerifierSettings |
             brake_times=(brake_time,) if 0.0 < brake_time < np.inf else (),
         )
         certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
-        found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate), proof)
+        found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate, bound), proof)
         problems += find_overstated(certificate, found, settings)
     except SysidError as error:
         problems.append(str(error))
@@ -113,8 +119,9 @@ def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
     return problems
 
 
-def _errors(certificate: Certificate) -> AllowedErrors:
-    return AllowedErrors(certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound)
+def _errors(certificate: Certificate, bound: TrackingBound | None) -> AllowedErrors:
+    stated = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
+    return AllowedErrors(*stated, None if bound is None else AllowedErrors.of(bound, len(stated[0])).stops)
 
 
 class BoundRechecker:
@@ -122,16 +129,19 @@ class BoundRechecker:
 
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
-        stop_spacing: Distance of the times at which stops along the path are proven, too [s]; 0 for none.
+
+    Attributes:
+        latest: Bound of the plan that was checked last; None where there is none.
     """
 
-    def __init__(self, robot: RobotModel, stop_spacing: float = 0.0):
-        self._robot, self._stop_spacing = robot, stop_spacing
+    def __init__(self, robot: RobotModel):
+        self._robot = robot
+        self.latest: TrackingBound | None = None
         self._bounds: dict[str, TrackingBound] = {}
 
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
         """Return the problems of the errors that a certificate allows for; none if they are proven bounds."""
-        certificate = plan.certificate
+        certificate, self.latest = plan.certificate, None
         try:
             RobustSettings.of_law(certificate.control_law)
         except SysidError as error:
@@ -145,39 +155,8 @@ class BoundRechecker:
             found = plan.assumptions(self._robot).bound(plan.trajectory, history)
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
-        self._bounds[plan.plan_id] = found
-        return (*self._understated(plan, found), *self._unstoppable(plan, history))
-
-    def _unstoppable(self, plan: CertifiedPlan, history: TrackingHistory | None) -> tuple[str, ...]:
-        """List problems of stops along the path that begin at the chosen times."""
-        certificate, path, problems = plan.certificate, plan.trajectory, []
-        if not self._stop_spacing:
-            return ()
-        if not 0.0 < certificate.brake_time < np.inf:
-            return (f"its stops have no bounds: the brake time of its certificate is {certificate.brake_time:g} s",)
-        for begin in np.arange(0.5 * self._stop_spacing, path.duration, self._stop_spacing):
-            stop = BrakedTrajectory(path, float(begin), certificate.brake_time)
-            factor = 1.0 + stop_torque_growths(path, certificate.brake_time, np.array([begin]))[0]
-            allowed = (
-                ("position", "rad", STOP_ERRORS * certificate.tracking_bound),
-                ("velocity", "rad/s", STOP_ERRORS * certificate.velocity_bound),
-                ("torque", "Nm", factor * certificate.torque_bound),
-            )
-            try:
-                found = plan.assumptions(self._robot).bound(stop, history)
-            except SysidError as error:
-                problems.append(f"the tracking bound of its stop at {begin:.3f} s cannot be proven: {error}")
-                continue
-            for name, unit, limit in allowed:
-                values = getattr(found, name)
-                worst = int(np.argmax(values / limit))
-                if not values[worst] <= limit[worst]:
-                    joint = self._robot.joint_names[worst]
-                    problems.append(
-                        f"in a stop at {begin:.3f} s the {name} error of {joint} is only proven to stay below "
-                        f"{values[worst]:.6g} {unit}, allowed for are {limit[worst]:.6g} {unit}"
-                    )
-        return tuple(problems)
+        self.latest, self._bounds[plan.plan_id] = found, found.without_proof()
+        return self._understated(plan, found)
 
     def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []

@@ -108,7 +108,8 @@ class Reprover:
                 f"its certificate asks for {certificate.rest_before:.2f} s of rest before it, needed are "
                 f"{bound.settling_time:.2f} s"
             )
-        errors = AllowedErrors(*(np.maximum(values, proven) for _, _, values, proven in stated))
+        position, velocity, torque = (np.maximum(values, proven) for _, _, values, proven in stated)
+        errors = AllowedErrors(position, velocity, torque, AllowedErrors.of(bound, self.robot.n).stops)
         settings = replace(
             self._settings, torque_fraction=certificate.torque_fraction, brake_times=(certificate.brake_time,)
         )
@@ -116,7 +117,7 @@ class Reprover:
         problems = find_overstated(certificate, found, settings)
         if problems:
             raise NotProven("; ".join(problems))
-        self._bounds[certificate.plan_id] = bound
+        self._bounds[certificate.plan_id] = bound.without_proof()
         while len(self._bounds) > _REMEMBERED:
             self._bounds.popitem(last=False)
         return Reproof(bound, found)

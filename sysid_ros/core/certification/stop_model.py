@@ -124,11 +124,11 @@ def error_bound(name: str, values: ArrayLike, n: int) -> Array:
 
 _SPEED_SAMPLES = 301
 STOP_ERRORS = 1.75
-"""How much larger position and velocity errors may be in a stop along the path than on it [-].
+"""How much larger position and velocity errors are assumed to be in a stop along the path than on it [-].
 
-This, :func:`stop_velocity_errors` and :func:`stop_torque_growths` are above what was found proving the bounds of many
-stops (docs/theory/certificates.md). :class:`~sysid_ros.core.certification.recheck.BoundRechecker` proves those of
-a plan at chosen times.
+This, :func:`stop_velocity_errors` and :func:`stop_torque_growths` are what planners leave for stops, and what the
+verifier allows for where it is given errors without bounds of those in stops. Those of a plan with a tracking bound
+are proven (:meth:`TrackingBound.in_stops`), and decide.
 """
 
 

@@ -28,9 +28,14 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.stops import StopBound
 from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
 
 Array = NDArray[np.float64]
+
+_HOPEFUL = 0.8
+"""Share of the feedback torque of the path that has to be left in stops before their errors are bounded."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,14 @@ class Verification:
         pieces: Pieces of time that were looked at.
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
         settings: What was to be proven.
+        has_stop_bounds: Whether the errors in stops are bounds, and not assumed.
     """
 
     margins: Mapping[LimitKind, Margin]
     pieces: int
     brake_time: float
     settings: VerifierSettings
+    has_stop_bounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,9 @@ def verify(
         assumptions: The arm, the boxes of its and its payload's parameters, and the scene.
         trajectory: The plan, a Bezier or Fourier trajectory.
         errors: Largest errors of the controller: position (n,) [rad], velocity (n,) [rad/s], and torque (n,) [Nm], the
-            difference between the commanded torque and what the true parameters need for the plan; in stops, too.
+            difference between the commanded torque and what the true parameters need for the plan. Those of a
+            :class:`TrackingBound` in stops are proven; those of other errors are assumed to grow in stops as
+            :mod:`stop_model` says.
         settings: What may be used, and how finely time is divided.
 
     Returns:
@@ -89,6 +98,7 @@ def verify(
         PlanRejected: A limit is broken, or could not be proven to hold; the message says which, where, when and by how
             much.
         InvalidTrajectory: The plan has another number of joints, or is of a kind that cannot be verified.
+        BoundNotAvailable: There is no bound of the errors in stops.
         ParameterOutOfRange: Errors, boxes or scene do not fit the robot.
     """
     settings, robot = settings or VerifierSettings(), assumptions.robot
@@ -96,8 +106,7 @@ def verify(
         raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
     _require_boxes(robot, assumptions.boxes)
     require_scene(robot, assumptions.scene)
-    checks = MotionChecks(assumptions, AllowedErrors.of(errors, robot.n), settings)
-    return _prove(checks, robot, trajectory, settings)
+    return _prove(assumptions, AllowedErrors.of(errors, robot.n), trajectory, settings)
 
 
 def certify(
@@ -158,15 +167,17 @@ def make_certificate(
         torque_bound=allowed.torque,
         torque_fraction=settings.torque_fraction,
         brake_time=found.brake_time,
-        claims=_claims(robot, assumptions.scene, settings),
+        claims=_claims(robot, assumptions.scene, found),
         margins=tuple(found.margins.values()),
         issued_at=beginning.issued_at,
         expires_at=beginning.issued_at + settings.validity,
     )
 
 
-def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, settings: VerifierSettings) -> Verification:
-    chain = build_chain(robot)
+def _prove(
+    assumptions: Assumptions, errors: AllowedErrors, trajectory: Trajectory, settings: VerifierSettings
+) -> Verification:
+    chain, checks = build_chain(assumptions.robot), MotionChecks(assumptions, errors, settings)
     count = max(2, int(np.ceil(trajectory.duration / settings.piece)))
     half = np.full(count, 0.5 * trajectory.duration / count)
     middle = (2.0 * np.arange(count) + 1.0) * half
@@ -182,25 +193,41 @@ def _prove(checks: MotionChecks, robot: RobotModel, trajectory: Trajectory, sett
     def torques(m: Array, h: Array) -> TorqueBounds:
         return first_torques if m is middle else checks.torques(motion(m, h))
 
-    def stops(time: float) -> Callable[[Array, Array], list[Check]]:
-        return lambda m, h: checks.stop_torque(torques(m, h), time, stop_torque_growths(trajectory, time, m, h))
-
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h)), middle, half)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
-    brake_time = 0.0
+    brake_time, has_stop_bounds = 0.0, bool(settings.brake_times) and errors.stops is not None
+
+    def assumed(time: float) -> Callable[[Array, Array], list[Check]]:
+        return lambda m, h: checks.assumed_stop_torque(torques(m, h), time, stop_torque_growths(trajectory, time, m, h))
+
+    def bounded(time: float, stops: StopBound) -> Callable[[Array, Array], list[Check]]:
+        return lambda m, h: checks.stop_torque(torques(m, h), time, stops.torque_over(m, h).T)
+
+    def hopeful(time: float) -> Callable[[Array, Array], list[Check]]:
+        return lambda m, h: checks.stop_torque(torques(m, h), time, _HOPEFUL * errors.torque[:, None])
+
     for brake_time in settings.brake_times:
         try:
-            tightest |= division.run(stops(brake_time), middle, half)
+            if errors.stops is None:
+                tightest |= division.run(assumed(brake_time), middle, half)
+                break
+            division.run(hopeful(brake_time), middle, half)
+            stops = errors.stops(brake_time)
+            tightest |= division.run(bounded(brake_time, stops), middle, half)
+            checks = MotionChecks(assumptions, errors, settings, stops)
             break
-        except PlanRejected:
+        except (PlanRejected, BoundNotAvailable):
             if brake_time == settings.brake_times[-1]:
                 raise
+    if has_stop_bounds:  # with the errors in stops these need more room than on the path
+        tightest |= division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half)
+        tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     margins = {
         kind: Margin(kind, entry.margin, place_of(kind, entry.where), entry.when)
         for kind, entry in tightest.items()
         if np.isfinite(entry.margin)
     }
-    return Verification(MappingProxyType(margins), division.pieces, brake_time, settings)
+    return Verification(MappingProxyType(margins), division.pieces, brake_time, settings, has_stop_bounds)
 
 
 def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:
@@ -238,12 +265,14 @@ def require_scene(robot: RobotModel, scene: Scene) -> None:
                 )
 
 
-def _claims(robot: RobotModel, scene: Scene, settings: VerifierSettings) -> str:
+def _claims(robot: RobotModel, scene: Scene, found: Verification) -> str:
     """One sentence of what was proven and what was not."""
     has_payload = bool(spheres_of_payload(robot, scene))
     proven = ["position, velocity, acceleration and torque limits"]
     missing = []
-    if settings.brake_times:
+    if found.has_stop_bounds:
+        proven.append("the same in stops along the path that begin at any time, with bounds of the errors in them")
+    elif found.settings.brake_times:
         proven.append(
             "torque limits in stops along the path, if errors grow there no more than is allowed for (those of the "
             f"position to {STOP_ERRORS:g} times the bound), which is measured, not proven"

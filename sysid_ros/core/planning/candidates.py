@@ -20,6 +20,7 @@ from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem,
 from sysid_ros.core.planning.request import PlanFailureCode, PlanRequest, Rejection
 from sysid_ros.core.planning.search import FEASIBLE, Iterate, Search
 from sysid_ros.core.tracking_bound.bound import TrackingBound
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -191,7 +192,7 @@ class Candidates:
         return Candidate(trajectory, bound, errors, cost)
 
     def verify(self, candidate: Candidate) -> Candidate | PlanRejected | None:
-        """Prove a candidate safe, or tell why it is not; None if there is no time."""
+        """Prove a candidate safe, or tell why it is not; None if there is no time, or no bound of its stops."""
         if self._is_late(self._times["verify"].expected):
             return None
         try:
@@ -201,6 +202,10 @@ class Candidates:
         except PlanRejected as rejection:
             self.rejections.append(Rejection(PlanFailureCode.LIMIT, str(rejection), rejection))
             return rejection
+        except BoundNotAvailable as failure:
+            text = f"no bound of the tracking errors in stops: {failure}"
+            self.rejections.append(Rejection(PlanFailureCode.NO_TRACKING_BOUND, text, failure))
+            return None
         if not self._seconds["first"]:
             self._seconds["first"] = time.monotonic() - self._begin
         return replace(candidate, verification=proof)

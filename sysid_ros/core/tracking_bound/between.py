@@ -271,7 +271,8 @@ class ChainRates:
         for part, own in ((speed.linear, columns.linear), (speed.angular, columns.angular)):
             part[2] = part[2] + (jerk * own[0]).sum(axis=1)
             part[3] = part[3] + (snap * own[0] + 3.0 * jerk * own[1]).sum(axis=1)
-        gravity = [np.maximum.reduceat(x, starts, axis=0) for x in jets.gravity]
+        gravity = self.gravity = [np.maximum.reduceat(x, starts, axis=0) for x in jets.gravity]
+        self.velocity = speed  # of the bodies, (P, b)
         linear = [speed.linear[k + 1] + product(speed.angular, speed.linear, k) + gravity[k] for k in range(3)]
         angular = [speed.angular[k + 1] + product(speed.angular, speed.angular, k) for k in range(3)]
         self.acceleration = Twists(linear, angular)  # of the bodies, gravity included, (P, b)
@@ -310,6 +311,16 @@ class TermRates:
         """Bound a time derivative, up to the second, of the torque of the motion, (P, n) [Nm s^-order]."""
         armature: Array = self._sizes.armature * self._rates.orders[1 + order]
         return armature + self._paired(self._chain.columns, self._chain.acceleration.expand(1), order)
+
+    def weight(self, order: int) -> Array:
+        """Bound a derivative, up to the second, of the torque of gravity, (P, n) [Nm s^-order]."""
+        gravity = self._chain.gravity
+        return self._paired(self._chain.columns, Twists(gravity, [np.zeros_like(x) for x in gravity]).expand(1), order)
+
+    def momentum(self, order: int) -> Array:
+        """Bound a derivative, up to the second, of the inertia times the velocity, (P, n) [Nm s^(1 - order)]."""
+        armature: Array = self._sizes.armature * self._rates.orders[order]
+        return armature + self._paired(self._chain.columns, self._chain.velocity.expand(1), order)
 
 
 @dataclass(frozen=True)
@@ -392,7 +403,9 @@ class ModelRates:
         width = self.width.reshape(-1, *[1] * (bound.ndim - 1))
         return bound + self.changing(2.0 * of(self.payload, 1) + start * (4.0 / width))
 
-    def missed_torque(self, size: Array, rate: Array) -> Array:
+    def missed_torque(
+        self, size: Array, rate: Array, of: Callable[[TermRates, int], Array] = TermRates.torque
+    ) -> Array:
         """Bound by how much M times a polygon of accelerations differs from the inertial model error, (P, n) [Nm].
 
         With ``w = M a`` known at the ends and b the straight line between these a, ``w - M b`` vanishes there, and its
@@ -401,8 +414,9 @@ class ModelRates:
         Args:
             size: Largest entries of b, (P, n) [rad/s^2].
             rate: Those of its slope, (P, n) [rad/s^3].
+            of: The torque whose error it is; that of the motion if not given.
         """
-        second = self.second(TermRates.torque, self.deviation)
+        second = self.second(of, self.deviation)
         second = second + self.second(lambda term, order: term.pushed(order, size), self.nominal)
         second = second + 2.0 * self.first(lambda term, order: term.pushed(order, rate), self.nominal)
         missed: Array = self.sag[:, None] * second

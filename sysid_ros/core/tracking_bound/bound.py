@@ -7,7 +7,7 @@ docs/theory/tracking_bound.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
 from sysid_ros.core.tracking_bound.loop_response import POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
-from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
+from sysid_ros.core.tracking_bound.stops import StopBound, bound_stops
+from sysid_ros.core.tracking_bound.tube import SETTLED, ErrorBounds, Tube, TubeMap
+from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 
@@ -28,8 +30,6 @@ _MARGIN = 0.003
 _LONGEST_STEP = 4.0
 """Longest step of the search, in steps of plain iteration."""
 _ROUNDS = 40
-_SETTLED = 0.02
-"""Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,27 @@ class TrackingHistory:
 
 
 @dataclass(frozen=True)
+class TubeProof:
+    """A tube and why it is invariant, which bounds of stops go on from.
+
+    Attributes:
+        tube_map: The map that takes it into itself.
+        tube: The tube.
+        bounds: What the map makes of it.
+        duration: Duration of the motion: stops may begin from its start to then [s].
+    """
+
+    tube_map: TubeMap
+    tube: Tube
+    bounds: ErrorBounds
+    duration: float
+
+    def in_stops(self, brake_time: float) -> StopBound:
+        """See :meth:`TrackingBound.in_stops`."""
+        return bound_stops(self.tube_map, self.tube, self.bounds, self.duration, brake_time)
+
+
+@dataclass(frozen=True)
 class TrackingBound:
     """Bounds that the tracking errors never exceed.
 
@@ -65,6 +86,7 @@ class TrackingBound:
         shares: Contributions to ``position`` by cause, each (n,) [rad].
         whole: Motion and tube, from the history to half a second after the end.
         start: Start of the motion in it [s].
+        proof: What bounds of stops go on from; None where it was dropped, see :meth:`without_proof`.
         claims: What is proven and on what assumptions, in a sentence.
     """
 
@@ -77,6 +99,7 @@ class TrackingBound:
     shares: dict[str, Array] = field(repr=False)
     whole: TrackingHistory = field(repr=False)
     start: float = 0.0
+    proof: TubeProof | None = field(default=None, repr=False, compare=False)
     claims: str = (
         "Tracking errors are bounded for every arm and payload in the boxes (a payload whose box lies in the robot's "
         "prior being an object of that prior), with friction, sensor errors, delay and sampling as configured, while "
@@ -92,6 +115,29 @@ class TrackingBound:
     def law(self) -> ControlLaw:
         """Control law the bound is for."""
         return self.whole.settings.law
+
+    @property
+    def covers_stops(self) -> bool:
+        """Whether errors in stops can be bounded: not while the nominal payload changes in motion."""
+        return not self.whole.samples.is_payload_changing
+
+    def in_stops(self, brake_time: float) -> StopBound:
+        """Bound the errors in all stops along the path, whenever they begin in the motion.
+
+        Args:
+            brake_time: Time to rest of the stops [s].
+
+        Raises:
+            BoundNotAvailable: No bound was found, the nominal payload of the controller changes during the motion, or
+                the proof was dropped.
+        """
+        if self.proof is None:
+            raise BoundNotAvailable("what stops go on from was dropped")
+        return self.proof.in_stops(brake_time)
+
+    def without_proof(self) -> TrackingBound:
+        """Return the bound without what only stops need, which takes memory."""
+        return replace(self, proof=None)
 
     def until(self, time: float) -> TrackingHistory:
         """Return the history for a motion that takes over from this one.
@@ -145,7 +191,7 @@ def tracking_bound(
     require_elastic_margin(robot, model, settings, samples.q[samples.past :], samples.payload[samples.past :])
     tube_map = TubeMap(robot, model, samples, settings, past_tube)
     tube, bounds = _find_invariant_tube(tube_map)
-    return _summarise(tube_map, tube, bounds)
+    return _summarise(tube_map, tube, bounds, motion.duration if isinstance(motion, Trajectory) else 0.0)
 
 
 def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
@@ -160,7 +206,7 @@ def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
         try:
             bounds = tube_map.evaluate(tube)
             # The rest of the transient after the arm was taken over adds to the errors.
-            found = tube_map.image(tube, bounds).scaled(1.0 + _SETTLED).after(tube_map.past_tube)
+            found = tube_map.image(tube, bounds).scaled(1.0 + SETTLED).after(tube_map.past_tube)
         except BoundNotAvailable:
             if longest == 1.0 or found is None:
                 raise
@@ -181,7 +227,7 @@ def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
     )
 
 
-def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> TrackingBound:
+def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float) -> TrackingBound:
     """Take the maximum over all intervals of the motion itself."""
     samples, settings = tube_map.samples, tube_map.settings
     now = slice(samples.past, None)
@@ -190,13 +236,14 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> TrackingBo
     return TrackingBound(
         position=tube.position[now].max(axis=0) + off,
         velocity=tube.velocity[now].max(axis=0) + off_rate,
-        torque=(1.0 + _SETTLED) * tube_map.bound_torque(tube, bounds)[now].max(axis=0),
+        torque=(1.0 + SETTLED) * tube_map.bound_torque(tube, bounds)[now].max(axis=0),
         take_over=take_over + off,
         settling_time=settling_time,
         inertia_ratios=bounds.inputs.ratios,
         shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
         whole=TrackingHistory(samples, tube, tube_map.model.theta, settings),
         start=samples.past * samples.step,
+        proof=TubeProof(tube_map, tube, bounds, duration),
         claims=TrackingBound.claims + (CLAIM if tube_map.robot.elasticity is not None else ""),
     )
 
@@ -211,7 +258,7 @@ def _take_over(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> tuple[Arra
     entries = step.center[:, None] * size.entries[0][:, None] + coupled
     joints = np.stack([tube.position[now:].max(axis=0), tube.velocity[now:].max(axis=0)], axis=-1)
     norms = np.stack([tube.position_norm[now:].max(), tube.velocity_norm[now:].max()])
-    is_settled = np.all(entries[..., [POSITION, VELOCITY]] <= _SETTLED * joints, axis=(1, 2))
-    is_settled &= np.all(step.largest[:, [POSITION, VELOCITY]] * norm <= _SETTLED * norms, axis=1)
+    is_settled = np.all(entries[..., [POSITION, VELOCITY]] <= SETTLED * joints, axis=(1, 2))
+    is_settled &= np.all(step.largest[:, [POSITION, VELOCITY]] * norm <= SETTLED * norms, axis=1)
     last = 0 if is_settled.all() else int(np.flatnonzero(~is_settled)[-1]) + 2
     return tube.position[now] + entries[..., POSITION].max(axis=0), last * inputs.kernels.bin

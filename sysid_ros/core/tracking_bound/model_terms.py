@@ -94,11 +94,93 @@ class ModelTerms:
     torque_gradient: Array
 
 
+@dataclass(frozen=True)
+class InertiaTerms:
+    """Inertia at S nodes, by parameter and nominal.
+
+    Attributes:
+        columns: Inertia by inertial parameter and armature, (S, l, n, n).
+        christoffel: Christoffel matrices by parameter at each joint's unit velocity, (S, l, j, n, n).
+        inertia: M, (S, n, n) [kg m^2].
+        factor: ``M^-1/2``, (S, n, n).
+        slopes: Derivatives of M by each joint's position, (S, j, n, n) [kg m^2/rad].
+    """
+
+    columns: Array
+    christoffel: Array
+    inertia: Array
+    factor: Array
+    slopes: Array
+
+    @classmethod
+    def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array) -> InertiaTerms:
+        """Evaluate them at positions (S, n) [rad] with nominal payloads (S, 10)."""
+        theta = uncertainty.nominal(payload)[:, None]
+        columns = np.moveaxis(inertia_columns(robot, q), -1, 1)
+        christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)
+        inertia, coriolis = _combine(theta, columns)[:, 0], _combine(theta, christoffel)[:, 0]
+        factor = np.asarray(np.linalg.inv(np.linalg.cholesky(inertia)), dtype=np.float64)
+        return cls(columns, christoffel, inertia, factor, coriolis + np.swapaxes(coriolis, -1, -2))
+
+
+@dataclass(frozen=True)
+class MotionSlopes:
+    """How the torque of a motion changes with position, at S nodes; see :class:`ModelTerms` for the first three.
+
+    Attributes:
+        model_slope: (S,).
+        torque_slope: (S,).
+        torque_rate: Norm of the derivative of the nominal torque times a velocity, (S,).
+        gradient: Derivative of nominal torque i by position j, (S, n, n) [Nm/rad].
+    """
+
+    model_slope: Array
+    torque_slope: Array
+    torque_rate: Array
+    gradient: Array
+
+
+def compute_motion_slopes(
+    regressor: TorqueRegressor,
+    uncertainty: InertialUncertainty,
+    states: TermStates,
+    inertia: InertiaTerms,
+    along: Array | None = None,
+) -> MotionSlopes:
+    """Differentiate the torque of a motion, and what is not known of it, by position.
+
+    Args:
+        regressor: Torque of the arm, motor side.
+        uncertainty: Deviation of the true inertial parameters from the nominal ones.
+        states: Where to evaluate them.
+        inertia: The inertia there.
+        along: Velocity with which the position changes, (S, n) [rad/s]; that of the states if None.
+    """
+    q, v, a, payload = states.q, states.v, states.a, states.payload
+    inertial, factor = slice(0, INERTIAL * q.shape[1]), inertia.factor
+    by_position = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
+    # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
+    accelerations = np.linalg.solve(inertia.inertia, regressor.evaluate(q, v, a)[..., inertial])
+    moving = np.einsum("sjab,sbl->sajl", inertia.slopes, accelerations)
+    gradient = np.einsum("sijl,sl->sij", by_position, uncertainty.nominal(payload)[:, inertial])
+    columns = congruence(factor, np.moveaxis(by_position - moving, -1, 1))
+    middle = _combine(uncertainty.center(payload)[:, None], columns)
+    vertices = uncertainty.vertices.largest_norm(middle, columns[:, uncertainty.last, None])
+    along = v if along is None else along
+    return MotionSlopes(
+        model_slope=vertices + _spread(columns[:, :, None], uncertainty.spread),
+        torque_slope=_norm(factor @ gradient @ np.swapaxes(factor, -1, -2)),
+        torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, gradient, along), axis=-1),
+        gradient=gradient,
+    )
+
+
 def compute_model_terms(
     robot: RobotModel,
     regressor: TorqueRegressor,
     uncertainty: InertialUncertainty,
     states: TermStates,
+    terms: InertiaTerms | None = None,
 ) -> ModelTerms:
     """Evaluate the terms.
 
@@ -109,8 +191,8 @@ def compute_model_terms(
         regressor: Its torque, motor side.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         states: Where to evaluate them.
+        terms: The inertia there, if it is known already.
     """
-    n = robot.n
     q, v, a, payload, payload_rate = states.q, states.v, states.a, states.payload, states.payload_rate
     theta, center, radius = uncertainty.nominal(payload), uncertainty.center(payload), uncertainty.spread
 
@@ -124,16 +206,13 @@ def compute_model_terms(
         middle = _combine(center[:, None], matrices)[:, 0]
         return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(matrices, radius)
 
-    ratio_columns = np.moveaxis(inertia_columns(robot, q), -1, 1)  # (S, l, n, n), with the armatures
-    inertia = nominal(ratio_columns)
-    factor: Array = np.linalg.inv(np.linalg.cholesky(inertia))  # (S, n, n), M^-1/2
-    gradient = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
+    terms = terms or InertiaTerms.of(robot, uncertainty, q, payload)
+    inertia, factor = terms.inertia, terms.factor
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
-    christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)  # (S, l, j, n, n)
-    coriolis = _along(factor, congruence(factor, christoffel))  # (S, l, x, n, n)
+    coriolis = _along(factor, congruence(factor, terms.christoffel))  # (S, l, x, n, n)
     xi = np.asarray(np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0], dtype=np.float64)
     coriolis_now = _along(xi[:, None], coriolis)[:, :, 0]
-    ratios = congruence(factor, ratio_columns)
+    ratios = congruence(factor, terms.columns)
     changing = _combine(payload_rate, ratios[:, uncertainty.last])  # dM/dt by the nominal payload, (S, R, n, n)
     changing_norm = _norm(changing).max(axis=1)
 
@@ -144,21 +223,13 @@ def compute_model_terms(
     drag = _slope(own) + slope_spread(carried - np.swapaxes(coriolis, -1, -2))
     drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
 
-    # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
-    inertial = slice(0, INERTIAL * n)
-    columns = regressor.evaluate(q, v, a)[..., inertial]
-    accelerations = np.linalg.solve(inertia, columns)
-    nominal_coriolis = nominal(christoffel)  # (S, j, n, n)
-    joint_inertias = nominal_coriolis + np.swapaxes(nominal_coriolis, -1, -2)  # dM/dq_j
-    moving = np.einsum("sjab,sbl->sajl", joint_inertias, accelerations)
-    torque_gradient = np.einsum("sijl,sl->sij", gradient, theta[:, inertial])
-    model_columns = congruence(factor, np.moveaxis(gradient - moving, -1, 1))
-    swapped = np.einsum("sia,sal,srl->sri", factor, columns[..., uncertainty.last], payload_rate, optimize=True)
+    slopes = compute_motion_slopes(regressor, uncertainty, states, terms)
+    columns = regressor.evaluate(q, v, a)[..., uncertainty.last]
+    swapped = np.einsum("sia,sal,srl->sri", factor, columns, payload_rate, optimize=True)
     return ModelTerms(
-        model_slope=spread(model_columns),
-        torque_slope=_norm(factor @ torque_gradient @ np.swapaxes(factor, -1, -2)),
-        torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, torque_gradient, v), axis=-1)
-        + np.linalg.norm(swapped, axis=-1).max(axis=1),
+        model_slope=slopes.model_slope,
+        torque_slope=slopes.torque_slope,
+        torque_rate=slopes.torque_rate + np.linalg.norm(swapped, axis=-1).max(axis=1),
         inertia_slope=_slope(turned),
         inertia_rate=_norm(turned_now) + changing_norm,
         payload_rate=changing_norm,
@@ -169,7 +240,7 @@ def compute_model_terms(
         drag_slope=drag,
         drag_rate=drag_now,
         inertia=inertia,
-        torque_gradient=np.abs(torque_gradient),
+        torque_gradient=np.abs(slopes.gradient),
     )
 
 

@@ -84,6 +84,11 @@ class MotionSamples:
         """Nominal payload the controller is blending to, (10,)."""
         return self.payload[-1] if self.payload_goal is None else self.payload_goal
 
+    @property
+    def is_payload_changing(self) -> bool:
+        """Whether the nominal payload changes after the predecessors."""
+        return bool(np.ptp(self.payload[self.past :], axis=0).max() > 0.0)
+
     def slopes(self, values: Array) -> Array:
         """Compute the slopes of values (N, ...) over the intervals, (N - 1, ...)."""
         slopes: Array = np.diff(values, axis=0) / self.step

@@ -52,7 +52,7 @@ from sysid_ros.core.tracking_bound.loop_response import (
     horizon,
     loop_kernels,
 )
-from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
+from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
 from sysid_ros.core.tracking_bound.uncertainty import (
     InertialUncertainty,
@@ -70,6 +70,8 @@ _TERM_ANGLE, _TERM_STEP = 0.35, 0.25
 """Slowly varying terms are evaluated whenever the joints together have turned so far [rad], and after this time [s]."""
 _PROBES = 3
 """Number of these at which the slope of the inertia ratio by position is evaluated."""
+SETTLED = 0.02
+"""Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
 _SLOW_TERMS = (
     "inertia_slope",
     "inertia_rate",
@@ -79,7 +81,7 @@ _SLOW_TERMS = (
     "coriolis_rate",
     "coriolis_slope",
 )
-_SAMPLING = 1.05
+SAMPLING = 1.05
 """Factor on the slowly varying terms that covers what lies between their nodes, and products of errors; measured."""
 
 
@@ -184,6 +186,42 @@ class ErrorBounds:
     norms: Array
 
 
+@dataclass(frozen=True)
+class TermNodes:
+    """Nodes of a motion at which slowly varying terms are evaluated, S of them, and the S - 1 intervals between.
+
+    Attributes:
+        states: Desired states at the nodes.
+        inertia: The inertia there.
+        largest: The larger terms at both ends of each interval.
+        inverses: Inverse inertias at both ends of each interval, (2, S - 1, n, n).
+        rates: Largest rates of the motion in the intervals.
+        jumps: Jumps of the acceleration there over the age of what is held, (S - 1, n) [rad/s^3].
+    """
+
+    states: TermStates
+    inertia: InertiaTerms
+    largest: ModelTerms
+    inverses: Array
+    rates: MotionRates
+    jumps: Array
+
+    def residual(
+        self, arm: ControlledArm, terms: ModelTerms, rates: MotionRates, largest_ratio: float
+    ) -> ResidualDisturbance:
+        """Bound the residual disturbance in the intervals.
+
+        Args:
+            arm: The arm, under its controller.
+            terms: Terms in the intervals; the slope of the model without friction and armature.
+            rates: Largest rates of the motion there; the jerk is that of what is held.
+            largest_ratio: Largest eigenvalue of E.
+        """
+        passive = _passive_norm(arm.robot, arm.model, rates, self.inverses)
+        terms = replace(terms, model_slope=terms.model_slope + terms.inertia_slope * passive)
+        return compute_residual(arm, terms, self.inverses, largest_ratio, rates)
+
+
 class TubeMap:
     """The map from a tube to the bounds it implies; everything that does not depend on the tube is computed once.
 
@@ -209,74 +247,72 @@ class TubeMap:
         past_tube: Tube | None = None,
     ):
         self.robot, self.model, self.samples, self.settings, self.past_tube = robot, model, samples, settings, past_tube
-        nodes = self._fine = coarse_nodes(len(samples.q) - 1, _STRIDE)
+        nodes = self.fine = coarse_nodes(len(samples.q) - 1, _STRIDE)
         coarse = samples.every(_STRIDE)
         changes = coarse.rates, coarse.jumps, samples.step * np.diff(nodes)
         self._jets = ChainJets(robot, (coarse.q, coarse.v, coarse.a), *changes)
         chosen = _choose_term_nodes(samples, nodes)
         q, v, a, payload = (x[chosen] for x in (samples.q, samples.v, samples.a, samples.payload))
         around = [slice(chosen[max(0, i - 1)], chosen[min(i + 1, len(chosen) - 1)]) for i in range(len(chosen))]
-        self.uncertainty, self._ratio = _narrowest(robot, model, q, payload)
-        arm, regressor = ControlledArm(robot, model, settings), TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+        self.uncertainty, self.ratio = _narrowest(robot, model, q, payload)
+        arm = self.arm = ControlledArm(robot, model, settings)
+        regressor = self.regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
 
         self._cells = np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))
         self.inertia = _nominal_inertias(robot, model, coarse)
-        self._inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
+        self.inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
         self.smooth = compute_smooth_disturbance(
-            arm, regressor, self.uncertainty, coarse, (self.inertia, self._rates_between(nodes))
+            arm, regressor, self.uncertainty, coarse, (self.inertia, self.rates_between(nodes))
         )
 
-        terms = compute_model_terms(
-            robot, regressor, self.uncertainty, TermStates(q, v, a, payload, _payload_rates(samples, around))
-        )
-        self._half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
+        states = TermStates(q, v, a, payload, _payload_rates(samples, around))
+        inertia = InertiaTerms.of(robot, self.uncertainty, q, payload)
+        terms = compute_model_terms(robot, regressor, self.uncertainty, states, inertia)
+        self.half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
         inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
         speeds = samples.rates_over(chosen)
-        passive = _passive_norm(robot, model, speeds, inverse)
         largest = ModelTerms(*(larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)))
-        largest = replace(largest, model_slope=largest.model_slope + largest.inertia_slope * passive)
         # What is held jumps where the acceleration does.
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
-        held = replace(speeds, jerk=speeds.jerk + jumps)
-        inverses = np.stack([inverse[:-1], inverse[1:]])
-        residual = compute_residual(arm, largest, inverses, self._ratio.upper, held)
-        self._spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
+        self.terms = TermNodes(states, inertia, largest, np.stack([inverse[:-1], inverse[1:]]), speeds, jumps)
+        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps), self.ratio.upper)
+        self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
         self._residual = ResidualDisturbance(
-            *(_SAMPLING * getattr(residual, x.name)[self._spread] for x in fields(ResidualDisturbance))
+            *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
         )
-        self.slow_terms = {name: _SAMPLING * getattr(largest, name)[self._spread] for name in _SLOW_TERMS}
-        self.torque_gradient = _SAMPLING * largest.torque_gradient.max(axis=0)
+        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in _SLOW_TERMS}
+        self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
 
         # Between two nodes the inertia is within this factor of that at the nearer one.
         width = coarse.step * np.maximum.reduceat(self.slow_terms["inertia_rate"], nodes[:-1])
         self._nearby = np.exp(0.5 * width)
-        self._missed = self._refined(self.smooth.missed)
+        self.missed = self._refined(self.smooth.missed)
         self._inertia_diagonal, self._inverse_diagonal = (
             self._refined(self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2)))
-            for x in (self.inertia, self._inverse)
+            for x in (self.inertia, self.inverse)
         )
         size = np.sqrt(self._inertia_diagonal)
         off = self._refined(self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
         self._magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
-        missed = self._bound_torques(self._missed)
+        missed = self._bound_torques(self.missed)
         self.smooth_norm: Array = polygon + missed.norm
         rate = self.smooth.rate
-        self._rate = Signal(rate.entries[self._cells], (np.sqrt(self._nearby) * rate.norm)[self._cells])
-        self._speeds = speed_range(
+        self.rate = Signal(rate.entries[self._cells], (np.sqrt(self._nearby) * rate.norm)[self._cells])
+        self.speeds = speed_range(
             samples.v, samples.step**2 / 8.0 * samples.curvature_over(np.arange(self.intervals + 1)).jerk
         )
-        self._errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
-        self._error_norms = [self._norm_of(error) for error in self._errors]
+        self.sensor_errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
+        self._error_norms = [self._norm_of(error) for error in self.sensor_errors]
 
-    def _rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
+    def rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
         """Bound the second derivatives of the model between chosen nodes."""
         samples = self.samples
         change = PayloadChange.of(samples.payload, samples.step, nodes)
         rates, width = samples.curvature_over(nodes), samples.step * np.diff(nodes)
         plain = samples.rates_over(nodes)
         added = replace(plain, jerk=rates.jerk - plain.jerk, snap=rates.snap - plain.snap)
-        chain = ChainRates(self._jets, np.searchsorted(self._fine, nodes[:-1]), added)
+        chain = ChainRates(self._jets, np.searchsorted(self.fine, nodes[:-1]), added)
         return ModelRates(self.robot, self.uncertainty, samples.payload, change, chain, rates, width)
 
     @property
@@ -301,12 +337,12 @@ class TubeMap:
             residual + grown * slow
             for residual, slow in zip(
                 _bound_coupling(kernels.residual, inputs.friction.norm),
-                _bound_coupling(kernels.smooth, self._rate.norm),
+                _bound_coupling(kernels.smooth, self.rate.norm),
                 strict=True,
             )
         )
         norms += own
-        model = bound_convolution(kernels.smooth.center, self._rate.entries)
+        model = bound_convolution(kernels.smooth.center, self.rate.entries)
         sensors = np.zeros((self.intervals, self.robot.n, 4))
         sensor_kernels = (kernels.velocity_error, kernels.position_error)
         for (error, norm), kernel in zip(self._feedback_errors(tube), sensor_kernels, strict=True):
@@ -357,10 +393,10 @@ class TubeMap:
         model = inputs.shift * self.smooth_norm / (1.0 - inputs.shift)
         model += coriolis * velocity
         model += self.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
-        viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self._errors[0])
-        gravity = (tube.position + self._errors[1]) @ self.torque_gradient.T
+        viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self.sensor_errors[0])
+        gravity = (tube.position + self.sensor_errors[1]) @ self.torque_gradient.T
         bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[:, None] + viscous + gravity
-        return bound + self._missed
+        return bound + self.missed
 
     def apply_inertia(self, shift: float, accelerations: Array) -> Array:
         """Bound ``M(q) a`` for all accelerations at most these, (I, n), with q in the tube, (I, n) [Nm].
@@ -382,11 +418,11 @@ class TubeMap:
                 "the position errors may change the inertia by half: the parameter boxes are too wide, or the motion "
                 "too fast, for these gains"
             )
-        ratios = self._ratio.near(_SAMPLING * (tube.position.max(axis=0) + self._half_spacing))
+        ratios = self.ratio.near(SAMPLING * (tube.position.max(axis=0) + self.half_spacing))
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / (1.0 - shift)
         growth = self._norm_growth(0.5 * inertia_rate)
         kernels = loop_kernels(self.settings, ratios, *growth, self.robot.sensors.velocity_is_difference)
-        torque = bound_friction(self.model, self.settings, self._speeds, tube.velocity) + self._missed
+        torque = bound_friction(self.model, self.settings, self.speeds, tube.velocity) + self.missed
         friction = self._bound_torques(torque)
         shrunk = np.sqrt(1.0 - shift)
         joint_per_norm = np.sqrt(self._inverse_diagonal)
@@ -438,7 +474,7 @@ class TubeMap:
         """
         sensors, samples = self.robot.sensors, self.samples
         if not sensors.velocity_is_difference:
-            return list(zip(self._errors, self._error_norms, strict=True))
+            return list(zip(self.sensor_errors, self._error_norms, strict=True))
         lag = 0.5 * self.settings.period * (samples.rates.a + samples.jumps).max(axis=0)
         speed = samples.rates.v.max(axis=0) + tube.velocity.max(axis=0)
         position = 0.5 * sensors.position_resolution + sensors.stamp_jitter * speed
@@ -448,9 +484,9 @@ class TubeMap:
         """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (I, n)."""
         starts = np.flatnonzero(np.diff(self._cells, prepend=-1))
         largest = np.maximum.reduceat(torque, starts, axis=0)
-        first, second = (bound_torques(inverse, largest) for inverse in (self._inverse[1:], self._inverse[:-1]))
+        first, second = (bound_torques(inverse, largest) for inverse in (self.inverse[1:], self.inverse[:-1]))
         entries, norm = np.maximum(first.entries, second.entries), np.maximum(first.norm, second.norm)
-        reach = np.sqrt(larger_neighbour(np.diagonal(self._inverse, axis1=1, axis2=2)))
+        reach = np.sqrt(larger_neighbour(np.diagonal(self.inverse, axis1=1, axis2=2)))
         entries = entries + ((self._nearby - 1.0) * norm)[:, None] * reach
         return Signal(self._refined(entries), self._refined(np.sqrt(self._nearby) * norm))
 
@@ -489,12 +525,11 @@ def _choose_term_nodes(samples: MotionSamples, nodes: NDArray[np.intp]) -> NDArr
     return chosen
 
 
-def _passive_norm(robot: RobotModel, model: ControlModel, speeds: MotionRates, inverse: Array) -> Array:
-    """Bound the norm of the error of friction and armature between nodes, inverse inertias (P + 1, n, n), (P,)."""
+def _passive_norm(robot: RobotModel, model: ControlModel, speeds: MotionRates, inverses: Array) -> Array:
+    """Bound the norm of the error of friction and armature in intervals, with their inverses (2, P, n, n), (P,)."""
     rest = robot.friction(np.maximum(*(np.abs(bound) for bound in model.deviation)))
     passive = rest[:, 0] + rest[:, 1] * speeds.v + rest[:, 2] * speeds.a + rest[:, 3]
-    size = np.abs(inverse)
-    both = [np.einsum("si,sij,sj->s", passive, x, passive) for x in (size[:-1], size[1:])]
+    both = [np.einsum("si,sij,sj->s", passive, np.abs(x), passive) for x in inverses]
     norm: Array = np.sqrt(np.maximum(*both))
     return norm
 

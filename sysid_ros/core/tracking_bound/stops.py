@@ -1,0 +1,699 @@
+"""Bounds of the errors in all stops of a motion at once, whenever they begin (step 8 of the proof).
+
+A stop that begins at t_0 passes the positions ``q(s)`` of the path at the rate ``r`` of its clock, so that
+``(q, v, a) = (q(s), r v(s), r^2 a(s) + r' v(s))`` with ``r = 1 - 3 x^2 + 2 x^3``, ``x = (t - t_0) / brake_time``. Its
+inputs are bounded in cells of s and x, times at which it may begin are divided into parts, and time counts from t_0:
+before it there are the inputs of the path, after it those of the cells a stop of that part can be in. The tube map is
+monotone in its inputs, so a tube that the largest inputs of a part map into itself holds for every stop of that part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.robot import INERTIAL
+from sysid_ros.core.tracking_bound.between import MotionRates, TermRates
+from sysid_ros.core.tracking_bound.disturbance import (
+    ResidualDisturbance,
+    Signal,
+    bound_friction,
+    bound_torques,
+)
+from sysid_ros.core.tracking_bound.elasticity import link_errors
+from sysid_ros.core.tracking_bound.loop_response import (
+    ACCELERATION,
+    FEEDBACK,
+    POSITION,
+    VELOCITY,
+    BoundNotAvailable,
+    Kernel,
+    LoopKernels,
+    horizon,
+    loop_kernels,
+)
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
+from sysid_ros.core.tracking_bound.motion import larger_neighbour
+from sysid_ros.core.tracking_bound.tube import SAMPLING, SETTLED, ErrorBounds, LoopInputs, Tube, TubeMap
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_CELLS = 12
+"""Intervals of time into which the brake time is divided."""
+_BEGIN_CELLS = 2
+"""Such intervals in each part of the times at which stops begin."""
+_NODE_STRIDE = 3
+"""Every so many nodes of the model error bound the cells of the path."""
+_AFTERWARDS = 0.5
+"""Time at rest after a stop that the bound covers [s]."""
+_NEAR = 3
+"""Youngest intervals in which a change is bounded by its largest rate times the age, not by the sum of its rates."""
+_ROUNDS = 20
+_REFINEMENTS = 1
+"""Times a tube that maps into itself is replaced by its image, which is smaller."""
+_START = 1.2
+"""Size of the first tube that is tried, in those of the path."""
+_GROWTH = 1.03
+"""Relative enlargement of a tube before it is tried, so that it can map into itself."""
+
+
+@dataclass(frozen=True)
+class StopBound:
+    """Bounds that the errors never exceed in any stop along a path, from its begin to half a second after its end.
+
+    Attributes:
+        brake_time: Time to rest of the stops [s].
+        position: Of ``|q_d - q|``, (n,) [rad].
+        rates: Largest rate of the clock of the path in K intervals of the time since the stop began, (K,) [-].
+        velocity: Of ``|v_d - v|`` in these intervals, (K, n) [rad/s].
+        times: Ends of J cells of the time of the path, (J + 1,) [s].
+        torque: Of the commanded torque less the torque the true arm needs for the stop, while the stop passes these
+            cells of the path, (J, n) [Nm].
+    """
+
+    brake_time: float
+    position: Array
+    rates: Array
+    velocity: Array
+    times: Array
+    torque: Array
+
+    def __post_init__(self) -> None:
+        for array in (self.position, self.rates, self.velocity, self.times, self.torque):
+            array.setflags(write=False)
+
+    def speed_errors(self, v_max: Array) -> Array:
+        """Compute the velocity errors to leave to the speed of the path, so that stops keep speed limits, (n,) [rad/s].
+
+        At the rate r of the clock a joint has r times its speed on the path, so with ``v_max - E`` on the path it stays
+        below ``v_max`` in an interval with errors d and rates up to r if ``E >= (d - (1 - r) v_max) / r``.
+
+        Args:
+            v_max: Speed limits, (n,) [rad/s].
+        """
+        moving = self.rates > 0.0
+        rate = self.rates[moving, None]
+        needed: Array = ((self.velocity[moving] - (1.0 - rate) * v_max) / rate).max(axis=0)
+        too_much = np.any(self.velocity[~moving] > v_max, axis=0)
+        return np.where(too_much, np.inf, np.maximum(needed, 0.0))
+
+    def torque_over(self, middle: Array, half: Array) -> Array:
+        """Return the largest torques while stops pass pieces of the path, (P, n) [Nm].
+
+        Args:
+            middle: Middles of the pieces, (P,) [s].
+            half: Their half lengths, (P,) [s].
+        """
+        last = len(self.torque) - 1
+        first = np.clip(np.searchsorted(self.times, middle - half, side="left") - 1, 0, last)
+        final = np.clip(np.searchsorted(self.times, middle + half, side="right") - 1, first, last)
+        return np.stack([self.torque[i : j + 1].max(axis=0) for i, j in zip(first, final, strict=True)])
+
+
+class _Clock:
+    """Rates of the clock of a stop and the five factors of the rate of the model error, at the ends of cells of x.
+
+    With G the model error at rest, P that of the path and A what an acceleration equal to the velocity adds, all
+    functions of the time s of the path, the model error in a stop is ``(1 - r^2) G + r^2 P + r' A``, and its rate
+    ``(r - r^3) G_s + r^3 P_s + 2 r r' (P - G) + r'' A + r r' A_s``.
+    """
+
+    def __init__(self, brake_time: float, ends: Array):
+        x = np.polynomial.Polynomial([0.0, 1.0])
+        rate = 1.0 - x**2 * (3.0 - 2.0 * x)
+        slow, curve = rate.deriv() / brake_time, rate.deriv(2) / brake_time**2
+        factors = [rate - rate**3, rate**3, 2.0 * rate * slow, curve, rate * slow]
+        self.factors = np.stack([one(ends) for one in factors], axis=1)  # (X + 1, 5)
+        width = float(np.diff(ends).max())
+        self.sags = np.array([width**2 / 8.0 * _largest(one.deriv(2)) for one in factors])
+        self.rate = rate(ends)
+        self.lower, self.upper = self.rate[1:], self.rate[:-1]  # it falls, (X,)
+        self.slow = np.array([_largest(slow, *pair) for pair in zip(ends[:-1], ends[1:], strict=True)])
+        self.curve = larger_neighbour(np.abs(curve(ends)))  # a straight line
+
+
+def _largest(polynomial: np.polynomial.Polynomial, begin: float = 0.0, end: float = 1.0) -> float:
+    """Return the largest magnitude of a polynomial between two points."""
+    roots = polynomial.deriv().roots() if polynomial.degree() > 1 else np.array([])
+    inside = np.clip(np.real(roots[np.abs(np.imag(roots)) < 1e-6]), begin, end)
+    return float(np.abs(polynomial(np.concatenate([[begin, end], inside]))).max()) * (1.0 + 1e-9)
+
+
+class _Cells:
+    """Bounds of the inputs of stops in J cells of the time of the path and X + 1 cells of x, the last one at rest.
+
+    Args:
+        path: The tube map of the path.
+        clock: The clock of the stops.
+    """
+
+    def __init__(self, path: TubeMap, clock: _Clock):
+        self.path, self.clock, samples = path, clock, path.samples
+        first = int(np.searchsorted(path.fine, samples.past, side="right")) - 1
+        picked = np.unique(np.append(np.arange(first, len(path.fine) - 1, _NODE_STRIDE), len(path.fine) - 1))
+        self.nodes = path.fine[picked]
+        self.times = samples.step * (self.nodes - samples.past)
+        self.inertia, self.inverse = path.inertia[picked], path.inverse[picked]
+        width = np.diff(self.times)
+        mu = self.over(path.slow_terms["inertia_rate"])
+        self._nearby = np.exp(0.5 * width * mu)
+        self._reach = np.sqrt(larger_neighbour(np.diagonal(self.inverse, axis1=1, axis2=2)))
+        self.inertia_diagonal, self.inverse_diagonal = (
+            self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2))
+            for x in (self.inertia, self.inverse)
+        )
+        size = np.sqrt(self.inertia_diagonal)
+        off = (self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
+        self.magnitude = larger_neighbour(np.abs(self.inertia)) + off
+        # Of the clock in all cells of x, rest among them.
+        self.upper, self.lower = np.append(clock.upper, 0.0), np.append(clock.lower, 0.0)
+        self.slow, self.curve = np.append(clock.slow, 0.0), np.append(clock.curve, 0.0)
+        self.squares = np.stack([self.lower**2, self.upper**2])  # (2, X + 1)
+        rates = samples.rates_over(self.nodes)
+        self.velocity = self.upper[:, None] * rates.v[:, None]  # (J, X + 1, n)
+        self.acceleration = self.upper[:, None] ** 2 * rates.a[:, None] + self.slow[:, None] * rates.v[:, None]
+        slowest, fastest = path.speeds
+        self.speeds = (
+            self.lower[:, None] * np.minimum.reduceat(slowest, self.nodes[:-1], axis=0)[:, None],
+            self.upper[:, None] * self.over(fastest)[:, None],
+        )
+        self._bound_model(width, mu)
+        self._bound_slow_terms()
+
+    def over(self, values: Array) -> Array:
+        """Take the largest values of the intervals of the path (I, ...) in the cells, (J, ...)."""
+        largest: Array = np.maximum.reduceat(values, self.nodes[:-1], axis=0)
+        return largest
+
+    def mix(self, still: Array, moving: Array) -> Array:
+        """Bound ``(1 - r^2) still + r^2 moving`` of magnitudes (J, ...), (J, X + 1, ...)."""
+        shape = (-1, *[1] * (still.ndim - 1))
+        low, high = (r.reshape(shape) for r in self.squares)
+        still, moving = still[:, None], moving[:, None]
+        mixed: Array = np.maximum((1.0 - low) * still + low * moving, (1.0 - high) * still + high * moving)
+        return mixed
+
+    def _bound_model(self, width: Array, mu: Array) -> None:
+        """Bound the smooth model error: its norm, its rate, and the torque by which it differs from polygons."""
+        path, clock, samples = self.path, self.clock, self.path.samples
+        n, split, uncertainty = samples.q.shape[1], INERTIAL * samples.q.shape[1], self.path.uncertainty
+        q, v, a = (x[self.nodes] for x in (samples.q, samples.v, samples.a))
+        still = np.zeros_like(v)
+        states = (np.concatenate(x) for x in ([q, q, q], [still, v, still], [still, a, v]))
+        columns = path.regressor.evaluate(*states)
+        armatures = columns[:, :, split:].reshape(-1, n, n, 4)[..., 2]
+        columns = np.concatenate([columns[..., :split], armatures], axis=2).reshape(3, len(q), n, -1)
+        columns[2] -= columns[0]
+        columns = np.concatenate([columns, columns[1:2] - columns[0:1]])
+        values = np.linalg.solve(self.inertia, columns)  # (4, N, n, l): G, P, A, P - G
+        center, radius = uncertainty.center(samples.payload[self.nodes]), uncertainty.spread
+        slopes = np.diff(values, axis=1) / width[:, None, None]
+        metric = np.stack([self.inertia[:-1], self.inertia[1:]], axis=1)  # (J, 2, n, n)
+        vertices, used = uncertainty.vertices, radius > 0.0
+        middles, lasts = (values @ center[..., None])[..., 0], values[..., uncertainty.last]
+        wides = np.abs(values[..., used]) @ radius[used]
+        slope_middles = np.diff(middles, axis=1) / width[:, None]
+        slope_lasts = slopes[..., uncertainty.last]
+        slope_wides = np.abs(slopes[..., used]) @ radius[used]
+
+        def bound(middle: Array, last: Array, wide: Array, metrics: Array) -> Signal:
+            """Bound vectors by their middle (..., n), the part of each payload parameter, and the rest."""
+            shape = middle.shape
+            middle, last, wide = middle.reshape(-1, n), last.reshape(-1, n, INERTIAL), wide.reshape(-1, n)
+            metrics = metrics.reshape(-1, n, n)
+            metrics = np.broadcast_to(metrics, (len(middle) // len(metrics), *metrics.shape)).reshape(-1, n, n)
+            norm = vertices.largest_length(middle, last, metrics)
+            norm += np.sqrt(np.einsum("ti,ti->t", wide, (np.abs(metrics) @ wide[..., None])[..., 0]))
+            entries = vertices.largest_entries(middle, last) + wide
+            return Signal(entries.reshape(shape), norm.reshape(shape[:-1]))
+
+        def combined(at_ends: Array, sloped: Array, factors: Array) -> Array:
+            """Combine the five parts of the rate, (X + 1, J, 2, ...)."""
+            ends = np.stack([at_ends[:, :-1], at_ends[:, 1:]], axis=2)
+            still, moving, extra, _ = np.repeat(sloped[:, :, None], 2, axis=2)
+            parts = np.stack([still, moving, ends[3], ends[2], extra])
+            flat: Array = factors @ parts.reshape(5, -1)
+            return flat.reshape(-1, *parts.shape[1:])
+
+        def twice(sloped: Array) -> Array:
+            return np.repeat(sloped[:, :, None], 2, axis=2)
+
+        sizes = bound(middles, lasts, wides, self.inertia)
+        rates = bound(twice(slope_middles), twice(slope_lasts), twice(slope_wides), metric)
+        at = bound(
+            combined(middles, slope_middles, clock.factors),
+            combined(lasts, slope_lasts, clock.factors),
+            combined(wides, slope_wides, np.abs(clock.factors)),
+            metric,
+        )
+
+        # Between the ends of a cell of x the factors are within their sags of straight lines.
+        def swung(size: Array, rate: Array) -> Array:
+            size = larger_neighbour(size.swapaxes(0, 1)).swapaxes(0, 1)  # (3, J, ...)
+            parts = [rate[0], rate[1], size[3], size[2], rate[2]]
+            total: Array = np.einsum("r,rj...->j...", clock.sags, np.stack(parts))
+            return total
+
+        entries, norm = at.entries.max(axis=2), at.norm.max(axis=2)  # (X + 1, J, ...)
+        entries = larger_neighbour(entries).swapaxes(0, 1) + swung(sizes.entries, rates.entries.max(axis=2))[:, None]
+        norm = larger_neighbour(norm).swapaxes(0, 1) + swung(sizes.norm, rates.norm.max(axis=2))[:, None]
+        entries, norm = (np.concatenate([x, np.zeros_like(x[:, :1])], axis=1) for x in (entries, norm))
+
+        # Coulomb and viscous friction and offsets, of which only magnitudes and rates are bounded.
+        low, high = (
+            b[split:] - path.model.theta[split:] for b in (path.model.theta_box.lower, path.model.theta_box.upper)
+        )
+        coulomb, viscous, _, offset = np.maximum(np.abs(low), np.abs(high)).reshape(n, 4).T
+        speed = path.settings.friction_speed
+        bends = (self.speeds[0] <= speed) & (self.speeds[1] >= 0.5 * speed)
+        share = np.where(self.speeds[1] >= 0.5 * speed, np.minimum(2.0 * self.speeds[1] / speed - 1.0, 1.0), 0.0)
+        held = self.torques(coulomb * share + viscous * self.velocity + offset)
+        moved = self.torques((coulomb * bends * 2.0 / speed + viscous) * self.acceleration)
+        carried = (mu[:, None] * self.upper) * held.norm
+        self.rate = Signal(
+            entries + moved.entries + carried[..., None] * np.sqrt(self.inverse_diagonal)[:, None],
+            np.sqrt(self._nearby)[:, None] * norm + moved.norm + carried,
+        )
+
+        between, torques = path.rates_between(self.nodes), (TermRates.weight, TermRates.torque, TermRates.momentum)
+        missed = [
+            between.missed_torque(larger_neighbour(sizes.entries[k]), rates.entries[k].max(axis=1), of)
+            for k, of in enumerate(torques)
+        ]
+        self.missed = self.mix(missed[0], missed[1]) + self.slow[:, None] * missed[2][:, None]
+        # Before the stop the model error is near the polygon of the path, which may differ from that of these cells.
+        jump = self.torques((missed[1] + self.over(path.missed))[:, None])
+        self.jump = Signal(jump.entries[:, 0], jump.norm[:, 0])
+        polygons = [np.sqrt(self._nearby) * larger_neighbour(size) for size in sizes.norm[:3]]
+        polygon = self.mix(polygons[0], polygons[1]) + self.slow * polygons[2][:, None]
+        self.smooth_norm = polygon + held.norm + self.torques(self.missed).norm
+
+    def _bound_slow_terms(self) -> None:
+        path, terms = self.path, self.path.terms
+        states, count = terms.states, len(self.upper)
+        rest = replace(states, v=np.zeros_like(states.v), a=np.zeros_like(states.a))
+        slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, states.v)
+        still = {x.name: larger_neighbour(np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
+        largest, rates = terms.largest, terms.rates
+        speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
+        upper, slow = self.upper, self.slow
+        pushed = slow * speed
+
+        def spread(values: Array) -> Array:  # (S, ...) to (S (X + 1), ...)
+            return np.repeat(values, count, axis=0)
+
+        def scaled(values: Array) -> Array:
+            return np.ravel(values[:, None] * upper)
+
+        columns = {name: spread(getattr(largest, name)) for name in (x.name for x in fields(ModelTerms))}
+        ratio_slope, inertia_slope = largest.ratio_slope[:, None], largest.inertia_slope[:, None]
+        inertia_rate = largest.inertia_rate[:, None]
+        columns["model_slope"] = (self.mix(still["model_slope"], largest.model_slope) + pushed * ratio_slope).ravel()
+        columns["torque_slope"] = (
+            self.mix(still["torque_slope"], largest.torque_slope) + pushed * inertia_slope
+        ).ravel()
+        turned_rate = self.mix(still["torque_rate"], largest.torque_rate) + pushed * inertia_rate
+        for name in ("inertia_rate", "ratio_rate", "coriolis_rate", "drag_rate"):
+            columns[name] = scaled(getattr(largest, name))
+        columns["torque_rate"] = (upper * turned_rate).ravel()
+        v, a, jerk, jumps = (x[:, None] for x in (rates.v, rates.a, rates.jerk, terms.jumps))
+        r, r1, r2 = (x[:, None] for x in (upper, slow, self.curve))
+        parts = [r * v, r**2 * a + r1 * v, r**3 * jerk + 3.0 * r * r1 * a + r2 * v + r**2 * jumps]
+        held = MotionRates(*(x.reshape(-1, x.shape[-1]) for x in (*parts, parts[-1])))
+        wide = replace(terms, inverses=np.repeat(terms.inverses, count, axis=1))
+        residual = wide.residual(path.arm, ModelTerms(**columns), held, path.ratio.upper)
+
+        def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
+            largest: Array = SAMPLING * self.over(values.reshape(-1, count)[path.spread])
+            return largest
+
+        self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
+        names = ("inertia_slope", "inertia_rate", "ratio_slope", "ratio_rate", "payload_rate", "coriolis_rate")
+        self.slow_terms = {name: refined(columns[name]) for name in (*names, "coriolis_slope")}
+        size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
+        turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
+        gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
+        self.torque_gradient = SAMPLING * gradient.max(axis=0)  # (X + 1, n, n)
+
+    def torques(self, torque: Array) -> Signal:
+        """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (J, X + 1, n)."""
+        entries, norms = [], []
+        for inverse in (self.inverse[:-1], self.inverse[1:]):
+            size = np.abs(inverse)
+            reached = np.einsum("jab,jxb->jxa", size, torque)
+            entries.append(reached)
+            norms.append(np.sqrt(np.einsum("jxa,jxa->jx", torque, reached)))
+        return self._near(np.maximum(*entries), np.maximum(*norms))
+
+    def corner_torques(self, torque: Array) -> Signal:
+        """Bound the same with the largest norm of any signs."""
+        count, several, n = torque.shape
+        flat = torque.reshape(-1, n)
+        found = [
+            bound_torques(np.repeat(inverse, several, axis=0), flat)
+            for inverse in (self.inverse[:-1], self.inverse[1:])
+        ]
+        entries, norm = (np.maximum(*(getattr(x, name) for x in found)) for name in ("entries", "norm"))
+        return self._near(entries.reshape(torque.shape), norm.reshape(count, several))
+
+    def _near(self, entries: Array, norm: Array) -> Signal:
+        off = (self._nearby - 1.0)[:, None, None] * norm[..., None] * self._reach[:, None]
+        return Signal(entries + off, np.sqrt(self._nearby)[:, None] * norm)
+
+    def norm_of(self, error: Array) -> Array:
+        """Bound the norm of every vector whose entries are at most these, (n,), (J,)."""
+        size = np.broadcast_to(error, self.inertia.shape[1])
+        norm = np.sqrt(np.einsum("tij,i,j->t", np.abs(self.inertia), size, size))
+        bound: Array = np.sqrt(self._nearby) * larger_neighbour(norm)
+        return bound
+
+
+def bound_stops(path: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float, brake_time: float) -> StopBound:
+    """Bound the errors in all stops of a motion.
+
+    Args:
+        path: Tube map of the motion.
+        tube: A tube that it maps into itself.
+        bounds: Its image.
+        duration: Duration of the motion: stops begin from 0 to it [s].
+        brake_time: Time to rest of the stops [s].
+
+    Raises:
+        BoundNotAvailable: No tube was found, or the nominal payload changes during the motion.
+    """
+    return _StopMap(path, tube, bounds.inputs, duration, brake_time).solve()
+
+
+class _StopMap:
+    """The tube map of all stops: like that of a motion, for P parts of the times at which stops begin, K intervals."""
+
+    def __init__(self, path: TubeMap, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
+        samples = path.samples
+        if samples.is_payload_changing:
+            raise BoundNotAvailable("stops are not proven while the nominal payload of the controller changes")
+        self._path, self._tube, self._inputs = path, tube, inputs
+        fine = self._fine = max(1, round(brake_time / _CELLS / samples.step))
+        width = self._width = fine * samples.step
+        stop = int(np.ceil(brake_time / width - 1e-9))
+        self._count = stop + int(np.ceil(_AFTERWARDS / width))
+        parts = max(1, int(np.ceil(duration / (_BEGIN_CELLS * width) - 1e-9)))
+        self._brake_time = brake_time
+        self._begins = _BEGIN_CELLS * width * np.arange(parts + 1)
+        self._times = width * np.arange(self._count + 1)
+        x = np.minimum(self._times / brake_time, 1.0)
+        self._cells = cells = _Cells(path, _Clock(brake_time, x[: stop + 1]))
+        self._x = np.minimum(np.arange(self._count), stop)  # cells of x, (K,)
+        clock = brake_time * (x - x**3 + 0.5 * x**4)
+        last = len(cells.times) - 2
+        # Cells of the path that a stop can be in, (P, K); where two meet, both count.
+        slack = 1e-9
+        begin, end = self._begins[:-1, None] + clock[:-1] - slack, self._begins[1:, None] + clock[1:] + slack
+        self._first = np.clip(np.searchsorted(cells.times, begin, side="right") - 1, 0, last)
+        self._last = np.clip(np.searchsorted(cells.times, end, side="left") - 1, self._first, last)
+        self._past = int(np.ceil(horizon(path.settings) / width - 1e-9)) + 1
+        # That of the cells of the path in which the stop begins.
+        self._jump = Signal(*(self._gather_path(one)[:, 0] for one in (cells.jump.entries, cells.jump.norm)))
+        self._rate_entries, self._rate_norm = (
+            _joined(self._before(past_rate), self._gather(rate))
+            for past_rate, rate in ((path.rate.entries, cells.rate.entries), (path.rate.norm, cells.rate.norm))
+        )
+        inertia_rate = path.slow_terms["inertia_rate"] + path.slow_terms["inertia_slope"] * tube.velocity_norm
+        self._past_friction = Signal(self._before(inputs.friction.entries), self._before(inputs.friction.norm))
+        self._past_friction_torque, self._past_residual = (
+            self._before(x) for x in (inputs.friction_torque, inputs.residual)
+        )
+        self._past_change, self._past_speed, self._past_acceleration = (
+            self._before(x) for x in (inputs.ratio_rate, tube.velocity_norm, tube.acceleration_norm)
+        )
+        self._past_inertia_rate = self._before(inertia_rate / (1.0 - inputs.shift))
+        self._slow = {name: self._gather(values) for name, values in cells.slow_terms.items()}
+        self._residual = ResidualDisturbance(
+            *(self._gather(cells.residual[x.name]) for x in fields(ResidualDisturbance))
+        )
+        self._smooth_norm, self._missed = self._gather(cells.smooth_norm), self._gather(cells.missed)
+        self._inertia_diagonal, self._inverse_diagonal, self._magnitude = (
+            self._gather_path(x) for x in (cells.inertia_diagonal, cells.inverse_diagonal, cells.magnitude)
+        )
+        self._error_norms = [self._gather_path(cells.norm_of(error)) for error in path.sensor_errors]
+
+    def solve(self) -> StopBound:
+        """Find a tube that the map takes into itself, and the bound it gives."""
+        tube, settled = self._first_tube(), 1.0 + SETTLED
+        bounds, refinements = None, 0
+        for _ in range(_ROUNDS):
+            bounds = self._evaluate(tube)
+            found = self._image(tube, bounds).scaled(settled)
+            if tube.contains(found):
+                refinements += 1
+                if refinements > _REFINEMENTS:
+                    break
+                tube = found
+            elif refinements:
+                break  # rounding
+            else:
+                tube = found.scaled(_GROWTH)
+        if not refinements:
+            raise BoundNotAvailable("no tube of the stops maps into itself: the motion is too fast, or stops too short")
+        assert bounds is not None  # noqa: S101  # there is a round
+        n = self._path.robot.n
+        off, off_rate = link_errors(self._path.robot)
+        torque = self._scatter(settled * self._bound_torque(tube, bounds)).max(axis=1)
+        cells = self._cells
+        rates = cells.upper[self._x]
+        velocity = tube.velocity.max(axis=0) + off_rate
+        position = tube.position.reshape(-1, n).max(axis=0) + off
+        return StopBound(self._brake_time, position, rates, velocity, cells.times, torque)
+
+    def _first_tube(self) -> Tube:
+        """Return the largest tube of the path in the time before and after each instant, enlarged."""
+        after = np.minimum(self._begins[1:, None] + self._times[1:], self._path.samples.step * self._path.intervals)
+        return Tube(
+            *(
+                _START * np.broadcast_to(x[self._path.samples.past :].max(axis=0), (*after.shape, *x.shape[1:]))
+                for x in (getattr(self._tube, x.name) for x in fields(Tube))
+            )
+        )
+
+    def _gather(self, values: Array) -> Array:
+        """Take the largest values (J, X + 1, ...) of the cells that stops can be in, (P, K, ...)."""
+        result: Array = values[self._first, self._x]
+        for offset in range(1, int((self._last - self._first).max()) + 1):
+            result = np.maximum(result, values[np.minimum(self._first + offset, self._last), self._x])
+        return result
+
+    def _gather_path(self, values: Array) -> Array:
+        """Take the largest values (J, ...) of the cells of the path that stops can be in, (P, K, ...)."""
+        shape = (len(values), len(self._cells.upper), *values.shape[1:])
+        return self._gather(np.broadcast_to(values[:, None], shape))
+
+    def _scatter(self, values: Array) -> Array:
+        """Give the cells the largest values (P, K, n) of stops that can be in them, (J, X + 1, n)."""
+        result = np.zeros((len(self._cells.nodes) - 1, len(self._cells.upper), values.shape[-1]))
+        x = np.broadcast_to(self._x, self._first.shape)
+        for offset in range(int((self._last - self._first).max()) + 1):
+            np.maximum.at(result, (np.minimum(self._first + offset, self._last), x), values)
+        return result
+
+    def _before(self, values: Array) -> Array:
+        """Take the largest values (I, ...) of the path in the intervals before stops begin, (P, B, ...)."""
+        past, fine = self._path.samples.past, self._fine
+        front = -past % fine
+        total = past + fine * _BEGIN_CELLS * (len(self._begins) - 1)
+        head = np.repeat(values[:1], front, axis=0)
+        tail = np.repeat(values[-1:], max(0, total - len(values)), axis=0)
+        padded = np.concatenate([head, values[:total], tail])
+        wide = padded.reshape(-1, fine, *values.shape[1:]).max(axis=1)
+        start = (past + front) // fine
+        index = start + _BEGIN_CELLS * np.arange(len(self._begins) - 1)[:, None] - np.arange(self._past, 0, -1)
+        shifts = range(_BEGIN_CELLS + 1)
+        result: Array = np.max([wide[np.clip(index + shift, 0, len(wide) - 1)] for shift in shifts], axis=0)
+        return result
+
+    def _evaluate(self, tube: Tube) -> StopErrors:
+        """Bound the errors given that they stay in ``tube``, fields (P, K, ...)."""
+        path, past, slow, cells = self._path, self._inputs, self._slow, self._cells
+        shift = max(past.shift, float((slow["inertia_slope"] * tube.position_norm).max()))
+        if not shift < 0.5:
+            raise BoundNotAvailable("the position errors in stops may change the inertia by half")
+        n = path.robot.n
+        ratios = path.ratio.near(SAMPLING * (tube.position.reshape(-1, n).max(axis=0) + path.half_spacing))
+        ratios = min(ratios[0], past.ratios[0]), max(ratios[1], past.ratios[1])
+        rest = 1.0 - shift
+        inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / rest
+        rates = np.concatenate([self._past_inertia_rate, inertia_rate], axis=1)
+        over = sliding_window_view(rates, self._past, axis=1).sum(axis=-1).max() * self._width
+        is_difference = path.robot.sensors.velocity_is_difference
+        kernels = loop_kernels(path.settings, ratios, 0.5 * float(rates.max()), 0.5 * float(over), is_difference)
+        torque = bound_friction(path.model, path.settings, cells.speeds, self._scatter(tube.velocity)) + cells.missed
+        friction = cells.corner_torques(torque)
+        shrunk = np.sqrt(rest)
+        reach = np.sqrt(self._inverse_diagonal)
+        norm = self._gather(friction.norm)
+        entries = self._gather(friction.entries) + reach * (shift / rest * norm)[..., None]
+        joint_per_norm, grown = reach / shrunk, float(np.sqrt(1.0 + shift))
+        feedback = grown * self._smooth_norm + tube.feedback_norm
+        errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
+        residual = self._residual.evaluate(*errors, feedback) / rest
+        changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
+        changing = changing / rest
+        friction_norm = _joined(self._past_friction.norm, norm / shrunk)
+        friction_torque = _joined(self._past_friction_torque, self._gather(torque))
+        speed = _joined(self._past_speed, tube.velocity_norm)
+        change = _joined(self._past_change, changing)
+
+        own = self._convolve(kernels.residual.largest, _joined(self._past_residual, residual))
+        own += self._convolve_change(kernels.variation, kernels.variation_age, change, speed)
+        accelerations = _joined(self._past_acceleration, tube.acceleration_norm)
+        own += self._convolve_change(kernels.sampling_jumps, kernels.sampling_jumps_age, change, accelerations)
+        own += self._convolve(kernels.sampling_jumps, change * speed)
+        own[..., ACCELERATION] += changing * tube.velocity_norm / ratios[0]
+        coupled, norms = (
+            self._convolve(of(kernels.residual), friction_norm)
+            + grown
+            * (
+                self._convolve(of(kernels.smooth), self._rate_norm)
+                + self._after_jump(of(kernels.step), self._jump.norm)
+            )
+            for of in (_deviation, _largest_response)
+        )
+        norms += own
+        sensors = np.zeros((n, 4))
+        for error, size, kernel in self._sensor_errors(tube, kernels):
+            sensors += np.broadcast_to(error, n)[:, None] * kernel.center
+            coupled += grown * size[..., None] * kernel.deviation
+            norms += grown * size[..., None] * kernel.largest
+        model = self._convolve(kernels.smooth.center, self._rate_entries)
+        model += self._after_jump(kernels.step.center, self._jump.entries)
+        causes = {
+            "friction": self._convolve(kernels.residual.center, _joined(self._past_friction.entries, entries)),
+            "model": model,
+            "sensors": np.broadcast_to(sensors, model.shape),
+            "coupling": joint_per_norm[..., None] * coupled[:, :, None],
+            "errors themselves": joint_per_norm[..., None] * own[:, :, None],
+        }
+        return StopErrors(shift, kernels, friction_torque, friction_norm, joint_per_norm, causes, norms)
+
+    def _sensor_errors(self, tube: Tube, kernels: LoopKernels) -> list[tuple[Array, Array, Kernel]]:
+        """List errors of the measured velocity and position, their norms (P, K) and their kernels."""
+        path, cells = self._path, self._cells
+        pair = (kernels.velocity_error, kernels.position_error)
+        sensors = path.robot.sensors
+        if not sensors.velocity_is_difference:
+            return list(zip(path.sensor_errors, self._error_norms, pair, strict=True))
+        n = path.robot.n
+        reached = np.maximum(cells.acceleration.reshape(-1, n).max(axis=0), path.samples.rates.a.max(axis=0))
+        lag = 0.5 * path.settings.period * (reached + path.samples.jumps.max(axis=0))
+        largest = np.maximum(tube.velocity.reshape(-1, n).max(axis=0), self._tube.velocity.max(axis=0))
+        speed = path.samples.rates.v.max(axis=0) + largest
+        position = 0.5 * sensors.position_resolution + sensors.stamp_jitter * speed
+        return [
+            (error, self._gather_path(cells.norm_of(error)), kernel)
+            for error, kernel in zip((lag, position), pair, strict=True)
+        ]
+
+    def _image(self, tube: Tube, bounds: StopErrors) -> Tube:
+        half, norms, reach = 0.5 * self._path.settings.period, bounds.norms, bounds.joint_per_norm
+        joints = np.minimum(sum(bounds.causes.values()), reach[..., None] * norms[:, :, None])
+        return Tube(
+            position=joints[..., POSITION] + half * tube.velocity,
+            velocity=joints[..., VELOCITY] + half * reach * tube.acceleration_norm[..., None],
+            position_norm=norms[..., POSITION] + half * tube.velocity_norm,
+            velocity_norm=norms[..., VELOCITY] + half * tube.acceleration_norm,
+            acceleration_norm=norms[..., ACCELERATION],
+            feedback_norm=norms[..., FEEDBACK],
+        )
+
+    def _bound_torque(self, tube: Tube, bounds: StopErrors) -> Array:
+        """Bound the torque of the feedback, (P, K, n) [Nm]; see :meth:`TubeMap.bound_torque`."""
+        slow, shift, path = self._slow, bounds.shift, self._path
+        size = np.sqrt(self._inertia_diagonal)
+        torque_per_norm = np.sqrt(1.0 + shift) * size
+        causes = {name: values[..., FEEDBACK] for name, values in bounds.causes.items()}
+        center = bounds.kernels.residual.center[:, FEEDBACK]
+        friction = self._convolve(center[:, None], bounds.friction_torque)[..., 0]
+        changed = (bounds.kernels.inertia_drift + center.sum() * shift) * bounds.friction_norm.max()
+        direct = causes["sensors"] + causes["model"]
+        turned = shift * size * np.einsum("pkn,pkn->pk", size, direct)[..., None]
+        direct = np.einsum("pkij,pkj->pki", self._magnitude, direct) + turned
+        coupled = (causes["coupling"] + causes["errors themselves"]) / bounds.joint_per_norm
+        by_cause = friction + direct + torque_per_norm * (coupled + changed)
+        by_norm = torque_per_norm * bounds.norms[..., FEEDBACK, None]
+        coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
+        position, velocity = tube.position_norm + self._error_norms[1], tube.velocity_norm + self._error_norms[0]
+        model = shift * self._smooth_norm / (1.0 - shift) + coriolis * velocity
+        model = model + path.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
+        viscous = np.abs(path.model.friction[:, 1]) * (tube.velocity + path.sensor_errors[0])
+        errors = tube.position + path.sensor_errors[1]
+        gravity = np.einsum("kij,pkj->pki", self._cells.torque_gradient[self._x], errors)
+        bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[..., None] + viscous + gravity
+        return bound + self._missed
+
+    def _widened(self, kernel: Array) -> Array:
+        """Sum a kernel (B, k) over the bins of each interval of stops."""
+        padded = np.concatenate([kernel, np.zeros((-len(kernel) % self._fine, kernel.shape[1]))])
+        result: Array = padded.reshape(-1, self._fine, kernel.shape[1]).sum(axis=1)
+        return result
+
+    def _seen(self, signal: Array) -> Array:
+        """Return what bins of age see of signals (P, B + K, ...), (P, K, ..., B): the larger of two intervals."""
+        larger = np.maximum(signal[:, 1:], signal[:, :-1])
+        windows: Array = sliding_window_view(larger, self._past, axis=1)[..., ::-1]
+        return windows
+
+    def _convolve(self, kernel: Array, signal: Array) -> Array:
+        """Bound the convolution of kernels (B, k) with signals (P, B + K, ...), (P, K, ..., k)."""
+        wide, seen = self._widened(kernel), self._seen(signal)
+        bound: Array = seen[..., : len(wide)] @ wide
+        return bound
+
+    def _convolve_change(self, kernel: Array, kernel_age: Array, rate: Array, signal: Array) -> Array:
+        """Bound the same where the signal acts in proportion to how far something has changed since, (P, K, k)."""
+        wide, wide_age = self._widened(kernel), self._widened(kernel_age)
+        back = sliding_window_view(rate, self._past + 1, axis=1)[..., ::-1]  # (P, K, B + 1)
+        largest = np.maximum.accumulate(back, axis=-1)[..., 1:]
+        passed = self._width * np.cumsum(back, axis=-1)[..., 1:]
+        seen = self._seen(signal)
+        count = len(wide)
+        near = min(_NEAR, count)
+        bound: Array = (seen * largest)[..., :near] @ wide_age[:near]
+        bound += (seen * passed)[..., near:count] @ wide[near:]
+        return bound
+
+    def _after_jump(self, kernel: Array, size: Array) -> Array:
+        """Bound the response to a jump (P, ...) as the stop begins, by kernels (B, k) of steps, (P, K, ..., k)."""
+        padded = np.concatenate([kernel, np.zeros((-len(kernel) % self._fine, kernel.shape[1]))])
+        wide = padded.reshape(-1, self._fine, kernel.shape[1]).max(axis=1)
+        missing = max(0, self._count - len(wide))
+        wide = np.concatenate([wide, np.zeros((missing, kernel.shape[1]))])[: self._count]
+        response: Array = np.moveaxis(np.multiply.outer(size, wide), -2, 1)
+        return response
+
+
+def _joined(past: Array, present: Array) -> Array:
+    """Put intervals before the stops before those of stops, (P, B + K, ...)."""
+    return np.concatenate([past, present], axis=1)
+
+
+def _deviation(kernel: Kernel) -> Array:
+    return kernel.deviation
+
+
+def _largest_response(kernel: Kernel) -> Array:
+    return kernel.largest
+
+
+@dataclass(frozen=True)
+class StopErrors:
+    """Bounds of the outputs of the loop in stops while the errors stay in a tube; see :class:`ErrorBounds`."""
+
+    shift: float
+    kernels: LoopKernels
+    friction_torque: Array
+    friction_norm: Array
+    joint_per_norm: Array
+    causes: dict[str, Array]
+    norms: Array
