@@ -120,7 +120,7 @@ class Reprover:
         self._bounds[certificate.plan_id] = bound.without_proof()
         while len(self._bounds) > _REMEMBERED:
             self._bounds.popitem(last=False)
-        return Reproof(bound, found)
+        return Reproof(bound.without_proof(), found)
 
     def _history(self, certificate: Certificate) -> TrackingHistory | None:
         if certificate.predecessor is None:

@@ -271,7 +271,10 @@ def _claims(robot: RobotModel, scene: Scene, found: Verification) -> str:
     proven = ["position, velocity, acceleration and torque limits"]
     missing = []
     if found.has_stop_bounds:
-        proven.append("the same in stops along the path that begin at any time, with bounds of the errors in them")
+        proven.append(
+            "position, velocity and torque limits in stops along the path that begin at any time, with bounds of the "
+            "errors in all of them"
+        )
     elif found.settings.brake_times:
         proven.append(
             "torque limits in stops along the path, if errors grow there no more than is allowed for (those of the "
