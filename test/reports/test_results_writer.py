@@ -70,7 +70,10 @@ def test_each_number_has_its_bounds_and_a_rule_says_what_is_well_known(result, w
     assert data["is_centred"] and "within 20 mm along every axis" in data["rule"]
     assert data["well_known"] == {"mass": True, "com": True, "inertia": False}
     script = (written.directory / "payload_ur.script").read_text()
-    assert "NOT WELL KNOWN: inertia" in script and "# Without the inertia, which is not well known. With it:" in script
+    assert (
+        "NOT WELL KNOWN: inertia" in script
+        and "# Without the inertia, which is not well known: the controller takes zero. With it:" in script
+    )
     (call,) = [line for line in script.splitlines() if line.startswith("set_target_payload(")]
     assert call.count("[") == 1, "mass and centre of gravity alone"
 

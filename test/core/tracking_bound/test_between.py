@@ -146,7 +146,7 @@ def test_a_bound_from_denser_terms_without_their_factor_is_smaller(robot, kind, 
     model = ControlModel(robot.theta_nominal, robot.theta_box, payload, box)
     motion = draw_motion(kind, robot, rng)
     bound = tracking_bound(robot, model, motion)
-    for name, value in (("_TERM_ANGLE", 0.05), ("_TERM_STEP", 0.04), ("_SAMPLING", 1.0)):
+    for name, value in (("_TERM_ANGLE", 0.05), ("_TERM_STEP", 0.04), ("SAMPLING", 1.0)):
         monkeypatch.setattr(tube_module, name, value)
     dense = tracking_bound(robot, model, motion)
     assert np.all(dense.position <= bound.position) and np.all(dense.velocity <= bound.velocity)
