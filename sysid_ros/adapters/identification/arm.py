@@ -37,6 +37,8 @@ START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
 SAMPLE_TIMEOUT = qos.ALIVE_LEASE + GRACE + 0.5
 """Without samples for this long the arm counts as silent [s]: a driver that has gone is known, and named, before."""
+SECOND_LOOK = 0.5
+"""How much longer samples are waited for before the arm counts as silent in motion [s]."""
 STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
@@ -222,8 +224,10 @@ class RosArm:
         """See :class:`Arm`."""
         session, monitor, status = self._session, self._monitor, self._status
         session.require_alive("estimator", "arm_driver", "safe_planner")
-        if not self._samples_arrive():
-            error = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
+        # A process that was kept from running has not heard what waits for it.
+        if not self._samples_arrive() and not session.wait_until(self._samples_arrive, SECOND_LOOK):
+            timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
+            error = timeout if monitor.sample_fault is None else monitor.sample_fault
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
         is_followed = any(plan.plan_id == status.plan_id for plan in self._chain)
         was_seen = any(self.has_begun(plan) for plan in self._chain)
