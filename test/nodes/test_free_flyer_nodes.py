@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import yaml
 from node_bench import Bench
-from rclpy.action import ActionClient
 from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
 
 from sysid_msgs.action import Identify
@@ -93,7 +92,7 @@ def test_refused_is_said_with_the_hash_and_silence_brakes(bench, driver, statuse
 
 def test_a_cancelled_goal_rests_and_a_bad_one_is_refused(bench, driver, statuses):
     bench.run(FreeFlyerIdentificationNode())
-    client = ActionClient(bench.node, Identify, "free_flyer_identification/identify")
+    client = bench.action_client(Identify, "free_flyer_identification/identify")
     wait(client.server_is_ready)
     handle = client.send_goal_async(Identify.Goal(target_mass_width=0.1))
     wait(handle.done)
