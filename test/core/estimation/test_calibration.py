@@ -137,6 +137,22 @@ def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, 
     assert estimates[1].error_budget["calibration"][0] > 0.0
 
 
+def exact_range(problem, index):
+    """Least and largest value of one of all unknowns, target and nuisances in this order, in its radius, by HiGHS."""
+    radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
+    matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
+    error = np.maximum(problem.error, 1e-15)
+    matrix = scipy.sparse.diags_array(1.0 / error) @ matrix @ scipy.sparse.diags_array(radii)
+    both = scipy.sparse.vstack([matrix, -matrix]).tocsr()
+    limits = np.concatenate([problem.r / error + 1.0, 1.0 - problem.r / error])
+    cost = np.zeros(radii.size)
+    cost[index] = 1.0
+    return tuple(
+        sign * linprog(sign * cost, A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").fun
+        for sign in (1.0, -1.0)
+    )
+
+
 @pytest.mark.slow
 def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
     """No bound is narrower than the smallest box of the calibration's rows and all windows, by HiGHS."""
@@ -156,19 +172,8 @@ def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
     problem = Problem.build(
         Rows.stack(estimator.stored_windows), prior.center, prior.radius, unknowns.radius, unknowns.end_error
     )
-    radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
-    matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
-    error = np.maximum(problem.error, 1e-15)
-    matrix = scipy.sparse.diags_array(1.0 / error) @ matrix @ scipy.sparse.diags_array(radii)
-    both = scipy.sparse.vstack([matrix, -matrix]).tocsr()
-    limits = np.concatenate([problem.r / error + 1.0, 1.0 - problem.r / error])
     for index in (0, 3):
-        cost = np.zeros(radii.size)
-        cost[index] = 1.0
-        low, high = (
-            sign * linprog(sign * cost, A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").fun
-            for sign in (1.0, -1.0)
-        )
+        low, high = exact_range(problem, index)
         low, high = prior.center[index] + prior.radius[index] * np.array([low, high])
         slack = 1e-6 * (high - low)
         assert estimate.lower[index] <= low + slack and high - slack <= estimate.upper[index]
@@ -218,19 +223,8 @@ def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_ro
         work = _Work(1, lambda progress: None, lambda: False)
         parts.append((*_collect(narrowed, recording, settings, none, work), recording.load.prior.box))
     joint = _join(parts, none)  # whose nuisances begin with the payload
-    error = np.maximum(joint.error, 1e-15)
-    radii = np.concatenate([joint.radius, joint.delta_radius, joint.end_radii])
-    matrix = scipy.sparse.hstack([joint.y, joint.b, joint.end_matrix])
-    matrix = scipy.sparse.diags_array(1.0 / error) @ matrix @ scipy.sparse.diags_array(radii)
-    both = scipy.sparse.vstack([matrix, -matrix]).tocsr()
-    limits = np.concatenate([joint.r / error + 1.0, 1.0 - joint.r / error])
     for index in (0, 3):
-        cost = np.zeros(radii.size)
-        cost[joint.radius.size + index] = 1.0
-        low, high = (
-            sign * linprog(sign * cost, A_ub=both, b_ub=limits, bounds=(-1.0, 1.0), method="highs-ipm").fun
-            for sign in (1.0, -1.0)
-        )
+        low, high = exact_range(joint, joint.radius.size + index)
         exact = 0.5 * (high - low) * arm.payload_prior.box.radius[index]
         assert 0.9 * exact < estimate.radius[index] < 1.1 * exact, (index, exact, estimate.radius[index])
 
