@@ -63,6 +63,8 @@ MARKERS = {
     "test/ros/test_waiting.py": "processes",
 }
 
+WORKER_DIED = pytest.StashKey[bool]()
+
 ORDER = ("realtime", "processes", "slow")
 """Files with such tests come first, in this order; see :func:`pytest_collection_modifyitems`."""
 
@@ -104,6 +106,19 @@ def _rank(item, name):
 
 def _is_marked(item):
     return any(item.get_closest_marker(name) for name in ("processes", "realtime"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Remember a worker that died: what it had still to run is reported nowhere."""
+    if error:
+        node.config.stash[WORKER_DIED] = True
+
+
+def pytest_sessionfinish(session):
+    """Tell a run that is not whole apart from failed tests, which `make test` runs once more."""
+    if session.config.stash.get(WORKER_DIED, False):
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.fixture(autouse=True)
