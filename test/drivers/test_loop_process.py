@@ -233,11 +233,13 @@ def test_when_its_parent_is_killed_it_brakes_and_ends(tmp_path):
     script = textwrap.dedent(PARENT).format(doubles=str(Path(__file__).parent), report=str(report))
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment) as parent:
-        pid = int(parent.stdout.readline())
-        time.sleep(0.3)
-        assert is_running(pid)
-        require_nameless_memory(pid)
-        parent.kill()
+        try:
+            pid = int(parent.stdout.readline())
+            time.sleep(0.3)
+            assert is_running(pid)
+            require_nameless_memory(pid)
+        finally:
+            parent.kill()
     wait_until(lambda: not is_running(pid), "the end of the loop process")
     speed, reason, story = report.read_text().splitlines()
     assert float(speed) < 0.01 and reason.startswith("the commanding process")
