@@ -1,9 +1,11 @@
 """Keeps every test on this machine, and says which tests need processes or real time."""
 
 import atexit
+import gc
 import importlib.util
 import os
 import random
+import sys
 import time
 from fnmatch import fnmatch
 from pathlib import Path
@@ -119,6 +121,14 @@ def pytest_sessionfinish(session):
     """Tell a run that is not whole apart from failed tests, which `make test` runs once more."""
     if session.config.stash.get(WORKER_DIED, False):
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
+@pytest.fixture(autouse=True)
+def _no_real_time_priority():
+    """Refuse tests that leave their worker as the torque loop wants it: ahead of all others, keeping garbage."""
+    yield
+    is_ordinary = not sys.platform.startswith("linux") or os.sched_getscheduler(0) == os.SCHED_OTHER
+    assert is_ordinary and gc.isenabled(), "this test called request_real_time() in the process of the tests"
 
 
 @pytest.fixture(autouse=True)

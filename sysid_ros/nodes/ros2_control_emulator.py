@@ -253,10 +253,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     def say(text: str) -> None:
         print(f"[ros2_control_emulator] {text}", file=sys.stderr, flush=True)
 
+    try:
+        setup = setup_of(options)
+    except SysidError as error:
+        say(str(error))
+        return 2
     scheduling = request_real_time()  # before the threads of DDS begin, which have to keep up
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
-        emulator = Ros2ControlEmulator(*setup_of(options), options.namespace)
+        emulator = Ros2ControlEmulator(*setup, options.namespace)
         say(f"{options.robot} at {options.update_rate:g} Hz; scheduling: {scheduling}")
         end = time.monotonic() + options.seconds
         is_there = UntilHandedBack(lambda: emulator.is_answered) if options.while_stdin else lambda: True
