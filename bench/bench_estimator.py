@@ -111,7 +111,8 @@ def fastest(work: Callable[[], object], rounds: int) -> tuple[float, object]:
 
 
 def build_windows(model: WindowModel, windows: list[Window]) -> Rows:
-    return Rows.stack([build_rows(model, w) for w in windows])
+    # Copies, because a window keeps its signals.
+    return Rows.stack([build_rows(model, replace(window)) for window in windows])
 
 
 def with_errors(robot, block: SampleBlock) -> SampleBlock:  # noqa: ANN001
