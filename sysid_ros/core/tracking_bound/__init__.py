@@ -7,7 +7,7 @@ The modules follow the steps of the proof in docs/theory/tracking_bound.md:
 3. sampled closed-loop response: :mod:`loop_response`;
 4. convolution bound, equation (2): :mod:`convolution`;
 5. tube map and theorem: :mod:`tube`, :mod:`bound`;
-6. torque: :meth:`tube.TubeMap.bound_torque`;
+6. torque: :meth:`tube.LoopBounds.bound_torque`;
 7. chains of motions: :mod:`motion`, :meth:`bound.TrackingBound.until`;
 8. all stops of a motion: :mod:`stops`, :meth:`bound.TrackingBound.in_stops`.
 """

@@ -25,10 +25,6 @@ from sysid_ros.core.tracking_bound.disturbance import (
 )
 from sysid_ros.core.tracking_bound.elasticity import link_errors
 from sysid_ros.core.tracking_bound.loop_response import (
-    ACCELERATION,
-    FEEDBACK,
-    POSITION,
-    VELOCITY,
     BoundNotAvailable,
     Kernel,
     LoopKernels,
@@ -37,7 +33,7 @@ from sysid_ros.core.tracking_bound.loop_response import (
 )
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
-from sysid_ros.core.tracking_bound.tube import SAMPLING, SETTLED, ErrorBounds, LoopInputs, Tube, TubeMap
+from sysid_ros.core.tracking_bound.tube import SAMPLING, SETTLED, ErrorBounds, LoopBounds, LoopInputs, Tube, TubeMap
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -388,7 +384,7 @@ def bound_stops(path: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float,
     return _StopMap(path, tube, bounds.inputs, duration, brake_time).solve()
 
 
-class _StopMap:
+class _StopMap(LoopBounds):
     """The tube map of all stops: like that of a motion, for P parts of the times at which stops begin, K intervals."""
 
     def __init__(self, path: TubeMap, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
@@ -396,6 +392,7 @@ class _StopMap:
         if samples.is_payload_changing:
             raise BoundNotAvailable("stops are not proven while the nominal payload of the controller changes")
         self._path, self._tube, self._inputs = path, tube, inputs
+        self.robot, self.model, self.settings = path.robot, path.model, path.settings
         fine = self._fine = max(1, round(brake_time / _CELLS / samples.step))
         width = self._width = fine * samples.step
         stop = int(np.ceil(brake_time / width - 1e-9))
@@ -426,19 +423,19 @@ class _StopMap:
         self._past_friction_torque, self._past_residual = (
             self._before(x) for x in (inputs.friction_torque, inputs.residual)
         )
-        self._past_change, self._past_speed, self._past_acceleration = (
-            self._before(x) for x in (inputs.ratio_rate, tube.velocity_norm, tube.acceleration_norm)
-        )
+        self._past_change = self._before(inputs.ratio_rate)
+        self._past_errors = {x: self._before(getattr(tube, x)) for x in ("velocity_norm", "acceleration_norm")}
         self._past_inertia_rate = self._before(inertia_rate / (1.0 - inputs.shift))
-        self._slow = {name: self._gather(values) for name, values in cells.slow_terms.items()}
+        self.slow_terms = {name: self._gather(values) for name, values in cells.slow_terms.items()}
         self._residual = ResidualDisturbance(
             *(self._gather(cells.residual[x.name]) for x in fields(ResidualDisturbance))
         )
-        self._smooth_norm, self._missed = self._gather(cells.smooth_norm), self._gather(cells.missed)
-        self._inertia_diagonal, self._inverse_diagonal, self._magnitude = (
+        self.smooth_norm, self.missed = self._gather(cells.smooth_norm), self._gather(cells.missed)
+        self.inertia_diagonal, self._inverse_diagonal, self.magnitude = (
             self._gather_path(x) for x in (cells.inertia_diagonal, cells.inverse_diagonal, cells.magnitude)
         )
-        self._error_norms = [self._gather_path(cells.norm_of(error)) for error in path.sensor_errors]
+        self.sensor_errors = path.sensor_errors
+        self.error_norms = [self._gather_path(cells.norm_of(error)) for error in path.sensor_errors]
 
     def solve(self) -> StopBound:
         """Find a tube that the map takes into itself, and the bound it gives."""
@@ -446,7 +443,7 @@ class _StopMap:
         bounds, refinements = None, 0
         for _ in range(_ROUNDS):
             bounds = self._evaluate(tube)
-            found = self._image(tube, bounds).scaled(settled)
+            found = self.image(tube, bounds).scaled(settled)
             if tube.contains(found):
                 refinements += 1
                 if refinements > _REFINEMENTS:
@@ -461,7 +458,7 @@ class _StopMap:
         assert bounds is not None  # noqa: S101  # there is a round
         n = self._path.robot.n
         off, off_rate = link_errors(self._path.robot)
-        torque = self._scatter(settled * self._bound_torque(tube, bounds)).max(axis=1)
+        torque = self._scatter(settled * self.bound_torque(tube, bounds)).max(axis=1)
         cells = self._cells
         rates = cells.upper[self._x]
         velocity = tube.velocity.max(axis=0) + off_rate
@@ -513,14 +510,13 @@ class _StopMap:
         result: Array = np.max([wide[np.clip(index + shift, 0, len(wide) - 1)] for shift in shifts], axis=0)
         return result
 
-    def _evaluate(self, tube: Tube) -> StopErrors:
-        """Bound the errors given that they stay in ``tube``, fields (P, K, ...)."""
-        path, past, slow, cells = self._path, self._inputs, self._slow, self._cells
+    def _bound_inputs(self, tube: Tube) -> LoopInputs:
+        """Compute kernels and disturbances for errors in the tube; disturbances before the stops are among them."""
+        path, past, slow, cells = self._path, self._inputs, self.slow_terms, self._cells
         shift = max(past.shift, float((slow["inertia_slope"] * tube.position_norm).max()))
         if not shift < 0.5:
             raise BoundNotAvailable("the position errors in stops may change the inertia by half")
-        n = path.robot.n
-        ratios = path.ratio.near(SAMPLING * (tube.position.reshape(-1, n).max(axis=0) + path.half_spacing))
+        ratios = path.ratio.near(SAMPLING * (tube.position.reshape(-1, path.robot.n).max(axis=0) + path.half_spacing))
         ratios = min(ratios[0], past.ratios[0]), max(ratios[1], past.ratios[1])
         rest = 1.0 - shift
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / rest
@@ -534,30 +530,32 @@ class _StopMap:
         reach = np.sqrt(self._inverse_diagonal)
         norm = self._gather(friction.norm)
         entries = self._gather(friction.entries) + reach * (shift / rest * norm)[..., None]
-        joint_per_norm, grown = reach / shrunk, float(np.sqrt(1.0 + shift))
-        feedback = grown * self._smooth_norm + tube.feedback_norm
+        feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
         residual = self._residual.evaluate(*errors, feedback) / rest
         changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
-        changing = changing / rest
-        friction_norm = _joined(self._past_friction.norm, norm / shrunk)
-        friction_torque = _joined(self._past_friction_torque, self._gather(torque))
-        speed = _joined(self._past_speed, tube.velocity_norm)
-        change = _joined(self._past_change, changing)
+        return LoopInputs(
+            shift=shift,
+            ratios=ratios,
+            ratio_rate=_joined(self._past_change, changing / rest),
+            kernels=kernels,
+            friction_torque=_joined(self._past_friction_torque, self._gather(torque)),
+            friction=Signal(
+                _joined(self._past_friction.entries, entries), _joined(self._past_friction.norm, norm / shrunk)
+            ),
+            residual=_joined(self._past_residual, residual),
+            joint_per_norm=reach / shrunk,
+        )
 
-        own = self._convolve(kernels.residual.largest, _joined(self._past_residual, residual))
-        own += self._convolve_change(kernels.variation, kernels.variation_age, change, speed)
-        accelerations = _joined(self._past_acceleration, tube.acceleration_norm)
-        own += self._convolve_change(kernels.sampling_jumps, kernels.sampling_jumps_age, change, accelerations)
-        own += self._convolve(kernels.sampling_jumps, change * speed)
-        own[..., ACCELERATION] += changing * tube.velocity_norm / ratios[0]
+    def _evaluate(self, tube: Tube) -> ErrorBounds:
+        """Bound the errors given that they stay in ``tube``, fields (P, K, ...)."""
+        inputs = self._bound_inputs(tube)
+        kernels, grown, n = inputs.kernels, inputs.growth, self.robot.n
+        own = self.bound_self_induced(tube, inputs)
         coupled, norms = (
-            self._convolve(of(kernels.residual), friction_norm)
+            self.convolve(of(kernels.residual), inputs.friction.norm)
             + grown
-            * (
-                self._convolve(of(kernels.smooth), self._rate_norm)
-                + self._after_jump(of(kernels.step), self._jump.norm)
-            )
+            * (self.convolve(of(kernels.smooth), self._rate_norm) + self._after_jump(of(kernels.step), self._jump.norm))
             for of in (_deviation, _largest_response)
         )
         norms += own
@@ -566,16 +564,16 @@ class _StopMap:
             sensors += np.broadcast_to(error, n)[:, None] * kernel.center
             coupled += grown * size[..., None] * kernel.deviation
             norms += grown * size[..., None] * kernel.largest
-        model = self._convolve(kernels.smooth.center, self._rate_entries)
+        model = self.convolve(kernels.smooth.center, self._rate_entries)
         model += self._after_jump(kernels.step.center, self._jump.entries)
         causes = {
-            "friction": self._convolve(kernels.residual.center, _joined(self._past_friction.entries, entries)),
+            "friction": self.convolve(kernels.residual.center, inputs.friction.entries),
             "model": model,
             "sensors": np.broadcast_to(sensors, model.shape),
-            "coupling": joint_per_norm[..., None] * coupled[:, :, None],
-            "errors themselves": joint_per_norm[..., None] * own[:, :, None],
+            "coupling": inputs.joint_per_norm[..., None] * coupled[:, :, None],
+            "errors themselves": inputs.joint_per_norm[..., None] * own[:, :, None],
         }
-        return StopErrors(shift, kernels, friction_torque, friction_norm, joint_per_norm, causes, norms)
+        return ErrorBounds(inputs, causes, norms)
 
     def _sensor_errors(self, tube: Tube, kernels: LoopKernels) -> list[tuple[Array, Array, Kernel]]:
         """List errors of the measured velocity and position, their norms (P, K) and their kernels."""
@@ -583,7 +581,7 @@ class _StopMap:
         pair = (kernels.velocity_error, kernels.position_error)
         sensors = path.robot.sensors
         if not sensors.velocity_is_difference:
-            return list(zip(path.sensor_errors, self._error_norms, pair, strict=True))
+            return list(zip(path.sensor_errors, self.error_norms, pair, strict=True))
         n = path.robot.n
         reached = np.maximum(cells.acceleration.reshape(-1, n).max(axis=0), path.samples.rates.a.max(axis=0))
         lag = 0.5 * path.settings.period * (reached + path.samples.jumps.max(axis=0))
@@ -595,47 +593,19 @@ class _StopMap:
             for error, kernel in zip((lag, position), pair, strict=True)
         ]
 
-    def _image(self, tube: Tube, bounds: StopErrors) -> Tube:
-        half, norms, reach = 0.5 * self._path.settings.period, bounds.norms, bounds.joint_per_norm
-        joints = np.minimum(sum(bounds.causes.values()), reach[..., None] * norms[:, :, None])
-        return Tube(
-            position=joints[..., POSITION] + half * tube.velocity,
-            velocity=joints[..., VELOCITY] + half * reach * tube.acceleration_norm[..., None],
-            position_norm=norms[..., POSITION] + half * tube.velocity_norm,
-            velocity_norm=norms[..., VELOCITY] + half * tube.acceleration_norm,
-            acceleration_norm=norms[..., ACCELERATION],
-            feedback_norm=norms[..., FEEDBACK],
-        )
+    def with_past(self, values: Array, name: str) -> Array:
+        """Put the bounds of an error on the path before those in stops, (P, B + K)."""
+        return _joined(self._past_errors[name], values)
 
-    def _bound_torque(self, tube: Tube, bounds: StopErrors) -> Array:
-        """Bound the torque of the feedback, (P, K, n) [Nm]; see :meth:`TubeMap.bound_torque`."""
-        slow, shift, path = self._slow, bounds.shift, self._path
-        size = np.sqrt(self._inertia_diagonal)
-        torque_per_norm = np.sqrt(1.0 + shift) * size
-        causes = {name: values[..., FEEDBACK] for name, values in bounds.causes.items()}
-        center = bounds.kernels.residual.center[:, FEEDBACK]
-        friction = self._convolve(center[:, None], bounds.friction_torque)[..., 0]
-        changed = (bounds.kernels.inertia_drift + center.sum() * shift) * bounds.friction_norm.max()
-        direct = causes["sensors"] + causes["model"]
-        turned = shift * size * np.einsum("pkn,pkn->pk", size, direct)[..., None]
-        direct = np.einsum("pkij,pkj->pki", self._magnitude, direct) + turned
-        coupled = (causes["coupling"] + causes["errors themselves"]) / bounds.joint_per_norm
-        by_cause = friction + direct + torque_per_norm * (coupled + changed)
-        by_norm = torque_per_norm * bounds.norms[..., FEEDBACK, None]
-        coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
-        position, velocity = tube.position_norm + self._error_norms[1], tube.velocity_norm + self._error_norms[0]
-        model = shift * self._smooth_norm / (1.0 - shift) + coriolis * velocity
-        model = model + path.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
-        viscous = np.abs(path.model.friction[:, 1]) * (tube.velocity + path.sensor_errors[0])
-        errors = tube.position + path.sensor_errors[1]
-        gravity = np.einsum("kij,pkj->pki", self._cells.torque_gradient[self._x], errors)
-        bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[..., None] + viscous + gravity
-        return bound + self._missed
+    def turn_torque(self, errors: Array) -> Array:
+        """Bound the change of the nominal torque at rest by position errors, (P, K, n) [Nm]."""
+        turned: Array = np.einsum("kij,pkj->pki", self._cells.torque_gradient[self._x], errors)
+        return turned
 
     def _widened(self, kernel: Array) -> Array:
-        """Sum a kernel (B, k) over the bins of each interval of stops."""
-        padded = np.concatenate([kernel, np.zeros((-len(kernel) % self._fine, kernel.shape[1]))])
-        result: Array = padded.reshape(-1, self._fine, kernel.shape[1]).sum(axis=1)
+        """Sum kernels (B,) or (B, k) over the bins of each interval of stops."""
+        padded = np.concatenate([kernel, np.zeros((-len(kernel) % self._fine, *kernel.shape[1:]))])
+        result: Array = padded.reshape(-1, self._fine, *kernel.shape[1:]).sum(axis=1)
         return result
 
     def _seen(self, signal: Array) -> Array:
@@ -644,15 +614,15 @@ class _StopMap:
         windows: Array = sliding_window_view(larger, self._past, axis=1)[..., ::-1]
         return windows
 
-    def _convolve(self, kernel: Array, signal: Array) -> Array:
-        """Bound the convolution of kernels (B, k) with signals (P, B + K, ...), (P, K, ..., k)."""
+    def convolve(self, kernel: Array, signal: Array) -> Array:
+        """Bound the convolution of kernels (B,) or (B, k) with signals (P, B + K, ...), (P, K, ...), then (k,)."""
         wide, seen = self._widened(kernel), self._seen(signal)
         bound: Array = seen[..., : len(wide)] @ wide
         return bound
 
-    def _convolve_change(self, kernel: Array, kernel_age: Array, rate: Array, signal: Array) -> Array:
-        """Bound the same where the signal acts in proportion to how far something has changed since, (P, K, k)."""
-        wide, wide_age = self._widened(kernel), self._widened(kernel_age)
+    def convolve_change(self, kernels: tuple[Array, Array], rate: Array, signal: Array) -> Array:
+        """Bound the same where the signal acts in proportion to what has changed since, (P, K, k)."""
+        wide, wide_age = (self._widened(kernel) for kernel in kernels)
         back = sliding_window_view(rate, self._past + 1, axis=1)[..., ::-1]  # (P, K, B + 1)
         largest = np.maximum.accumulate(back, axis=-1)[..., 1:]
         passed = self._width * np.cumsum(back, axis=-1)[..., 1:]
@@ -684,16 +654,3 @@ def _deviation(kernel: Kernel) -> Array:
 
 def _largest_response(kernel: Kernel) -> Array:
     return kernel.largest
-
-
-@dataclass(frozen=True)
-class StopErrors:
-    """Bounds of the outputs of the loop in stops while the errors stay in a tube; see :class:`ErrorBounds`."""
-
-    shift: float
-    kernels: LoopKernels
-    friction_torque: Array
-    friction_norm: Array
-    joint_per_norm: Array
-    causes: dict[str, Array]
-    norms: Array

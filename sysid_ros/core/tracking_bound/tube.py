@@ -148,7 +148,7 @@ class LoopInputs:
     Attributes:
         shift: Relative change of M between desired and true position [-].
         ratios: Smallest and largest eigenvalue of E.
-        ratio_rate: Bounds of the rate of E, (I,) [1/s].
+        ratio_rate: Bounds of the rate of E, (I,) [1/s]; this and the next ones of stops begin with those before them.
         kernels: Kernels of the sampled closed-loop responses.
         friction_torque: Bounds of the friction torque that is not compensated, (I, n) [Nm].
         friction: Bounds of the disturbance it makes [rad/s^2].
@@ -222,7 +222,116 @@ class TermNodes:
         return compute_residual(arm, terms, self.inverses, largest_ratio, rates)
 
 
-class TubeMap:
+class LoopBounds:
+    """What the bounds of a motion and those of its stops have in common.
+
+    Arrays begin with the intervals: (I,) of a motion, (P, K) of its stops, as in their tubes.
+
+    Attributes:
+        robot: The arm.
+        model: Nominal parameters and boxes.
+        settings: Gains and timing.
+        slow_terms: Bounds in all intervals of slowly varying terms of :class:`ModelTerms`, (I,) each.
+        smooth_norm: Bounds of the norm of the smooth disturbance, (I,).
+        missed: Bounds of what the smooth disturbance leaves out of the model error, (I, n) [Nm].
+        inertia_diagonal: Largest entries of the diagonal of the nominal inertia, (I, n).
+        magnitude: Largest magnitudes of its entries, (I, n, n).
+        sensor_errors: Largest errors of the measured velocity [rad/s] and position [rad], (n,) each.
+        error_norms: Largest norms of these, (I,) each.
+    """
+
+    robot: RobotModel
+    model: ControlModel
+    settings: RobustSettings
+    slow_terms: dict[str, Array]
+    smooth_norm: Array
+    missed: Array
+    inertia_diagonal: Array
+    magnitude: Array
+    sensor_errors: tuple[Array, Array]
+    error_norms: list[Array]
+
+    def convolve(self, kernel: Array, signal: Array) -> Array:
+        """Bound the convolution of a kernel (B,) or of k of them (B, k) with a signal; see :mod:`convolution`."""
+        raise NotImplementedError
+
+    def convolve_change(self, kernels: tuple[Array, Array], rate: Array, signal: Array) -> Array:
+        """Bound the same where the signal acts in proportion to what has changed since, by kernels and their ages."""
+        raise NotImplementedError
+
+    def with_past(self, values: Array, name: str) -> Array:
+        """Return bounds of an error, :class:`Tube` names it, that kernels are applied to: those before it, too."""
+        raise NotImplementedError
+
+    def turn_torque(self, errors: Array) -> Array:
+        """Bound the change of the nominal torque at rest by position errors, (I, n) [Nm]."""
+        raise NotImplementedError
+
+    def image(self, tube: Tube, bounds: ErrorBounds) -> Tube:
+        """Return the tube that ``tube`` is mapped to, given its bounds."""
+        half = 0.5 * self.settings.period  # the controller's samples are a period apart
+        norms, reach = bounds.norms, bounds.inputs.joint_per_norm
+        joints = np.minimum(sum(bounds.causes.values()), reach[..., None] * norms[..., None, :])
+        return Tube(
+            position=joints[..., POSITION] + half * tube.velocity,
+            velocity=joints[..., VELOCITY] + half * reach * tube.acceleration_norm[..., None],
+            position_norm=norms[..., POSITION] + half * tube.velocity_norm,
+            velocity_norm=norms[..., VELOCITY] + half * tube.acceleration_norm,
+            acceleration_norm=norms[..., ACCELERATION],
+            feedback_norm=norms[..., FEEDBACK],
+        )
+
+    def bound_torque(self, tube: Tube, bounds: ErrorBounds) -> Array:
+        """Bound the commanded torque less the torque the true arm needs for the desired motion, (I, n) [Nm]: step 6.
+
+        It is ``M (f - a_w)``, plus the nominal torque at the measured state less that at the desired one.
+        """
+        slow, inputs = self.slow_terms, bounds.inputs
+        torque_per_norm = np.sqrt((1.0 + inputs.shift) * self.inertia_diagonal)
+        causes = {name: values[..., FEEDBACK] for name, values in bounds.causes.items()}
+        # Through the centre kernel friction acts on its own joint, but for the change of the inertia since it acted.
+        center = inputs.kernels.residual.center[:, FEEDBACK]
+        friction = self.convolve(center, inputs.friction_torque)
+        changed = (inputs.kernels.inertia_drift + center.sum() * inputs.shift) * inputs.friction.norm.max()
+        direct = self.apply_inertia(inputs.shift, causes["sensors"] + causes["model"])
+        coupled = (causes["coupling"] + causes["errors themselves"]) / inputs.joint_per_norm
+        by_cause = friction + direct + torque_per_norm * (coupled + changed)
+        by_norm = torque_per_norm * bounds.norms[..., FEEDBACK, None]
+        coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
+        position, velocity = tube.position_norm + self.error_norms[1], tube.velocity_norm + self.error_norms[0]
+        model = inputs.shift * self.smooth_norm / (1.0 - inputs.shift)
+        model = model + coriolis * velocity
+        model = model + self.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
+        viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self.sensor_errors[0])
+        gravity = self.turn_torque(tube.position + self.sensor_errors[1])
+        bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[..., None] + viscous + gravity
+        return bound + self.missed
+
+    def apply_inertia(self, shift: float, accelerations: Array) -> Array:
+        """Bound ``M(q) a`` for all accelerations at most these, (I, n), with q in the tube, (I, n) [Nm].
+
+        ``|y^T (M(q) - M(q_d)) z| <= shift |y| |z|`` in the norm of ``M(q_d)``, and with unit vectors for y and z
+        ``|M(q)_ij| <= |M(q_d)_ij| + shift sqrt(M(q_d)_ii M(q_d)_jj)``: an entry that is 0 at q_d need not stay it.
+        """
+        size = np.sqrt(self.inertia_diagonal)
+        changed = shift * size * np.einsum("...i,...i->...", size, accelerations)[..., None]
+        bound: Array = np.einsum("...ij,...j->...i", self.magnitude, accelerations) + changed
+        return bound
+
+    def bound_self_induced(self, tube: Tube, inputs: LoopInputs) -> Array:
+        """Bound the norms of what the errors cause themselves, (I, 4): as disturbances, and as E changes."""
+        kernels, rate = inputs.kernels, inputs.ratio_rate
+        speed, acceleration = (self.with_past(getattr(tube, x), x) for x in ("velocity_norm", "acceleration_norm"))
+        total = self.convolve(kernels.residual.largest, inputs.residual)
+        total += self.convolve_change((kernels.variation, kernels.variation_age), rate, speed)
+        total += self.convolve_change((kernels.sampling_jumps, kernels.sampling_jumps_age), rate, acceleration)
+        total += self.convolve(kernels.sampling_jumps, rate * speed)
+        now = rate[..., -tube.velocity_norm.shape[-1] :]
+        total[..., ACCELERATION] += now * tube.velocity_norm / inputs.ratios[0]
+        return total
+
+
+class TubeMap(LoopBounds):
     """The map from a tube to the bounds it implies; everything that does not depend on the tube is computed once.
 
     Args:
@@ -287,13 +396,13 @@ class TubeMap:
         width = coarse.step * np.maximum.reduceat(self.slow_terms["inertia_rate"], nodes[:-1])
         self._nearby = np.exp(0.5 * width)
         self.missed = self._refined(self.smooth.missed)
-        self._inertia_diagonal, self._inverse_diagonal = (
+        self.inertia_diagonal, self._inverse_diagonal = (
             self._refined(self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2)))
             for x in (self.inertia, self.inverse)
         )
-        size = np.sqrt(self._inertia_diagonal)
+        size = np.sqrt(self.inertia_diagonal)
         off = self._refined(self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
-        self._magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
+        self.magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)
         self.smooth_norm: Array = polygon + missed.norm
@@ -303,7 +412,7 @@ class TubeMap:
             samples.v, samples.step**2 / 8.0 * samples.curvature_over(np.arange(self.intervals + 1)).jerk
         )
         self.sensor_errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
-        self._error_norms = [self._norm_of(error) for error in self.sensor_errors]
+        self.error_norms = [self._norm_of(error) for error in self.sensor_errors]
 
     def rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
         """Bound the second derivatives of the model between chosen nodes."""
@@ -331,7 +440,7 @@ class TubeMap:
             BoundNotAvailable: The loop may be unstable.
         """
         inputs = self._inputs(tube)
-        own = self._bound_self_induced(tube, inputs)
+        own = self.bound_self_induced(tube, inputs)
         kernels, grown = inputs.kernels, inputs.growth
         coupled, norms = (
             residual + grown * slow
@@ -360,54 +469,24 @@ class TubeMap:
 
     def image(self, tube: Tube, bounds: ErrorBounds) -> Tube:
         """Return the tube that ``tube`` is mapped to, given its bounds; the predecessor's part stays as proven."""
-        half = 0.5 * self.settings.period  # the controller's samples are a period apart
-        norms, joint_per_norm = bounds.norms, bounds.inputs.joint_per_norm
-        joints = np.minimum(sum(bounds.causes.values()), joint_per_norm[..., None] * norms[:, None])
-        return Tube(
-            position=joints[..., POSITION] + half * tube.velocity,
-            velocity=joints[..., VELOCITY] + half * joint_per_norm * tube.acceleration_norm[:, None],
-            position_norm=norms[:, POSITION] + half * tube.velocity_norm,
-            velocity_norm=norms[:, VELOCITY] + half * tube.acceleration_norm,
-            acceleration_norm=norms[:, ACCELERATION],
-            feedback_norm=norms[:, FEEDBACK],
-        ).after(self.past_tube)
+        return super().image(tube, bounds).after(self.past_tube)
 
-    def bound_torque(self, tube: Tube, bounds: ErrorBounds) -> Array:
-        """Bound the commanded torque less the torque the true arm needs for the desired motion, (I, n) [Nm]: step 6.
+    def convolve(self, kernel: Array, signal: Array) -> Array:
+        """Bound the convolution of kernels with a signal (I, ...), which before the motion is as in the beginning."""
+        return bound_convolution(kernel, signal)
 
-        It is ``M (f - a_w)``, plus the nominal torque at the measured state less that at the desired one.
-        """
-        slow, inputs = self.slow_terms, bounds.inputs
-        torque_per_norm = np.sqrt((1.0 + inputs.shift) * self._inertia_diagonal)
-        causes = {name: values[..., FEEDBACK] for name, values in bounds.causes.items()}
-        # Through the centre kernel friction acts on its own joint, but for the change of the inertia since it acted.
-        center = inputs.kernels.residual.center[:, FEEDBACK]
-        friction = bound_convolution(center, inputs.friction_torque)
-        changed = (inputs.kernels.inertia_drift + center.sum() * inputs.shift) * inputs.friction.norm.max()
-        direct = self.apply_inertia(inputs.shift, causes["sensors"] + causes["model"])
-        coupled = (causes["coupling"] + causes["errors themselves"]) / inputs.joint_per_norm
-        by_cause = friction + direct + torque_per_norm * (coupled + changed)
-        by_norm = torque_per_norm * bounds.norms[:, FEEDBACK, None]
-        coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
-        position, velocity = tube.position_norm + self._error_norms[1], tube.velocity_norm + self._error_norms[0]
-        model = inputs.shift * self.smooth_norm / (1.0 - inputs.shift)
-        model += coriolis * velocity
-        model += self.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
-        viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self.sensor_errors[0])
-        gravity = (tube.position + self.sensor_errors[1]) @ self.torque_gradient.T
-        bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[:, None] + viscous + gravity
-        return bound + self.missed
+    def convolve_change(self, kernels: tuple[Array, Array], rate: Array, signal: Array) -> Array:
+        """Bound the same where the signal acts in proportion to what has changed since, by kernels and their ages."""
+        return bound_change_convolution(*kernels, rate, signal, self.samples.step)
 
-    def apply_inertia(self, shift: float, accelerations: Array) -> Array:
-        """Bound ``M(q) a`` for all accelerations at most these, (I, n), with q in the tube, (I, n) [Nm].
+    def with_past(self, values: Array, name: str) -> Array:
+        """Return the bounds of an error as they are: those of the predecessor are among them."""
+        return values
 
-        ``|y^T (M(q) - M(q_d)) z| <= shift |y| |z|`` in the norm of ``M(q_d)``, and with unit vectors for y and z
-        ``|M(q)_ij| <= |M(q_d)_ij| + shift sqrt(M(q_d)_ii M(q_d)_jj)``: an entry that is 0 at q_d need not stay it.
-        """
-        size = np.sqrt(self._inertia_diagonal)
-        changed = shift * size * np.einsum("ti,ti->t", size, accelerations)[:, None]
-        bound: Array = np.einsum("tij,tj->ti", self._magnitude, accelerations) + changed
-        return bound
+    def turn_torque(self, errors: Array) -> Array:
+        """Bound the change of the nominal torque at rest by position errors, (I, n) [Nm]."""
+        turned: Array = errors @ self.torque_gradient.T
+        return turned
 
     def _inputs(self, tube: Tube) -> LoopInputs:
         """Compute kernels and disturbances for errors in the tube."""
@@ -451,20 +530,6 @@ class TubeMap:
         over = before[bins:] - before[:-bins] + rate[0] * np.maximum(bins - 1 - np.arange(len(rate)), 0)
         return fastest, width * float(over.max())
 
-    def _bound_self_induced(self, tube: Tube, inputs: LoopInputs) -> Array:
-        """Bound the norms of what the errors cause themselves, (I, 4): as disturbances, and as E changes."""
-        kernels, rate = inputs.kernels, inputs.ratio_rate
-        total = bound_convolution(kernels.residual.largest, inputs.residual)
-        total += bound_change_convolution(
-            kernels.variation, kernels.variation_age, rate, tube.velocity_norm, kernels.bin
-        )
-        total += bound_change_convolution(
-            kernels.sampling_jumps, kernels.sampling_jumps_age, rate, tube.acceleration_norm, kernels.bin
-        )
-        total += bound_convolution(kernels.sampling_jumps, rate * tube.velocity_norm)
-        total[:, ACCELERATION] += rate * tube.velocity_norm / inputs.ratios[0]
-        return total
-
     def _feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
         """Bound the measuring errors of velocity and position: each joint's, (n,), and their norms, (I,).
 
@@ -474,7 +539,7 @@ class TubeMap:
         """
         sensors, samples = self.robot.sensors, self.samples
         if not sensors.velocity_is_difference:
-            return list(zip(self.sensor_errors, self._error_norms, strict=True))
+            return list(zip(self.sensor_errors, self.error_norms, strict=True))
         lag = 0.5 * self.settings.period * (samples.rates.a + samples.jumps).max(axis=0)
         speed = samples.rates.v.max(axis=0) + tube.velocity.max(axis=0)
         position = 0.5 * sensors.position_resolution + sensors.stamp_jitter * speed
