@@ -188,7 +188,7 @@ IDENTIFY = (
     Process(
         "identification",
         "runs the whole procedure: the action users call",
-        arguments=("model", "use_sim_time", "record", "results_root"),
+        arguments=("model", "use_sim_time", "tf_prefix", "record", "results_root"),
     ),
     Process(
         "monitor",

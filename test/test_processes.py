@@ -298,7 +298,7 @@ def test_two_arms_have_frames_of_their_own(launch_file):
     nodes = {node.executable: node for node in module.start_nodes({**values, **given})}
     assert nodes["robot_state_publisher"].parameters[0]["frame_prefix"] == "left/"
     assert {name for name, node in nodes.items() if dict(node.parameters[-1]).get("tf_prefix") == "left/"} == {
-        "monitor", "safe_planner", "estimator"
+        "monitor", "safe_planner", "estimator", "identification"
     }  # fmt: skip
     view = yaml.safe_load(Path(nodes["rviz2"].arguments[1]).read_text())["Visualization Manager"]
     assert view["Global Options"]["Fixed Frame"] == "left/world"
@@ -372,7 +372,7 @@ def test_launch_file_starts_rviz_only_when_asked(launch_file):
 def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
     assert main(["--mode", "hardware", "--results", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        "[runner] launch argument 'robot_ip' is ''; allowed: the address of the arm, with mode:=hardware\n"
+        "error: launch argument 'robot_ip' is ''; allowed: the address of the arm, with mode:=hardware\n"
     )
     assert main(["--domain-id", "102", "--results", str(tmp_path)]) == 2
     assert "ROS_DOMAIN_ID is 102; allowed: 0 to 101" in capsys.readouterr().err

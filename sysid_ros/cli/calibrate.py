@@ -31,7 +31,7 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
-from sysid_ros.cli.terminal import ProgressDisplay, make_table, show, working
+from sysid_ros.cli.terminal import ProgressDisplay, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -187,9 +187,12 @@ def run_arm(options: argparse.Namespace) -> int:
     if folder is not None:
         prepare_files(folder, robot)
     reading = recording_options(options)
-    with working("reading the recordings"):
-        used = read_recordings(options.files, robot, options.serial, reading)
-        kept = None if options.check is None else read_recordings([options.check], robot, options.serial, reading)
+    with watching("reading the recordings") as watch:
+        used = read_recordings(options.files, robot, options.serial, reading, watch)
+    kept = None
+    if options.check is not None:
+        with watching(f"reading {options.check}") as watch:
+            kept = read_recordings([options.check], robot, options.serial, reading, watch)
     warnings = [*used.warnings, *(() if kept is None else kept.warnings)]
     for sentence in warnings:
         print(f"warning: {sentence}")

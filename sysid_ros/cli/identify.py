@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENT
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
-        say(str(error))
+        print(f"error: {error}", file=sys.stderr)
         return ExitStatus.BAD_INPUT
     client = None if options.nodes_only else client_command(options, results)
     simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}

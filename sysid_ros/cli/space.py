@@ -20,11 +20,10 @@ from sysid_ros.cli.suite import (
     add_launch_options,
     client_of,
     launch_values,
-    say,
     say_where,
     suite_environment,
 )
-from sysid_ros.cli.terminal import working
+from sysid_ros.cli.terminal import ProgressDisplay, watching, working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
@@ -33,12 +32,15 @@ from sysid_ros.core.free_floating.identification import (
     ObjectIdentification,
     ObjectSettings,
     ProcedureSettings,
+    Progress,
+    Stage,
     Task,
     estimate_free_flyer,
     estimate_held,
     known_before,
     select_motion,
 )
+from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.regression import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
@@ -109,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
-        say(str(error))
+        print(f"error: {error}", file=sys.stderr)
         return ExitStatus.BAD_INPUT
     client = None
     if not options.nodes_only:
@@ -171,24 +173,34 @@ def _offline(options: argparse.Namespace) -> int:
     linear, angular = options.momentum
     assumptions = Assumptions(linear_momentum=linear, angular_momentum=angular)
     task = Task(robot, ProcedureSettings(method=Method(options.method)), assumptions=assumptions)
-    with working(f"reading {options.recording}"):
-        data = select_motion(robot, read_free_flyer_recording(options.recording, robot))
+
+    def read(path: Path) -> FloatingData:
+        with watching(f"reading {path}") as watch:
+            return select_motion(robot, read_free_flyer_recording(path, robot, watch))
+
+    def tell(progress: Progress) -> None:
+        display.update(progress.text, progress.share if progress.stage is Stage.BOUNDING else None)
+
+    data = read(options.recording)
     if options.object is None:
-        with working("estimating"):
-            identification = estimate_free_flyer(task, data)
+        with ProgressDisplay() as display:
+            identification = estimate_free_flyer(task, data, on_progress=tell)
         results = make_results_directory(options.results)
-        write_free_flyer(identification, results)
+        with working("writing the files"):
+            write_free_flyer(identification, results)
         print(summarize(identification))
         is_consistent = identification.inconsistency is None
     else:
         known = known_before(robot) if options.known is None else read_knowledge(options.known, robot)
-        before = (select_motion(robot, read_free_flyer_recording(path, robot)) for path in options.before)
-        recordings = tuple(assumptions.recording(robot, one, holds_object=False) for one in before)
-        with working("estimating"):
-            known = replace(known, recordings=recordings)
-            held = estimate_held(task, ObjectSettings(frame=options.object), known, data)
+        before = map(read, options.before)
+        known = replace(
+            known, recordings=tuple(assumptions.recording(robot, one, holds_object=False) for one in before)
+        )
+        with ProgressDisplay() as display:
+            held = estimate_held(task, ObjectSettings(frame=options.object), known, data, on_progress=tell)
         results = make_results_directory(options.results)
-        write_held_object(held, results)
+        with working("writing the files"):
+            write_held_object(held, results)
         print(summarize_object(held))
         is_consistent = held.inconsistency is None
     print(f"Files: {results}")

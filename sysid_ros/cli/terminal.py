@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +24,7 @@ from rich.text import Text
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.reports.limits import describe_limits, find_limits
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
@@ -146,10 +148,9 @@ class ProgressDisplay:
         if self._live is None:
             self._live = self._begin()
         (task,) = self._live.tasks
-        if share is not None:
-            done = {"total": 1.0, "completed": share}
-        else:  # after work that was measured comes some that is not
-            done = {} if task.total is None else {"completed": task.total}
+        done = {} if share is None else {"total": 1.0, "completed": share}
+        if share is None:
+            task.total = None  # which update() cannot take away: work nobody can measure is not work that is done
         self._live.update(task.id, description=escape(text), detail=detail, left=left, **done)  # type: ignore[arg-type]
         self._live.start()
 
@@ -187,6 +188,20 @@ class ProgressDisplay:
     def _print(self, text: str) -> None:
         self._console.print(Text(text))
         self._console.file.flush()
+
+
+@contextmanager
+def watching(text: str) -> Iterator[Callable[[float], bool]]:
+    """Yield what shows a person at a terminal which share of some work is done, 0 to 1, and never asks for its end."""
+    is_shown = sys.stderr.isatty()
+    with ProgressDisplay(sys.stderr) as display:
+
+        def watch(share: float) -> bool:
+            if is_shown:
+                display.update(text, share)
+            return True
+
+        yield watch
 
 
 def mass_detail(mass: tuple[float, float, float] | None, prior: tuple[float, float] | None = None) -> str:
@@ -270,8 +285,9 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
         first = "try the first check above; " if has_checks else ""
         return f"{first}{report} for every window beside what the assumptions allow"
     if not result.is_identified:
+        first = "change what limits the bounds, or " if find_limits(result) else ""
         return (
-            "move more joints, faster or for longer, and identify again; `sysid identifiability --model "
+            f"{first}move more joints, faster or for longer, and identify again; `sysid identifiability --model "
             f"{result.robot.name} --data RECORDING --unknown payload` names a motion that would help"
         )
     return f"{report}; payload_* are for controllers, robot_with_payload.urdf for planners"
@@ -279,7 +295,7 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
 
 def _headline(result: IdentificationResult, tool: PayloadSummary) -> str:
     what = "Payload" if result.estimate.target == "payload" else "Last body with payload"
-    value, lower, upper = (float(one) for one in (tool.mass.values, tool.mass.lower, tool.mass.upper))
+    value, lower, upper = (round(float(one), 3) + 0.0 for one in (tool.mass.values, tool.mass.lower, tool.mass.upper))
     return f"{what} of {result.robot.name}: {value:.3f} kg, bounds {lower:.3f} to {upper:.3f} kg"
 
 
@@ -291,6 +307,7 @@ def _alarm_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, s
         Text(f"{head}: no usable estimate for {result.robot.name}", style="bold red"),
         Text(result.reason_unusable),
         *([Text(rows)] if windows else []),  # an alarm may forget them
+        *(_limits_parts(result) if estimate.is_consistent else []),
         *_hypotheses_parts(result, hypotheses),
         *(hanging("warning: ", warning) for warning in notices(result)),
     ]
@@ -382,6 +399,13 @@ def _fixed(value: Any) -> str:
     return f"{round(float(value), 6) + 0.0:.6f}" if np.isfinite(value) else "unbounded"
 
 
+def _limits_parts(result: IdentificationResult) -> list[RenderableType]:
+    """Return what limits the bounds and what to change."""
+    texts = describe_limits(result)
+    prefixes = ["What limits the bounds: ", *([" " * 24] * len(texts))]
+    return [hanging(prefix, text) for prefix, text in zip(prefixes, texts, strict=False)]
+
+
 def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
     estimate = result.estimate
     parts: list[RenderableType] = [hanging("Bounds: ", f"{estimate.guarantee} ({estimate.method})")]
@@ -390,6 +414,7 @@ def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
         f"condition number {estimate.condition_number:.3g}"
     )
     parts.append(hanging("Data: ", data))
+    parts += _limits_parts(result)
     if result.truth is not None:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
         parts.append(Text(f"Truth (simulation) inside the bounds: {inside} of 10"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, working
+from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching
 from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
@@ -152,8 +152,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
-    with working(f"reading {options.file}"):
-        plans = read_plans(options.file)
+    with watching(f"reading {options.file}") as watch:
+        plans = read_plans(options.file, watch)
     checked, was_stopped = _check_with_progress(plans, options)
     show(make_table(_HEADINGS, [one.cells for one in checked], left=len(_HEADINGS)))
     show(*(hanging(f"plan {one.plan.plan_id[:8]}: ", text) for one in checked for text in one.problems))

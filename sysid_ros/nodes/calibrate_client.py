@@ -15,7 +15,7 @@ from rich.console import RenderableType
 
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli.exit_status import ExitStatus, endings
-from sysid_ros.cli.terminal import ProgressDisplay, make_table
+from sysid_ros.cli.terminal import ProgressDisplay, make_table, show
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.procedure import IdentificationErrorCode
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
@@ -58,12 +58,12 @@ def run(options: argparse.Namespace, stop: StopRequest) -> int:
     display, node = ProgressDisplay(), Node("calibrate_client")
     client = GoalClient(node, IdentifyArm, "identification/identify_arm", stop)
 
-    def show(feedback: IdentifyArm.Feedback) -> None:
+    def tell(feedback: IdentifyArm.Feedback) -> None:
         width = f"widths {100.0 * feedback.relative_width:.0f} %" if feedback.relative_width < 1.0 else ""
         display.update(feedback.text, feedback.progress, width)
 
     try:
-        result = client.run(_goal(options), show, lambda: display.message("stopping: the arm is brought to rest first"))
+        result = client.run(_goal(options), tell, lambda: display.message("stopping: the arm is brought to rest first"))
     except GoalLost as lost:
         display.message(str(lost))
         return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from geometry_msgs.msg import InertiaStamped
 from rclpy.action import ActionServer, CancelResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.node import Node
@@ -22,6 +23,7 @@ from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
+from sysid_ros.ros import qos
 from sysid_ros.ros.node import create_long_service, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
 
@@ -85,6 +87,7 @@ class IdentificationNode(Node):
             ),
         ]
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
+        self._payload = self.create_publisher(InertiaStamped, "~/payload", qos.LATCHED)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
         self.create_timer(HEARTBEAT_PERIOD, self._beat)
         self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")
@@ -211,6 +214,8 @@ class IdentificationNode(Node):
     def _identify(self, run: GoalRun, on_progress: Callable[[Progress], None]) -> Identify.Result:
         result = run.run(self._reporter(on_progress))
         self._remember(run.model)
+        if run.payload is not None:
+            self._payload.publish(run.payload)
         return result
 
     def _remember(self, model: PayloadModel | None) -> None:

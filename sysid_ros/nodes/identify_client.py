@@ -98,7 +98,9 @@ class ResultNode(Node):
         number, count, box = feedback.trajectory_number, feedback.number_of_trajectories, self.robot.payload_prior.box
         motion = f"trajectory {number}" + (f" of {count}" if count else "") if number else ""
         known = mass_detail(mass, (float(box.lower[0]), float(box.upper[0])))
-        self._display.update(feedback.text, feedback.progress, "  ".join(filter(None, (motion, known))))
+        # what comes after the motion is measured by nobody, and the bar is not to stand at its end meanwhile
+        share = None if feedback.phase == Identify.Feedback.PHASE_REPORTING else feedback.progress
+        self._display.update(feedback.text, share, "  ".join(filter(None, (motion, known))))
 
 
 def run(options: argparse.Namespace, stop: StopRequest) -> int:

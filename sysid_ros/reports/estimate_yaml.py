@@ -136,7 +136,7 @@ def _explanation(result: IdentificationResult) -> dict[str, object] | None:
                 "assumption": one.assumption.value,
                 "joint": one.joint or "",
                 "smallest_change": float(one.amount),
-                "best_change": float(one.best),
+                "best_change": None if one.best is None else float(one.best),
                 "change_unit": one.unit,
                 "relative_to_usual": float(one.change),
                 "misfit_with_best": float(one.misfit),

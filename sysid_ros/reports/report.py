@@ -12,6 +12,7 @@ from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability
 from sysid_ros.core.identifiability.report import describe_data
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
+from sysid_ros.reports.limits import describe_limits
 from sysid_ros.reports.pages import render, square_units
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
@@ -65,6 +66,7 @@ def report_html(result: IdentificationResult) -> str:
         drawings=drawings,
         fit=_fit(result),
         windows=result.windows,
+        limits=describe_limits(result),
         contradictions=[] if result.windows is None else result.windows.contradictions(robot.joint_names),
         margins=_margins(result),
         claims=_claims(result),

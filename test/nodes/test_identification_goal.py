@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from geometry_msgs.msg import InertiaStamped
 from node_bench import PATIENCE, Bench
 from suite_bench import GoalProbe
 
@@ -16,12 +17,13 @@ from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.srv import ExecuteTrajectory
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification import goals as goals_module
-from sysid_ros.adapters.identification.files import build_result, prepare_folder
+from sysid_ros.adapters.identification.files import build_result, payload_message, prepare_folder
 from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.cli.terminal import result_summary, text_of
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
+from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.core.procedure import (
     Identification,
     IdentificationErrorCode,
@@ -230,13 +232,28 @@ def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monk
     assert (tmp_path / "recording.mcap").is_file()
 
 
+def test_the_payload_for_others_is_a_centred_body_in_the_tool_frame(robot, outcome):
+    estimate = outcome.estimate
+    message = payload_message(robot, estimate, 1_500_000_000, "left/")
+    assert (message.header.frame_id, message.header.stamp.sec) == (f"left/{robot.tool_frame}", 1)
+    rotation, origin = tool_transform(robot)
+    com = rotation @ [message.inertia.com.x, message.inertia.com.y, message.inertia.com.z] + origin
+    assert estimate.lower[0] < message.inertia.m < estimate.upper[0]
+    first = message.inertia.m * com
+    assert np.all((estimate.lower[1:4] <= first) & (first <= estimate.upper[1:4]))
+    unknown = replace(estimate, narrower=frozenset({Quantity.MASS, Quantity.COM}))
+    assert payload_message(robot, unknown, 0, "") is None
+
+
 def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch, tmp_path):
     monkeypatch.setattr(goals_module, "run_identification", lambda *_: outcome)
     monkeypatch.setattr(goals_module, "write_files", lambda *_: ())
     assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
     refusal = bench.set_parameter("identification", results_directory="/usr/../etc")
     assert "results_directory is '/usr/../etc'; allowed: a folder below" in refusal
+    heard = bench.listen(InertiaStamped, "identification/payload", qos.LATCHED)
     folders = {goals.send().wait().results_directory for _ in range(2)}
+    assert heard.wait().inertia.m > 0.0
     stamp = rf"{tmp_path}/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d"
     assert len(folders) == 2 and all(re.match(stamp, folder) for folder in folders)
     assert not list(tmp_path.rglob("recording.mcap"))

@@ -126,6 +126,19 @@ def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):
     assert "cut off or damaged" in recording.notices[0]
 
 
+def test_a_cut_sqlite_file_is_read_up_to_the_cut(robot, short, tmp_path):
+    """Alone, and where the folder with its metadata was copied in part."""
+    file = next(write_bag(tmp_path / "bag", short, [states(robot)], StoragePlugin.SQLITE3).glob("*.db3"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) * 2 // 3])
+    for path in (file, file.parent):
+        recording = read_recording(path, robot)
+        count = len(recording.samples)
+        assert 0.3 * len(short) < count < 0.8 * len(short)
+        same(recording, short.slice(0, count))
+        assert "cut off or damaged" in recording.notices[0]
+
+
 def test_joints_split_over_topics_are_put_together(robot, short, tmp_path):
     topics = [part(robot, "/left", (4, 0, 1)), part(robot, "/right", (2, 3, 5, 6)), Topic("/hand", ["finger"], [7])]
     recording = read_recording(write_bag(tmp_path / "bag", short, topics), robot)
@@ -181,8 +194,8 @@ def test_single_bad_messages_are_left_out(robot, short, tmp_path):
     recording = read_recording(write_bag(tmp_path / "bag", short, [states(robot)], edit=edit), robot)
     kept = np.delete(short.stamps, [20, 30])
     np.testing.assert_array_equal(recording.samples.stamps, kept)
-    assert "/joint_states: 1 repeated or late samples left out" in recording.notices[0]
-    assert "1 samples left out in which a number is missing" in recording.notices[1]
+    assert "/joint_states: 1 repeated or late sample left out" in recording.notices[0]
+    assert "1 sample left out in which a number is missing" in recording.notices[1]
 
 
 def test_names_units_and_missing_stamps(robot, short, tmp_path):

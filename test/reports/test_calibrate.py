@@ -3,11 +3,13 @@
 import dataclasses
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
 
+from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -246,6 +248,34 @@ def test_what_fails_ends_the_run_and_bad_weights_are_refused_before_it(suites, t
 def test_numbers_that_look_like_options_reach_the_goal():
     options = calibrate_client.build_parser().parse_args(["--serial", "K7", "--com=-1e-17,0.0,-0.2"])
     assert list(calibrate_client._goal(options).load_com) == [-1e-17, 0.0, -0.2]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_the_client_shows_progress_and_what_came_out(code, monkeypatch, capsys):
+    class Client:
+        def __init__(self, *_):
+            pass
+
+        def run(self, goal, on_feedback, on_stop):
+            on_feedback(IdentifyArm.Feedback(text="bounds", progress=0.5, relative_width=0.3))
+            joints = {"joint_names": ["joint_1"], "residual_before": [2.0], "residual_after": [0.5]}
+            text = "why" if code else ""
+            return IdentifyArm.Result(error_code=code, error_text=text, results_directory="out", **joints)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(calibrate_client, "GoalClient", Client)
+    monkeypatch.setattr(calibrate_client, "Node", lambda name: SimpleNamespace(destroy_node=lambda: None))
+    options = calibrate_client.build_parser().parse_args(["--serial", "K7"])
+    status = calibrate_client.run(options, SimpleNamespace(is_set=False))
+    told = capsys.readouterr().out
+    assert "50 %  bounds  widths 30 %" in told
+    if code:
+        assert status == ExitStatus.FAILED and "not calibrated (error 7): why" in told
+    else:
+        assert status == ExitStatus.OK and "Files: out" in told
+        assert any(line.split() == ["joint_1", "2.000", "0.500"] for line in told.splitlines())
 
 
 def test_torques_are_predicted_with_the_gains_that_were_found(robot, record):

@@ -74,7 +74,7 @@ def test_gaps_are_told(robot, short, tmp_path):
     stamps = short.stamps.copy()
     stamps[100:] += 50_000_000
     recording = read_recording(write_npz(tmp_path / "a.npz", robot, short, t=stamps), robot)
-    assert re.match(r"1 gaps .* longest lasts 0.052 s, 0.198 s after .*period 0.002 s.*cut there", recording.notices[0])
+    assert re.match(r"1 gap .* longest lasts 0.052 s, 0.198 s after .*period 0.002 s.*cut there", recording.notices[0])
 
 
 def test_samples_that_are_not_valid_or_repeated_are_left_out(robot, short, tmp_path):

@@ -26,7 +26,9 @@ from sysid_ros.cli.terminal import (
 )
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
+from sysid_ros.reports.limits import CAUSES, describe_limits
 from sysid_ros.reports.writer import WrittenFiles
 
 
@@ -84,6 +86,39 @@ def test_a_terminal_shows_bar_time_left_and_the_whole_mass_in_its_width(columns,
     assert any("\u2026" in line and "40%" in line and "30 s left" in line for line in lines)
     assert any(line == "mass 0.200 kg in [0.100, 0.300]" for line in map(str.rstrip, lines))
     assert any(line.rstrip() == "a warning" for line in lines)
+
+
+def test_the_bar_does_not_stand_at_its_end_while_work_goes_on_that_nobody_measures(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    with ProgressDisplay(_Terminal(), _Clock()) as display:
+        display.update("reading", 1.0)
+        display.update("writing the files")
+        (task,) = display._live.tasks
+        assert task.total is None and task.percentage == 0.0
+        display.update("reading another", 0.5)
+        assert task.total == 1.0 and task.percentage == 50.0 and not task.finished
+
+
+def test_what_limits_the_bounds_is_told_with_what_to_change(result):
+    """Terms with one cure count together, and what was known before the data does not count."""
+    names = ("quadrature", "jitter", "velocity", "robot_friction", "encoder", "torque_lag", "prior")
+    shares = (2.0, 2.0, 2.0, 1.0, 0.5, 0.1, 100.0)
+    budget = {name: np.full(10, share) for name, share in zip(names, shares, strict=True)}
+    limited = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
+    texts = describe_limits(limited)
+    assert [text.split(":")[0] for text in texts] == [
+        "53 % what lies between two samples", "33 % positions and velocities", "13 % friction of the arm"
+    ]  # fmt: skip
+    period = np.median(np.diff(result.samples.stamps))
+    assert texts[0].endswith(f"sample faster than {1e9 / period:.3g} Hz")
+    assert "calibrate the arm" in texts[2]
+    lines = text_of(result_summary(limited)).splitlines()
+    assert any(line.startswith("What limits the bounds: 53 % what lies") for line in lines)
+    assert max(map(len, lines)) <= WIDTH
+    nothing = dataclasses.replace(result.estimate, error_budget={"prior": np.ones(10)})
+    assert describe_limits(dataclasses.replace(result, estimate=nothing)) == []
+    known = {term for cause in CAUSES for term in cause.terms}
+    assert known >= {*ERROR_TERMS, "robot_inertia", "robot_friction", "torque_gain"} - {"rounding"}
 
 
 @pytest.mark.parametrize(

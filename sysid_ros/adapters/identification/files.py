@@ -10,16 +10,19 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from geometry_msgs.msg import InertiaStamped
+from std_msgs.msg import Header
 
 from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.hypotheses import Explanation
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.core.procedure import Identification, IdentificationSettings
+from sysid_ros.reports.payload import exported_payload, in_frame
 from sysid_ros.reports.result import (
     EstimateHistory,
     IdentificationResult,
@@ -29,7 +32,7 @@ from sysid_ros.reports.result import (
 )
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import ESTIMATE, RECORDING, write_results
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions import Samples, inertia_message, stamp_to_message
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
 """Distributions whose versions go into the files."""
@@ -144,6 +147,28 @@ def build_result(
         versions=versions(),
         warnings=robot.warnings if records.timing_doubt is None else (*robot.warnings, records.timing_doubt),
     )
+
+
+def payload_message(
+    robot: RobotModel, estimate: ParameterEstimate, stamp_ns: int, prefix: str
+) -> InertiaStamped | None:
+    """Return the payload that files for controllers have, in the tool frame; None where it is not known.
+
+    Args:
+        robot: The robot.
+        estimate: The estimate of a successful goal.
+        stamp_ns: Stamp of the last sample it rests on [ns].
+        prefix: Put before the name of the frame.
+
+    Returns:
+        Mass, CoM and inertia; None where one of them is no narrower than before the data.
+    """
+    if not estimate.narrower >= frozenset(Quantity):
+        return None
+    result = IdentificationResult(robot, estimate, EstimateHistory.from_estimates((), ()))
+    known = in_frame(exported_payload(result).parameters, frame_placement(robot, robot.tool_frame))
+    header = Header(stamp=stamp_to_message(stamp_ns), frame_id=prefix + robot.tool_frame)
+    return InertiaStamped(header=header, inertia=inertia_message(known.values))
 
 
 def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from geometry_msgs.msg import InertiaStamped
 from numpy.typing import NDArray
 
 from sysid_msgs.action import Identify, MoveTo
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
-from sysid_ros.adapters.identification.files import Evidence, prepare_folder, write_files
+from sysid_ros.adapters.identification.files import Evidence, payload_message, prepare_folder, write_files
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -128,12 +129,16 @@ class GoalRun(GoalBase):
         options: Parameters of the node.
         goal: What is asked for.
         is_cancelled: Whether the goal is to end.
+
+    Attributes:
+        payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.
     """
 
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: Identify.Goal, is_cancelled: Callable[[], bool]
     ):
         super().__init__(suite, options, is_cancelled, int(goal.seed))
+        self.payload: InertiaStamped | None = None
         self._goal = goal
         self._settings = options.procedure
         self._policy = ModelPolicy(suite.robot, may_tighten=options.apply_estimate)
@@ -156,6 +161,9 @@ class GoalRun(GoalBase):
         start = self._position()
         outcome, result = self._identify(on_progress)
         result = self._finish(outcome, result, on_progress)
+        if outcome is not None:
+            stamp_ns, prefix = self._monitor.estimate_stamp_ns, self._options.tf_prefix
+            self.payload = payload_message(self._robot, outcome.estimate, stamp_ns, prefix)
         if outcome is not None and self._must_return and start is not None:
             on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
             self._return(start)

@@ -37,7 +37,7 @@ from sysid_ros.core.procedure import (
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.parameters import parameter, parameters_from
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.ros.waiting import Cancelled, ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class ArmGoalSettings(Settings):
 
 
 @dataclass(frozen=True)
-class IdentificationParameters(RobotParameters):
+class IdentificationParameters(FrameParameters, RobotParameters):
     """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
 
     procedure: IdentificationSettings = parameters_from(IdentificationSettings)

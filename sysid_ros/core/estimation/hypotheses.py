@@ -52,8 +52,7 @@ class Kind:
         usual: A change as large as one would not wonder at; changes are ranked in units of it [unit].
         sentence: The sentence, with ``{joint}``, ``{amount}`` and ``{detail}``.
         check: What would show whether it is so.
-        shown: Unit in which people read the amount that suits best; empty where that says nothing, as of a prior, which
-            suits the better the wider it is.
+        shown: Unit in which people read the amount that suits best; empty where that says nothing.
         scale: An amount in it per amount in the unit [-].
     """
 
@@ -141,7 +140,8 @@ class Hypothesis:
         detail: The part of the sentence that depends on the data.
         misfit: Least scale of all error bounds with which the data would be feasible, with the change that suits best
             [-]; far below 1 the hypothesis explains more than it must.
-        best: The change that suits best, in size [unit]; the smallest one stops where the data just agree.
+        best: The change that suits best, in size [unit]; the smallest one stops where the data just agree. None where
+            that says nothing, as of a prior, which suits the better the wider it is.
     """
 
     assumption: Assumption
@@ -150,14 +150,16 @@ class Hypothesis:
     change: float
     detail: str
     misfit: float
-    best: float
+    best: float | None
 
     @property
     def text(self) -> str:
         """The hypothesis in a sentence: the smallest change, and how large the one is that suits best."""
         kind = KINDS[self.assumption]
         words = kind.sentence.format(joint=self.joint or "all joints", amount=self.amount, detail=self.detail)
-        more = f"; a change of {kind.scale * abs(self.best):.2g} {kind.shown} fits best" if kind.shown else ""
+        more = ""
+        if kind.shown and self.best is not None:
+            more = f"; a change of {kind.scale * abs(self.best):.2g} {kind.shown} fits best"
         return f"the data agree if {words}{more}"
 
     @property
@@ -272,9 +274,8 @@ def _try_prior(data: RelaxedRows, scale: float) -> list[Hypothesis]:
     if found.status != 0 or found.x[-1] <= _SMALL:
         return []
     share = float(found.x[-1])
-    misfit, target = data.best(data.r, data.y)
-    best = max(float(np.max(np.abs(target))) - 1.0, share)
-    made = _Made(Assumption.PAYLOAD_PRIOR, None, share, f"{100.0 * share:.2g} %", misfit, best)
+    misfit, _ = data.best(data.r, data.y)
+    made = _Made(Assumption.PAYLOAD_PRIOR, None, share, f"{100.0 * share:.2g} %", misfit, None)
     return [made.hypothesis(data)]
 
 
@@ -434,7 +435,7 @@ class _Made:
     amount: float
     detail: str
     misfit: float
-    best: float
+    best: float | None
 
     def hypothesis(self, data: RelaxedRows) -> Hypothesis:
         """Return the hypothesis."""

@@ -185,6 +185,7 @@ def estimate_object(
     passes: int = 3,
     earlier: FloatingBounds | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[float, str], None] = lambda share, text: None,
 ) -> ObjectEstimate:
     """Bound and estimate the inertial parameters of an unknown object that a body holds.
 
@@ -200,6 +201,7 @@ def estimate_object(
         passes: See :func:`bound_minimal`.
         earlier: Bounds of the same object from other data; the new ones lie within them.
         is_cancelled: Looked at between passes.
+        on_progress: Called with the share that is done, 0..1, and what is being done.
 
     Raises:
         EstimationCancelled: ``is_cancelled`` said so.
@@ -213,9 +215,10 @@ def estimate_object(
     box, warm_start = before, WarmStart(cuts=seed_cuts(nominal))
     if earlier is not None:
         box = _intersected(box, earlier.box.lower, earlier.box.upper)
-    for _ in range(passes):
+    for step in range(passes):
         if is_cancelled():
             raise EstimationCancelled("the bounds were cancelled")
+        on_progress(step / (passes + 1), f"bounds of the object, pass {step + 1} of {passes}")
         whole = Box(np.concatenate([box.lower, rest.box.lower]), np.concatenate([box.upper, rest.box.upper]))
         matrix = np.concatenate([columns, rest.matrix], axis=1)
         problem = build_problem(robot, Unknowns(matrix, whole, PARAMETERS), recordings)
@@ -236,6 +239,7 @@ def estimate_object(
         values = PointEstimator(nominal, before, 1e-3).estimate(problem, box)
     except FitNotConverged:
         values = np.full(PARAMETERS, np.nan)
+    on_progress(passes / (passes + 1), "bounds of its centre of mass")
     return ObjectEstimate(frame, bounds, _bound_com(problem, box, values, tolerance, warm_start), values)
 
 

@@ -368,6 +368,7 @@ def estimate_held(
     parts: tuple[Part, ...] = (),
     before: ObjectIdentification | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> ObjectIdentification:
     """Bound and estimate what a robot holds from samples, of a motion just made or of a recording.
 
@@ -379,11 +380,16 @@ def estimate_held(
         parts: The parts of the motion, where known.
         before: What was found from fewer samples of the same object; bounds only become narrower.
         is_cancelled: Looked at between programmes.
+        on_progress: Called with every change.
 
     Raises:
         EstimationCancelled: ``is_cancelled`` said so.
         ParameterOutOfRange: There is no such frame.
     """
+
+    def tell(share: float, text: str) -> None:
+        on_progress(Progress(share, Stage.BOUNDING, 0, len(parts), text))
+
     robot, frame = task.robot, settings.frame or task.robot.tool
     minimal = build_minimal_parameters(robot.tree)
     condition = condition_of_data(robot, data, scaled_columns(robot, settings))
@@ -398,6 +404,7 @@ def estimate_held(
             settings.prior,
             earlier=None if earlier is None else earlier.bounds,
             is_cancelled=is_cancelled,
+            on_progress=tell,
         )
     except InconsistentMomentum as error:
         return replace(result, inconsistency=error)

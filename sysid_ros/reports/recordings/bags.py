@@ -7,7 +7,9 @@ gravity unless it is stated.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from sysid_ros.reports.recordings.readers import (
     ReadOptions,
     Recording,
     Watch,
+    counted,
     cut_repeats,
     describe_stop,
     gravity_agreement,
@@ -120,7 +123,7 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
         is_whole &= _has_all(v)
     _require_efforts(path, robot, tau, is_whole)
     if not is_whole.all():
-        notices.append(f"{np.count_nonzero(~is_whole)} samples left out in which a number is missing")
+        notices.append(f"{counted(int(np.count_nonzero(~is_whole)), 'sample')} left out in which a number is missing")
     kept = None if v_or_none is None else v_or_none[is_whole]
     raw = RawSamples(stamps[is_whole], q[is_whole], kept, tau[is_whole], tuple(notices), tuple(caveats))
     return _with_sign(path, robot, make_recording(path, robot, raw), options.effort_sign)
@@ -163,16 +166,19 @@ def _messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
     sizes = np.array([max(file.stat().st_size, 1) for file in files], dtype=float)
     ends = np.cumsum(sizes) / sizes.sum()
     for file, size, end in zip(files, sizes / sizes.sum(), ends, strict=True):
-        messages = _mcap_messages(file) if file.suffix == ".mcap" else _rosbags_messages(file)
+        read = _mcap_messages if file.suffix == ".mcap" else _rosbags_messages
+        messages = (_cut_db3_messages if _is_cut_db3(file) else read)(file)
         for share, *rest in messages:
             yield float(end - size * (1.0 - share)), *rest
 
 
 def _files(path: Path) -> list[Path]:
-    """Return what one reader can open each; a folder whose recorder was killed has no metadata, only its files."""
-    if not path.is_dir() or (path / "metadata.yaml").is_file():
+    """Return what one reader can open each: of a folder that lacks metadata or whose files are cut off, its files."""
+    if not path.is_dir():
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix in BAGS)
+    if (path / "metadata.yaml").is_file() and not any(map(_is_cut_db3, files)):
+        return [path]
     if not files:
         raise InvalidRecording(path, "the folder", "without a bag", "metadata.yaml, or files " + ", ".join(BAGS))
     return files
@@ -187,6 +193,33 @@ def _mcap_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
             if schema is not None and schema.name == JOINT_STATE:
                 decoded = store.deserialize_cdr(message.data, JOINT_STATE)
                 yield file.tell() / size, channel.topic, message.log_time, decoded
+
+
+def _open_db3(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
+def _is_cut_db3(path: Path) -> bool:
+    """Return whether an SQLite file is shorter than it says, so that no ordinary reader opens it."""
+    if path.suffix != ".db3":
+        return False
+    with closing(_open_db3(path)) as file:
+        try:
+            file.execute("SELECT name FROM sqlite_master").fetchall()
+        except sqlite3.DatabaseError:
+            return True
+    return False
+
+
+def _cut_db3_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
+    """Yield the joint states of an SQLite file in the order in which they were written, until what was cut off."""
+    store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
+    with closing(_open_db3(path)) as file:
+        file.execute("PRAGMA writable_schema = ON")  # opens it nevertheless; nothing is written
+        topics = dict(file.execute("SELECT id, name FROM topics WHERE type = ?", (JOINT_STATE,)))
+        for topic, stamp, data in file.execute("SELECT topic_id, timestamp, data FROM messages"):
+            if topic in topics:
+                yield 0.0, topics[topic], stamp, store.deserialize_cdr(data, JOINT_STATE)
 
 
 def _rosbags_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:

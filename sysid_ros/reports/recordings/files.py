@@ -67,12 +67,13 @@ _COPIED = (
 _VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound")
 
 
-def read_plans(path: Path | str) -> list[CertifiedPlan]:
+def read_plans(path: Path | str, watch: Watch = read_all) -> list[CertifiedPlan]:
     """Read all certified plans of a file.
 
     Args:
         path: A recording with topics of ``CertifiedTrajectory``; a plan that was published again counts once. Or a YAML
             or JSON file with the ``to_dict()`` of a :class:`CertifiedPlan`, or a list of them.
+        watch: Told how far a recording is, and may end it; the plans are those read by then.
 
     Returns:
         The plans in the order they are in the file.
@@ -85,7 +86,7 @@ def read_plans(path: Path | str) -> list[CertifiedPlan]:
     file = Path(path)
     if not file.is_file():
         raise InvalidRecording(file, "the file", "missing", "a recording (.mcap) or certified plans (.yaml, .json)")
-    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file)
+    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch)
     if not entries:
         raise InvalidRecording(file, "the certified plans", "none", "at least one")
     return [CertifiedPlan.from_dict(entry) for entry in entries]
@@ -165,9 +166,9 @@ def _read_text(file: Path) -> list[Mapping[str, object]]:
     return entries
 
 
-def _read_recording(file: Path) -> list[Mapping[str, object]]:
+def _read_recording(file: Path, watch: Watch) -> list[Mapping[str, object]]:
     entries: dict[tuple[str, float], Mapping[str, object]] = {}
-    for entry in read_messages(file, {PLAN}):
+    for entry in read_messages(file, {PLAN}, watch):
         if not entry.message.robot_name:
             stamp = 1e-9 * entry.stamp_ns
             raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")

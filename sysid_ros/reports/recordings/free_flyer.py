@@ -10,17 +10,18 @@ import pinocchio as pin
 from sysid_ros.core.free_floating.identification import Samples
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.reports.recordings.mcap import read_messages
-from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.reports.recordings.readers import InvalidRecording, Watch, read_all
 
 ODOMETRY, JOINTS = "nav_msgs/msg/Odometry", "sensor_msgs/msg/JointState"
 
 
-def read_free_flyer_recording(path: Path | str, robot: FreeFlyer) -> Samples:
+def read_free_flyer_recording(path: Path | str, robot: FreeFlyer, watch: Watch = read_all) -> Samples:
     """Read odometry of the base and joint states of a recording (MCAP), matched by their stamps.
 
     Args:
         path: The file.
         robot: The robot; joints and wheels are matched by name.
+        watch: Told how far it is, and may end it; the samples are those read by then.
 
     Raises:
         InvalidRecording: The file is missing, has no samples of this robot, or a twist is not that of its base.
@@ -32,10 +33,8 @@ def read_free_flyer_recording(path: Path | str, robot: FreeFlyer) -> Samples:
     names = (*robot.joint_names, *robot.wheels.names)
     bases: dict[int, tuple[list[float], list[float], list[float]]] = {}
     joints: dict[int, tuple[list[float], list[float]]] = {}
-    for entry in read_messages(file):
+    for entry in read_messages(file, (ODOMETRY, JOINTS), watch):
         message = entry.message
-        if entry.type_name not in (ODOMETRY, JOINTS):
-            continue
         stamp = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
         if entry.type_name == ODOMETRY:
             if message.child_frame_id != robot.base_link:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,11 @@ class KnownRecordings:
 
 
 def read_recordings(
-    texts: Sequence[str], robot: RobotModel, serial: str, options: ReadOptions | None = None
+    texts: Sequence[str],
+    robot: RobotModel,
+    serial: str,
+    options: ReadOptions | None = None,
+    on_progress: Callable[[float], object] = lambda share: None,
 ) -> KnownRecordings:
     """Read recordings of one arm with known loads.
 
@@ -41,14 +45,20 @@ def read_recordings(
         robot: The arm.
         serial: Its serial number; recordings that say that they are of another arm are refused.
         options: What the files leave open.
+        on_progress: Called with the share of the files that is read.
 
     Raises:
         SysidError: One of them cannot be used; says what, where and what is allowed.
     """
     loaded, warnings, computed = list[LoadedRecording](), list[str](), robot
-    for text in texts:
+    for number, text in enumerate(texts):
         path, load = read_load(text, robot)
-        recording = read_recording(path, robot, options)
+
+        def watch(share: float, number: int = number) -> bool:
+            on_progress((number + share) / len(texts))
+            return True
+
+        recording = read_recording(path, robot, options, watch)
         _require_one_arm(path, recording, robot, serial)
         warnings += [f"{path.name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
         computed = with_velocity_error(computed, recording)

@@ -40,6 +40,11 @@ WATCHED = 500
 """Messages between two calls of a :data:`Watch`."""
 
 
+def counted(number: int, thing: str) -> str:
+    """Return how many there are of something, in words."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def read_all(share: float) -> bool:
     """Let everything be read; a :data:`Watch`."""
     return share >= 0.0
@@ -202,7 +207,7 @@ def require_plausible(path: Path, robot: RobotModel, samples: SampleBlock) -> No
                 path,
                 f"the {name} of {robot.joint_names[joint]} in sample {sample}",
                 f"{values[sample, joint]:.6g} {unit}",
-                f"-{largest[joint]:.4g} to {largest[joint]:.4g} {unit} for this arm ({hint})",
+                f"-{largest[joint]:.4g} to {largest[joint]:.4g} {unit} for this arm ({hint}, for a bag with --units)",
             )
 
 
@@ -217,7 +222,7 @@ def describe_gaps(samples: SampleBlock) -> list[str]:
         return []
     worst = int(gaps[np.argmax(steps[gaps])])
     return [
-        f"{gaps.size} gaps in the samples; the longest lasts {1e-9 * steps[worst]:.4g} s, "
+        f"{counted(gaps.size, 'gap')} in the samples; the longest lasts {1e-9 * steps[worst]:.4g} s, "
         f"{samples.seconds[worst]:.4g} s after the first sample (usual period {1e-9 * period:.4g} s); "
         "windows are cut there"
     ]
@@ -327,7 +332,8 @@ def cut_repeats(path: Path, stamps: NDArray[np.int64]) -> tuple[NDArray[np.bool_
     if cut.size > 0.1 * stamps.size:
         found = f"not rising in {cut.size} of {stamps.size} samples, first {seconds:.4g} s after the first sample"
         raise InvalidRecording(path, "the time", found, "rising stamps, but for a few repeated or late samples")
-    return kept, [f"{cut.size} repeated or late samples left out, the first {seconds:.4g} s after the first sample"]
+    text = f"{counted(cut.size, 'repeated or late sample')} left out, the first {seconds:.4g} s after the first sample"
+    return kept, [text]
 
 
 def make_recording(path: Path, robot: RobotModel, raw: RawSamples) -> Recording:
@@ -380,9 +386,9 @@ def _describe_cuts(stamps: NDArray[np.int64], is_outlier: NDArray[np.bool_]) -> 
         return []
     seconds = 1e-9 * float(stamps[starts[0]] - stamps[0])
     return [
-        f"{np.count_nonzero(is_outlier)} samples cut out at {starts.size} places, the first {seconds:.4g} s after the "
-        "first sample: the positions jump there as after lost samples, and velocities from them are outliers; the "
-        "error of the velocities is that of the other samples"
+        f"{counted(int(np.count_nonzero(is_outlier)), 'sample')} cut out at {counted(starts.size, 'place')}, the first "
+        f"{seconds:.4g} s after the first sample: the positions jump there as after lost samples, and velocities from "
+        "them are outliers; the error of the velocities is that of the other samples"
     ]
 
 
