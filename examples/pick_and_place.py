@@ -88,7 +88,9 @@ class PickAndPlace:
         print(f"The arm is {where}, after {result.motion_time:.1f} s.", flush=True)
 
     def _weigh(self):
-        goal = Identify.Goal(max_motion_time=self._options.seconds, target_mass_width=0.1)
+        goal = Identify.Goal(
+            max_motion_time=self._options.seconds, target_mass_width=0.1, gripper=self._options.gripper
+        )
         return self._ask(self._identify, goal)
 
     def _tell_moveit(self, found):
@@ -126,6 +128,9 @@ def main(argv=None):
     parser.add_argument("--model", default="kinova_gen3", help="robot of the suite (default: %(default)s)")
     parser.add_argument("--held", default="dumbbell_4lb", help="what a simulated gripper grips: a name or a mass [kg]")
     parser.add_argument("--light", type=float, default=1.0, help="mass up to which a thing is light [kg]")
+    parser.add_argument(
+        "--gripper", default="", help="its state around an object, where the settings of the robot name it"
+    )
     parser.add_argument("--seconds", type=float, default=6.0, help="how long the arm may move to identify it [s]")
 
     def run(options, stop):

@@ -103,6 +103,13 @@ ARGUMENTS = (
         "What a simulated arm holds: a name from config/payloads.yaml, a mass [kg] or none; empty: that of the mode",
         is_optional=True,
     ),
+    Argument(
+        "gripper",
+        "",
+        "State of the gripper of a simulated arm, as the settings of the robot name it (open, closed); empty: any. A "
+        "goal says which one it counts on: sysid identify says this one",
+        is_optional=True,
+    ),
     Argument("fri_version", "", "LBR: version of FRI on the controller", is_optional=True),
     Argument("port_id", "", "LBR: UDP port of this computer", kind=int, is_optional=True),
     Argument("port", "", "Kinova: TCP port of the base", kind=int, is_optional=True),
@@ -167,7 +174,7 @@ IDENTIFY = (
     Process(
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
-        arguments=("model", "use_sim_time", "mode", "robot_ip", "payload", *_CONNECTION, "password_file"),
+        arguments=("model", "use_sim_time", "mode", "robot_ip", "payload", "gripper", *_CONNECTION, "password_file"),
         has_key=True,
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
@@ -203,7 +210,7 @@ EMULATED = (
     Process(
         "arm_emulator",
         "emulates the controller of an arm, with a simulated arm behind it",
-        arguments=("model", "use_sim_time", "mode", "payload", *_CONNECTION),
+        arguments=("model", "use_sim_time", "mode", "payload", "gripper", *_CONNECTION),
         ends_last=True,
     ),
 )

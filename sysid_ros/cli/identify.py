@@ -73,6 +73,7 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     words = ["--results", str(results), "--seed", str(options.seed)]
     words += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
     words += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
+    words += ["--gripper", options.gripper]
     return client_of(CLIENT_MODULE, words, options.robot_name)
 
 
@@ -95,6 +96,7 @@ def check_options(options: argparse.Namespace, is_simulated: bool) -> None:
         if not 0 <= value < math.inf:
             raise ParameterOutOfRange(f"{name}{unit}", value, "0 or more")
     robot = load_robot(options.model)
+    robot.gripper_state(options.gripper)
     if is_simulated:
         from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
 

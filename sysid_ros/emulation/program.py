@@ -39,6 +39,7 @@ class EmulatorSetup:
         payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
         load: The same for the load that is configured on its controller, where there is one.
         plant: How it is simulated.
+        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
     """
 
     robot: str
@@ -46,14 +47,15 @@ class EmulatorSetup:
     payload: str = "none"
     load: str = "none"
     plant: PlantSettings = PlantSettings()
+    gripper: str = ""
 
     def build_arm(self, robot: RobotModel, stamp_ns: int = 0) -> EmulatedArm:
         """Build the arm; it starts at ``stamp_ns`` [ns].
 
         Raises:
-            SysidError: There is no such truth or payload.
+            SysidError: There is no such truth, payload or state of the gripper.
         """
-        truth = draw_truth(robot, self.truth, self.plant.seed)
+        truth = draw_truth(robot, self.truth, self.plant.seed, self.gripper)
         return EmulatedArm(robot, truth, load_payload(robot, self.payload), self.plant, stamp_ns)
 
 
@@ -103,6 +105,7 @@ def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, me
     add("--truth", default="random", choices=TRUTHS, help="how the arm's own parameters are chosen")
     add("--payload", default="none", help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
     add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
+    add("--gripper", default="", help="state of the gripper, as the robot's settings name it; empty: any of them")
     add("--seed", type=int, default=plant.seed, help="seed of truth and noise")
     add(
         "--measured-sign", type=float, default=0.0,

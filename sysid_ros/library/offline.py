@@ -18,6 +18,7 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
+from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.result import (
     EstimateHistory,
     IdentificationResult,
@@ -45,7 +46,7 @@ def identify_recording(
     Args:
         recording: The samples.
         robot: The arm that was recorded.
-        settings: Settings of the estimator.
+        settings: Settings of the estimator; where they do not say how the gripper was, the recording may.
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
         is_cancelled: Asked between portions; ends the run with what the samples so far say, which a warning tells.
         on_phase: Called with what is done after the estimate, in a few words.
@@ -59,7 +60,8 @@ def identify_recording(
     if settings.body != PAYLOAD:
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
-    robot = with_velocity_error(robot, recording)
+    settings = _with_gripper(settings, robot, recording)
+    robot = with_velocity_error(robot, recording).with_gripper(settings.gripper)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled)
     notices = run.process(recording)
     if run.count < len(recording.samples):
@@ -120,9 +122,18 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
+    settings = _with_gripper(settings, robot, recording)
     run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], on_progress)
     notices = run.process(recording)
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
+
+
+def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Recording) -> EstimatorSettings:
+    """Return the settings with the state of the gripper that the recording names, where they name none themselves."""
+    state = (recording.metadata or {}).get(GRIPPER, "")
+    if settings.gripper or state not in robot.gripper_states:
+        return settings
+    return dataclasses.replace(settings, gripper=state)
 
 
 class _Run:

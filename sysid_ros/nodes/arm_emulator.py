@@ -57,6 +57,8 @@ class ArmEmulatorParameters(RobotParameters):
     """How the sensors use their allowed errors."""
     seed: int = parameter(0, "-", lower=0, upper=2**31 - 1, read_only=True)
     """Seed of truth and noise."""
+    gripper: str = parameter("", read_only=True)
+    """State of the gripper, as the settings of the robot name it, such as open; empty: any of them."""
     patience: float = parameter(0.0, "s", lower=0.0, upper=10.0, read_only=True)
     """How long emulated time waits for a slow driver."""
     real_time_factor: float = parameter(1.0, "-", lower=0.01, upper=1.0, read_only=True)
@@ -94,7 +96,7 @@ class ArmEmulatorParameters(RobotParameters):
         """
         options = {
             "robot": self.model, "payload": self.payload, "truth": self.truth, "noise": self.noise, "seed": self.seed,
-            "patience": self.patience,
+            "patience": self.patience, "gripper": self.gripper,
         }  # fmt: skip
         if self.mode != "emulated":
             return self._ros2_control_command(options, namespace)
@@ -134,6 +136,7 @@ class ArmEmulatorNode(Node):
         robot = values.load_robot(self.get_logger())
         payload = load_payload(robot, values.payload)
         load_payload(robot, values.controller_load)
+        robot.gripper_state(values.gripper)
         # A session of its own: Ctrl-C in the terminal must not end the controller before its driver has let go.
         command = values.command(self.get_namespace().strip("/"))
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)

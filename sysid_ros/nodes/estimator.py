@@ -130,6 +130,7 @@ class EstimatorNode(Node):
         if target.body:
             information = self._estimator.information()
             message = estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0)
+            message.gripper = self._estimator.settings.gripper
             (self._publisher if is_payload else self._body_publisher).publish(message)
         if not is_payload:
             report = report_combinations(target, estimate)
@@ -143,20 +144,35 @@ class EstimatorNode(Node):
         self._diagnostics.publish(diagnostic_message(stamp_ns, name_of(self, "samples"), hardware, state, values))
 
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
+        try:
+            self._robot.gripper_state(request.gripper)
+        except SysidError as error:
+            response.success, response.message = False, str(error)
+            return response
         self._source.release_if_silent()
-        self._restart(request.reason or "asked to")
+        self._restart(request.reason or "asked to", request.gripper)
         self._past_until_ns = max(request.until, self._stamp_ns)
         response.success = True
         response.message = "starting again from the prior"
+        response.gripper = self._estimator.settings.gripper
         response.until = self._past_until_ns
         return response
 
-    def _restart(self, reason: str) -> None:
-        self._estimator.reset(reason)
+    def _restart(self, reason: str, gripper: str = "") -> None:
+        """Begin with the prior; what is known of the gripper holds until the next beginning, as the payload does."""
+        values = self._config.values
+        settings = replace(values.estimator, gripper=gripper or values.estimator.gripper)
+        if settings == self._estimator.settings:
+            self._estimator.reset(reason)
+        else:
+            self._estimator = StreamingEstimator(self._robot, settings)
+            if self._contact is not None:
+                self._contact.watch(ContactMonitor(self._robot, self._estimator, values.contact))
         if self._contact is not None:
             self._contact.restart()
         self._has_news = False
-        self.get_logger().info(f"starting again: {reason}")
+        state = f"; the gripper is {settings.gripper}" if settings.gripper else ""
+        self.get_logger().info(f"starting again: {reason}{state}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -44,6 +44,7 @@ def build_parser() -> CommandParser:
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: the node's own")
+    parser.add_argument("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
     parser.add_argument("--target-mass-width", type=float, default=0.0, help="stop at this mass width [kg]; 0: never")
     return parser
 
@@ -129,6 +130,7 @@ def _goal(options: argparse.Namespace) -> Identify.Goal:
         target_mass_width=options.target_mass_width,
         number_of_trajectories=options.trajectories,
         seed=options.seed,
+        gripper=options.gripper,
         results_directory=options.results,
     )
 

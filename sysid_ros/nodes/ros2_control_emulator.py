@@ -241,7 +241,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
         **{name: tuple(filter(None, getattr(options, name).split(","))) for name in ("state_joints", "command_joints")},
     }
     plant, hardware = PlantSettings(**pick(PlantSettings, values)), HardwareSettings(**pick(HardwareSettings, values))
-    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant)
+    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant, gripper=options.gripper)
     return arm, ControllerSettings(**pick(ControllerSettings, values), hardware=hardware)
 
 

@@ -199,7 +199,9 @@ def tool_parameters(robot: RobotModel) -> Array:
     for frame in robot.pin_model.frames:
         if frame.parentJoint == robot.n and frame.name in joints:  # the inertia of a link is kept at its joint
             theta += frame.placement.act(frame.inertia).toDynamicParameters()
-    return theta
+    # What the state of a gripper changes is in the nominal parameters alone, not in the links of the URDF.
+    of_links = robot.pin_model.inertias[robot.n].toDynamicParameters()
+    return theta + (robot.theta_nominal[robot.inertial_slice(robot.n)] - of_links)
 
 
 def _joints_behind(urdf: str, link: str) -> set[str]:

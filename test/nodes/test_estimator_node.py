@@ -44,7 +44,7 @@ class Arm:
         self._epochs.restart()
         self._bench = bench
         self._publisher = self._create_publisher()
-        self.loop = build_loop(LoopSetup.mock(payload="dumbbell_4lb", truth="corner", seed=5))
+        self.loop = build_loop(LoopSetup.mock(payload="dumbbell_4lb", truth="corner", seed=5, gripper="closed"))
         self.loop.connect()
         self._last = run_for(self.loop, 0.3)
 
@@ -193,6 +193,20 @@ def test_unannounced_change_is_an_alarm_until_the_reset(arm, bench, estimates, r
     assert contains(estimate, np.zeros(10))
     stamps = [message.header.stamp for message in estimates.messages[count:] if message.is_consistent]
     assert min(stamp.sec * 10**9 + stamp.nanosec for stamp in stamps) > until
+
+
+def test_the_state_of_the_gripper_holds_until_the_next_reset(arm, bench, estimates):
+    refused = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(gripper="shut"))
+    assert not refused.success and "gripper is 'shut'; allowed: one of open, closed" in refused.message
+    before = estimates.latest
+    assert before.is_consistent and before.gripper == ""
+    response = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(gripper="closed"))
+    assert response.success and response.gripper == "closed"
+    estimate = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))
+    assert estimate.is_consistent and contains(estimate, np.zeros(10)) and estimate.gripper == "closed"
+    assert "the gripper is closed, as stated" in estimate.guarantee
+    assert estimate.upper[3] - estimate.lower[3] < 0.99 * (before.upper[3] - before.lower[3])
+    assert bench.call(ResetEstimator, "estimator/reset").gripper == ""
 
 
 def test_clock_that_was_set_back_is_not_taken_for_late_samples(arm, bench, estimates):

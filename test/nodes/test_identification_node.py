@@ -22,7 +22,7 @@ from sysid_msgs.msg import DriverStatus, ParameterEstimate
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.reports.recordings.mcap import read_messages
+from sysid_ros.reports.recordings.mcap import read_messages, read_metadata
 from sysid_ros.ros import qos
 from sysid_ros.ros.environment import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import ServerProbe, wait_until
@@ -44,6 +44,7 @@ PARAMETERS = {
     "arm_driver": {
         "payload": "dumbbell_4lb",
         "truth": "corner",
+        "gripper": "closed",
         "seed": 3,
         "commander_timeout": PATIENT,
         "heartbeat_timeout": 10.0,
@@ -144,7 +145,7 @@ def require_rest(driver):
 
 def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     truth = load_payload(robot, "dumbbell_4lb")
-    goal = goals.send(results_directory=str(folder / "first"), **SHORT)
+    goal = goals.send(results_directory=str(folder / "first"), gripper="closed", **SHORT)
     result = goal.wait()
     assert result.error_code == Result.NONE, result.error_text
     estimate = result.estimate
@@ -166,6 +167,8 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     for name in wanted:
         assert any(topic.endswith(f"/{name}") for topic in topics), (name, topics)
     assert result.results_directory == str(folder / "first")
+    assert estimate.gripper == read_metadata(folder / "first" / "recording.mcap")["gripper"] == "closed"
+    assert yaml.safe_load((folder / "first" / "estimate.yaml").read_text())["settings"]["gripper"] == "closed"
 
     names = {getattr(Feedback, name): name[6:] for name in dir(Feedback) if name.startswith("PHASE_")}
     phases = [names[phase] for k, phase in enumerate(goal.phases) if k == 0 or phase != goal.phases[k - 1]]
@@ -262,6 +265,7 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         "target_mass_width [kg] is nan": {"target_mass_width": float("nan")},
         "trajectories [-] is 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
+        "gripper is 'shut'; allowed: one of open, closed": {"gripper": "shut"},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
         "allowed: a folder below": {"results_directory": "../../somewhere"},
     }

@@ -235,7 +235,7 @@ class FakeMonitor:
     def forget_plan(self, plan_id):
         self.followed.pop(plan_id, None)
 
-    def forget_estimates(self, until_ns):
+    def forget_estimates(self, until_ns, gripper):
         pass
 
 
@@ -298,7 +298,7 @@ class FakeSession(Session):
         self._world.advance(0.1)
 
     def _reset(self, _):
-        return SimpleNamespace(success=True, until=0)
+        return SimpleNamespace(success=True, until=0, gripper="")
 
 
 def ros_ports(world, monkeypatch):

@@ -124,6 +124,8 @@ class ConnectionParameters(RobotParameters):
     """mock: how the sensors use their allowed errors."""
     seed: int = parameter(0, "-", lower=0, upper=2**31 - 1, read_only=True)
     """mock: seed of truth and noise."""
+    gripper: str = parameter("", read_only=True)
+    """mock: state of the gripper, as the settings of the robot name it, such as open; empty: any of them."""
 
     @property
     def _mode(self) -> Mode:
@@ -253,7 +255,7 @@ class ConnectionParameters(RobotParameters):
     def _connection(self, driver: Driver, robot: RobotModel, resolve: Callable[[str], str]) -> tuple[object, ...]:
         """Return what the arm of a driver takes beside the robot."""
         if driver is Driver.MOCK:
-            return (MockSettings(self.truth, self.payload, self.noise, self.seed),)
+            return (MockSettings(self.truth, self.payload, self.noise, self.seed, self.gripper),)
         if driver is Driver.KORTEX:
             return (self.kortex_settings,)
         load = load_payload(robot, self.controller_load)

@@ -44,6 +44,10 @@ class ContactTopics:
         self._contact = node.create_publisher(Bool, "~/contact", qos.STATUS)
         self._was_proven: bool | None = None
 
+    def watch(self, monitor: ContactMonitor) -> None:
+        """Publish what another monitor says from now on."""
+        self._monitor = monitor
+
     def restart(self) -> None:
         """Take a new reference, as after a change of the payload."""
         self._monitor.restart()

@@ -111,6 +111,7 @@ def build_result(
     """Return the result of one goal for export; None where there is neither estimate nor sample."""
     if not records.estimates or not records.samples:
         return None
+    robot = robot.with_gripper(records.gripper)
     estimate = outcome.estimate if outcome is not None else records.estimates[-1][1]
     block, references = join_samples(records.samples)
     start_ns = int(block.stamps[0])
@@ -143,7 +144,11 @@ def build_result(
         information=records.information,
         timing=records.timing,
         truth=records.truth if estimate.target == "payload" else None,
-        settings={**asdict(settings), "stopped because": outcome.stop_reason if outcome is not None else "alarm"},
+        settings={
+            **asdict(settings),
+            "gripper": records.gripper,
+            "stopped because": outcome.stop_reason if outcome is not None else "alarm",
+        },
         versions=versions(),
         warnings=robot.warnings if records.timing_doubt is None else (*robot.warnings, records.timing_doubt),
     )

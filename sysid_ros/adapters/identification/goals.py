@@ -82,17 +82,23 @@ class GoalBase:
         options: Parameters of the node.
         is_cancelled: Whether the goal is to end.
         seed: Seed of the excitation search.
+        gripper: State of the gripper; empty for what the estimator assumes.
     """
 
     def __init__(
-        self, suite: Suite, options: IdentificationParameters, is_cancelled: Callable[[], bool], seed: int = 0
+        self,
+        suite: Suite,
+        options: IdentificationParameters,
+        is_cancelled: Callable[[], bool],
+        seed: int = 0,
+        gripper: str = "",
     ):
         self._logger, self._robot, self._monitor = suite.node.get_logger(), suite.robot, suite.monitor
         self._options, self._is_cancelled = options, is_cancelled
         self._session = session = Session(suite, options, is_cancelled)
         self._arm = RosArm(session, options.is_moved_by_others)
         self._planner = RosPlanner(session, seed)
-        self._ports = Ports(self._planner, self._arm, RosEstimates(session))
+        self._ports = Ports(self._planner, self._arm, RosEstimates(session, gripper))
         self._folder: Path | None = None
 
     @property
@@ -137,7 +143,7 @@ class GoalRun(GoalBase):
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: Identify.Goal, is_cancelled: Callable[[], bool]
     ):
-        super().__init__(suite, options, is_cancelled, int(goal.seed))
+        super().__init__(suite, options, is_cancelled, int(goal.seed), goal.gripper)
         self.payload: InertiaStamped | None = None
         self._goal = goal
         self._settings = options.procedure
@@ -153,6 +159,7 @@ class GoalRun(GoalBase):
         self._monitor.begin(None)
         try:
             self._settings = settings_of(self._options.procedure, self._goal)
+            self._robot.gripper_state(self._goal.gripper)
             self._folder = self._make_folder(self._goal.results_directory)
             self._record()
         except SysidError as error:
@@ -238,6 +245,8 @@ class GoalRun(GoalBase):
             settings = ask_settings(self._session)
             if settings is None:
                 self._logger.warning(f"the estimator does not say its settings; {text} without them")
+            if settings is not None:
+                settings = replace(settings, gripper=monitor.records.gripper)
             return source.find(settings, monitor.estimate, monitor.records)
         except Exception as error:  # noqa: BLE001 - what was identified must still be answered
             self._logger.warning(f"nothing was found by {text}: {error!r}")

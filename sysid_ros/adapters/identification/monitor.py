@@ -26,7 +26,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import CertifiedPlan
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
-from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, RecordingWriter
+from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions import (
@@ -65,6 +65,7 @@ class Records:
         timing: How long each part took [s].
         timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; None if it was.
         first_stamp_ns: The estimator began anew after the samples before this stamp [ns].
+        gripper: State of the gripper that it counts on since then; empty for any of them.
     """
 
     samples: list[Samples] = field(default_factory=list)
@@ -75,6 +76,7 @@ class Records:
     timing: dict[str, float] = field(default_factory=dict)
     timing_doubt: str | None = None
     first_stamp_ns: int = 0
+    gripper: str = ""
 
 
 def find_timing_doubt(status: DriverStatus) -> str | None:
@@ -142,6 +144,7 @@ class SuiteMonitor:
         self._estimate_message: EstimateMessage | None = None
         self._last_received: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
+        self._gripper = ""  # what the goals have stated last
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
         self._pictures: Pictures | None = None
@@ -214,13 +217,19 @@ class SuiteMonitor:
         with self._lock:
             self.followed.pop(plan_id, None)
 
-    def forget_estimates(self, until_ns: int) -> None:
-        """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone."""
+    def forget_estimates(self, until_ns: int, gripper: str = "") -> None:
+        """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
+
+        Args:
+            until_ns: The stamp [ns].
+            gripper: State of the gripper that the estimates after them count on; empty for any of them.
+        """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1
+            self._gripper = self.records.gripper = gripper
             self.estimate, self._estimate_message = None, None
             if self._recorder is not None:
-                self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1)})
+                self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1), GRIPPER: gripper})
 
     @property
     def source_conflict(self) -> str | None:
@@ -231,7 +240,7 @@ class SuiteMonitor:
         """Count all estimates from now on, the latest that was received included: the payload is still the same."""
         with self._lock:
             self._past_until_ns = 0
-            if self._last_received is not None:
+            if self._last_received is not None and self._last_received[1].gripper in ("", self._gripper):
                 self.estimate, self._estimate_message = self._last_received
 
     @property
@@ -305,6 +314,13 @@ class SuiteMonitor:
                 return
             self._last_received = estimate, message
             if stamp_ns <= self._past_until_ns:
+                return
+            if message.gripper not in ("", self._gripper):
+                self._node.get_logger().error(
+                    f"estimator/estimate counts on the gripper in state '{message.gripper}', which no goal has stated: "
+                    "who has called estimator/reset? It is left out",
+                    throttle_duration_sec=5.0,
+                )
                 return
             self.estimate, self._estimate_message = estimate, message
             if self._is_recording:

@@ -181,21 +181,22 @@ class RosEstimates:
 
     Args:
         session: The suite.
+        gripper: State of the gripper; empty for the estimator's own parameter.
     """
 
-    def __init__(self, session: Session):
-        self._session, self._monitor = session, session.monitor
+    def __init__(self, session: Session, gripper: str = ""):
+        self._session, self._monitor, self._gripper = session, session.monitor, gripper
 
     def reset(self, reason: str) -> None:
         """See :class:`EstimateSource`."""
         session = self._session
-        request = ResetEstimator.Request(reason=reason, until=self._monitor.sample_stamp_ns)
+        request = ResetEstimator.Request(reason=reason, until=self._monitor.sample_stamp_ns, gripper=self._gripper)
         # To forget the same data twice does no harm, and this is the first that a node just started is asked.
         code = IdentificationErrorCode.TIMEOUT
         response = session.call(session.clients.reset, request, code, repeat_after=REPEAT_AFTER)
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
-        self._monitor.forget_estimates(response.until)
+        self._monitor.forget_estimates(response.until, response.gripper)
 
     def latest(self) -> ParameterEstimate | None:
         """See :class:`EstimateSource`."""

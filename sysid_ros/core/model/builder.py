@@ -13,11 +13,12 @@ from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.model.inertia import require_physically_consistent
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, require_physically_consistent
 from sysid_ros.core.model.payload import read_prior
 from sysid_ros.core.model.robot import (
     PROTOCOLS,
     EffortMeaning,
+    GripperState,
     JointElasticity,
     JointLimits,
     PayloadPrior,
@@ -129,6 +130,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         _require_fixed_to(model, frame, model.njoints - 1, "the last body")
     theta, box = _read_parameters(settings, model, joint_names)
 
+    grippers = _read_grippers(settings, theta, box, joint_names)
     priors, default = _read_priors(settings, model, tool)
     robot = RobotModel(
         name=name,
@@ -152,6 +154,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         assumptions=_read_assumptions(settings),
         protocol=settings.text("protocol", "", ("", *PROTOCOLS)),
         elasticity=_read_elasticity(settings.section("elasticity", {}), theta[-4 * len(joint_names) :].reshape(-1, 4)),
+        gripper_states=MappingProxyType(grippers),
     )
     settings.finish()
     for array in (theta, home, *vars(limits).values()):
@@ -225,6 +228,32 @@ def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[
             raise ParameterOutOfRange(f"{entry.path}.radius", friction_radius[i].tolist(), allowed)
     theta = np.concatenate([inertial.ravel(), friction.ravel()])
     return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()]))
+
+
+def _read_grippers(settings: Section, theta: Array, box: Box, joint_names: Sequence[str]) -> dict[str, GripperState]:
+    """Read the states of the gripper; the box of the last body must hold for all of them."""
+    section, last = settings.section("gripper", {}), slice(10 * (len(joint_names) - 1), 10 * len(joint_names))
+    relative = settings.section("inertial_uncertainty").number("relative", "-", 0.0, 1.0)
+    states = {}
+    for name in section.keys:
+        state = section.section(name)
+        change = state.vector("change", 10, "SI", -np.inf, np.inf, default=[0.0] * 10)
+        radius = state.vector("radius", 10, "SI", 0.0, default=[0.0] * 10)
+        state.finish()
+        nominal = theta[last] + change
+        require_physically_consistent(nominal, f"{state.path}: everything moved by {joint_names[-1]}")
+        own = Box.around(nominal, relative * np.abs(nominal) + radius)
+        outside = (own.lower < box.lower[last]) | (own.upper > box.upper[last])
+        if outside.any():
+            k = int(np.flatnonzero(outside)[0])
+            allowed = (
+                f"within the box for any state: {PARAMETER_NAMES[k]} from {box.lower[last][k]:.6g} to "
+                f"{box.upper[last][k]:.6g}; enlarge inertial_uncertainty.absolute.{joint_names[-1]}"
+            )
+            raise ParameterOutOfRange(state.path, [float(own.lower[k]), float(own.upper[k])], allowed)
+        nominal.setflags(write=False)
+        states[name] = GripperState(nominal, own)
+    return states
 
 
 def _read_elasticity(settings: Section, friction: Array) -> JointElasticity | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def apply_calibration(
         model.inertias[body] = pin.Inertia.FromDynamicParameters(part)
     nominal.setflags(write=False)
     known = {"theta_box": box, "theta_nominal": nominal, "pin_model": model, "calibration": calibration}
+    known["gripper_states"] = MappingProxyType({})  # its rows hold for the gripper as it was
     return replace(robot, uncalibrated=robot.uncalibrated or robot, **known)
 
 

@@ -239,6 +239,19 @@ class PayloadPrior:
     shape: PayloadShape | None = None
 
 
+@dataclass(frozen=True)
+class GripperState:
+    """Parameters of the last body, with the gripper that is part of it in a known state.
+
+    Attributes:
+        nominal: Nominal parameters, (10,).
+        box: Box that contains the true ones; part of the box of the robot, which holds for every state.
+    """
+
+    nominal: Array
+    box: Box
+
+
 PROTOCOLS = FRI, KORTEX = "fri", "kortex"
 """Of KUKA's LBR and of Kinova's Gen3."""
 
@@ -273,6 +286,7 @@ class RobotModel:
             where it was not calibrated.
         elasticity: Elasticity of the joints; None where they are taken as rigid.
         uncalibrated: The arm without its calibration; None where it has none.
+        gripper_states: What is known of the last body by the state of the gripper; see :meth:`gripper_state`.
     """
 
     name: str
@@ -298,6 +312,7 @@ class RobotModel:
     calibration: ArmCalibration | None = field(repr=False, default=None)
     elasticity: JointElasticity | None = None
     uncalibrated: RobotModel | None = field(repr=False, default=None)
+    gripper_states: Mapping[str, GripperState] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def n(self) -> int:
@@ -345,6 +360,43 @@ class RobotModel:
             known = ", ".join({self.payload_prior.name: None, **dict.fromkeys(self.payload_priors)})
             raise ParameterOutOfRange("payload prior", name, f"one of {known}")
         return self.payload_priors[name]
+
+    def gripper_state(self, name: str) -> GripperState:
+        """Return what is known of the last body while the gripper is in a state.
+
+        Args:
+            name: Name of the state; empty where it is not known: any of them.
+
+        Raises:
+            ParameterOutOfRange: There is none of that name; lists the names.
+        """
+        if not name:
+            last = self.inertial_slice(self.n)
+            return GripperState(self.theta_nominal[last], self.theta_box.select(last))
+        if name not in self.gripper_states:
+            known = ", ".join(self.gripper_states)
+            allowed = f"one of {known}" if known else f"empty: {self.name} has no gripper whose states are known"
+            if self.calibration is not None:
+                allowed = "empty: the arm is calibrated with its gripper as it was then, and counts on that"
+            raise ParameterOutOfRange("gripper", name, allowed)
+        return self.gripper_states[name]
+
+    def with_gripper(self, name: str) -> RobotModel:
+        """Return the robot with what is known of its last body while the gripper is in a state.
+
+        Args:
+            name: Name of the state; empty where it is not known: any of them.
+
+        Raises:
+            ParameterOutOfRange: There is none of that name; lists the names.
+        """
+        if not name:
+            return self
+        state, last = self.gripper_state(name), self.inertial_slice(self.n)
+        lower, upper, nominal = self.theta_box.lower.copy(), self.theta_box.upper.copy(), self.theta_nominal.copy()
+        lower[last], upper[last], nominal[last] = state.box.lower, state.box.upper, state.nominal
+        nominal.setflags(write=False)
+        return replace(self, theta_box=Box(lower, upper), theta_nominal=nominal)
 
     def inertial_slice(self, body: int) -> slice:
         """Return the entries of ``theta`` that belong to body ``body`` (1..n)."""

@@ -252,12 +252,14 @@ class MockSettings:
         payload: Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``.
         noise: Name of a :class:`Noise`.
         seed: Seed of truth and noise.
+        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
     """
 
     truth: str = "random"
     payload: str = "none"
     noise: str = Noise.UNIFORM.value
     seed: int = 0
+    gripper: str = ""
 
 
 def build_mock_arm(robot: RobotModel, settings: MockSettings) -> MujocoArm:
@@ -268,7 +270,7 @@ def build_mock_arm(robot: RobotModel, settings: MockSettings) -> MujocoArm:
     """
     return MujocoArm(
         robot,
-        theta=draw_truth(robot, settings.truth, settings.seed),
+        theta=draw_truth(robot, settings.truth, settings.seed, settings.gripper),
         payload=load_payload(robot, settings.payload),
         settings=MujocoSettings(noise=Noise(settings.noise), seed=settings.seed),
     )

@@ -323,7 +323,7 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     return parameters
 
 
-def draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
+def draw_truth(robot: RobotModel, truth: str, seed: int, gripper: str = "") -> Array:
     """Choose the true parameters of a simulated arm, (14 n,), in the box of the robot.
 
     A calibration says what is known of the arm and does not change it: the same seed gives the same arm with and
@@ -333,13 +333,14 @@ def draw_truth(robot: RobotModel, truth: str, seed: int) -> Array:
         robot: The arm.
         truth: How, one of :data:`TRUTHS`.
         seed: Of the random choice.
+        gripper: State of its gripper; empty for any of them.
 
     Raises:
-        ParameterOutOfRange: There is no such way.
+        ParameterOutOfRange: There is no such way, or state.
     """
     if truth not in TRUTHS:
         raise ParameterOutOfRange("truth", truth, "one of " + ", ".join(TRUTHS))
-    robot = robot.uncalibrated or robot
+    robot = (robot.uncalibrated or robot).with_gripper(gripper)
     if truth == "nominal":
         return robot.theta_nominal
     return sample_parameters(robot, np.random.default_rng((seed, 7)), corner=truth == "corner")

@@ -82,7 +82,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     }
     plant = build_plant_settings(options)
     return (
-        EmulatorSetup(options.robot, options.truth, options.payload, options.load, plant),
+        EmulatorSetup(options.robot, options.truth, options.payload, options.load, plant, options.gripper),
         ControllerSettings(**pick(ControllerSettings, values)),
         InnerLoopSettings(**pick(InnerLoopSettings, values)),
     )

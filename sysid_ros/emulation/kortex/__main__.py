@@ -52,7 +52,9 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
     Raises:
         ParameterOutOfRange: A value is not allowed.
     """
-    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=build_plant_settings(options))
+    arm = EmulatorSetup(
+        options.robot, options.truth, options.payload, plant=build_plant_settings(options), gripper=options.gripper
+    )
     return arm, BaseSettings(**pick(BaseSettings, vars(options)))
 
 

@@ -133,6 +133,8 @@ class RecordingError(SysidError):
         super().__init__(f"cannot write the recording {path}: {reason}")
 
 
+GRIPPER = "gripper"
+"""Name of the metadata that says in which state the gripper was."""
 FIRST_STAMP = "first_stamp_ns"
 """Name of the description that says with which sample the estimate began: earlier ones are not used offline either."""
 LAST_STAMP = "last_stamp_ns"

@@ -264,7 +264,8 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
         )
     hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
     special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
-    text = _ASSUMPTIONS + special.format(hand=hand)
+    gripper = f"the gripper is {settings.gripper}, as stated, " if settings.gripper else ""
+    text = _ASSUMPTIONS + gripper + special.format(hand=hand)
     if settings.method == "set_membership":
         text += f". {_SMALLEST}"
         if settings.use_cone:

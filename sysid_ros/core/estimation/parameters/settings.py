@@ -50,6 +50,8 @@ class EstimatorSettings(Settings):
     payload_in_hand: bool = setting(False)
     """Whether the hand may hold a payload of the prior (true) or is empty (false), where another body or all are
     identified."""
+    gripper: str = setting("")
+    """State of the gripper, as the settings of the robot name it, such as open; empty: any of them."""
     friction_range: float = setting(0.0, "-", lower=0.0, upper=100.0)
     """0: friction lies in the box of the robot. Above: it is estimated too, F_c, F_v and I_a from 0 to this
     multiple of the largest value in their box, beta within plus or minus this multiple; with body all it gets

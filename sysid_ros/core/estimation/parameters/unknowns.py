@@ -323,9 +323,10 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     """Split the parameters of robot and payload as the settings ask for.
 
     Raises:
-        ParameterOutOfRange: There is no such body, or the target is the payload but the robot's prior describes the
-            whole end effector.
+        ParameterOutOfRange: There is no such body or state of the gripper, or the target is the payload but the robot's
+            prior describes the whole end effector.
     """
+    robot = robot.with_gripper(settings.gripper)
     n = robot.n
     split = INERTIAL * n
     friction = split + np.arange(FRICTION * n).reshape(n, FRICTION)
