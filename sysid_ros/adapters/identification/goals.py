@@ -12,13 +12,14 @@ from geometry_msgs.msg import InertiaStamped
 from numpy.typing import NDArray
 
 from sysid_msgs.action import Identify, MoveTo
+from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
 from sysid_ros.adapters.identification.files import Evidence, payload_message, prepare_folder, write_files
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.procedure import (
     Identification,
     IdentificationErrorCode,
@@ -291,11 +292,10 @@ class GoalRun(GoalBase):
         return []
 
     def _success(self, outcome: Identification) -> Identify.Result:
-        estimate, monitor = outcome.estimate, self._monitor
         return Identify.Result(
             error_code=Identify.Result.NONE,
-            estimate=estimate_to_message(estimate, monitor.estimate_stamp_ns, monitor.information),
-            payload=inertia_message(estimate.values),
+            estimate=self._message(outcome.estimate),
+            payload=inertia_message(outcome.estimate.values),
             motion_time=outcome.motion_time,
         )
 
@@ -305,8 +305,14 @@ class GoalRun(GoalBase):
         result = Identify.Result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
         estimate = self._monitor.estimate
         if estimate is not None:
-            result.estimate = estimate_to_message(estimate, self._monitor.estimate_stamp_ns, self._monitor.information)
+            result.estimate = self._message(estimate)
         return result
+
+    def _message(self, estimate: ParameterEstimate) -> EstimateMessage:
+        monitor = self._monitor
+        message = estimate_to_message(estimate, monitor.estimate_stamp_ns, monitor.information)
+        message.gripper = monitor.records.gripper
+        return message
 
 
 class MoveRun(GoalBase):
