@@ -1,4 +1,4 @@
-"""The launch file with ROS 2's own tools: ``launch_test test/launch_identify.py``, or with pytest (test_ros_tools.py)."""
+"""The launch file with ROS 2's own tools: ``launch_test test/launch_identify.py``, or by test_ros_tools.py."""
 
 import time
 import unittest
