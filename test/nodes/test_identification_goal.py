@@ -37,7 +37,7 @@ from sysid_ros.nodes import identification
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions import Samples, estimate_to_message
 from sysid_ros.ros.waiting import wait_until
 
 Result = Identify.Result
@@ -264,6 +264,24 @@ def test_whatever_breaks_is_an_answer(goals, monkeypatch):
     monkeypatch.setattr(goals_module, "run_identification", lambda *_: 1 / 0)
     result = goals.send().wait()
     assert result.error_code == Result.INTERNAL and "ZeroDivisionError" in result.error_text
+
+
+def test_an_estimate_that_counts_on_a_state_that_no_goal_has_stated_ends_it(goals, node, outcome, monkeypatch):
+    monitor = node._suite.monitor
+
+    def identify(ports, *_):
+        monitor.forget_estimates(0)
+        message = estimate_to_message(outcome.estimate, 5)
+        message.gripper = "closed"
+        monitor._take_estimate(message)
+        assert monitor.estimate is None
+        monitor.sample_stamp_ns = 10
+        ports.estimates.catch_up()
+
+    monkeypatch.setattr(goals_module, "run_identification", identify)
+    result = goals.send().wait()
+    assert result.error_code == Result.INTERRUPTED
+    assert "counts on the gripper in state 'closed', which no goal has stated" in result.error_text
 
 
 def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch):

@@ -266,6 +266,7 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         "trajectories [-] is 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
         "gripper is 'shut'; allowed: one of open, closed": {"gripper": "shut"},
+        "xxx... (1000002 characters); allowed: one of open": {"gripper": 1_000_000 * "x"},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
         "allowed: a folder below": {"results_directory": "../../somewhere"},
     }

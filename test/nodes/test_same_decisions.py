@@ -230,7 +230,7 @@ class FakeMonitor:
     information = property(lambda self: np.eye(10))
     estimate_stamp_ns = property(lambda self: round(1e9 * self._world._published))
     is_moving = property(lambda self: self._world.followed is not None)
-    source_conflict = None
+    source_conflict = estimate_fault = None
 
     def forget_plan(self, plan_id):
         self.followed.pop(plan_id, None)

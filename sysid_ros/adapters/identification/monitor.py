@@ -121,6 +121,7 @@ class SuiteMonitor:
         sample_time: When it came, monotonic [s].
         sample_fault: Why the latest batch of samples could not be used; None if it could.
         estimate: Latest estimate of the present payload, None before the first.
+        estimate_fault: Why the latest estimate may not be used; None if it may.
         scene: What the safe planner knows around the arm; None where it has not said so, or does not know.
         peers: Which of the nodes that a goal needs are alive.
         control_law: Control law of the driver; None where it has not said so, or it is none that plans are proven for.
@@ -139,6 +140,7 @@ class SuiteMonitor:
         self.sample_time = -np.inf
         self.sample_fault: str | None = None
         self.estimate: ParameterEstimate | None = None
+        self.estimate_fault: str | None = None
         self.scene: Scene | None = None
         self.control_law: RobustSettings | None = None
         self._estimate_message: EstimateMessage | None = None
@@ -184,7 +186,7 @@ class SuiteMonitor:
         with self._lock:
             self.records = Records(truth=self.records.truth)
             self.estimate, self._estimate_message = None, None
-            self._past_until_ns = _ALL_OF_THEM
+            self._past_until_ns, self.estimate_fault = _ALL_OF_THEM, None
             self._is_recording = True
             self.followed.clear()
             self._recorder = recorder
@@ -227,6 +229,7 @@ class SuiteMonitor:
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1
             self._gripper = self.records.gripper = gripper
+            self.estimate_fault = None
             self.estimate, self._estimate_message = None, None
             if self._recorder is not None:
                 self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1), GRIPPER: gripper})
@@ -316,11 +319,11 @@ class SuiteMonitor:
             if stamp_ns <= self._past_until_ns:
                 return
             if message.gripper not in ("", self._gripper):
-                self._node.get_logger().error(
-                    f"estimator/estimate counts on the gripper in state '{message.gripper}', which no goal has stated: "
-                    "who has called estimator/reset? It is left out",
-                    throttle_duration_sec=5.0,
+                self.estimate_fault = (
+                    f"estimator/estimate counts on the gripper in state '{message.gripper:.40}', which no goal has "
+                    "stated: who has called estimator/reset?"
                 )
+                self._node.get_logger().error(self.estimate_fault, throttle_duration_sec=5.0)
                 return
             self.estimate, self._estimate_message = estimate, message
             if self._is_recording:

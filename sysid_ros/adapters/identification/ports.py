@@ -218,6 +218,8 @@ class RosEstimates:
 
             def has_moved_on(since: int = reached) -> bool:
                 session.require_alive("estimator", "arm_driver")
+                if monitor.estimate_fault is not None:
+                    raise IdentificationFailed(IdentificationErrorCode.INTERRUPTED, monitor.estimate_fault)
                 return monitor.estimate_stamp_ns > since
 
             if not session.wait_until(has_moved_on):

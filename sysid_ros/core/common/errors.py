@@ -49,6 +49,10 @@ class NotPhysicallyConsistent(ModelError):
         )
 
 
+_LONGEST_VALUE = 500
+"""A longer value is told by its beginning: whoever sends megabytes does not get them back, nor into the log."""
+
+
 class ParameterOutOfRange(SysidError):
     """A setting outside what is allowed.
 
@@ -62,4 +66,7 @@ class ParameterOutOfRange(SysidError):
         self.name = name
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{name} is {value!r}; allowed: {allowed}")
+        text = repr(value)
+        if len(text) > _LONGEST_VALUE:
+            text = f"{text[:_LONGEST_VALUE]}... ({len(text)} characters)"
+        super().__init__(f"{name} is {text}; allowed: {allowed}")
