@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import (
     RESPAWN_DELAY,
     STOP_TIMEOUT,
@@ -24,6 +26,19 @@ from sysid_ros.processes import (
     security_variables,
 )
 from sysid_ros.resources import PACKAGE, resource
+
+
+class RequiredProcessEnded(SysidError):
+    """A process has ended that the suite needs.
+
+    Args:
+        name: Its name.
+        code: Its exit status; minus the signal's number if one ended it.
+    """
+
+    def __init__(self, name: str, code: int):
+        self.name, self.code = name, code
+        super().__init__(f"{name} ended with exit code {code}, and the suite needs it")
 
 
 def describe_launch(
@@ -73,11 +88,26 @@ def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -
     ]
 
 
+def end_launch(name: str, event: Any, context: LaunchContext) -> None:
+    """End the launch, with an exit status that says that it failed: a process has ended that the suite needs.
+
+    Args:
+        name: Name of the process.
+        event: Its end.
+        context: The launch.
+
+    Raises:
+        RequiredProcessEnded: Always, unless the launch is ending anyhow; ``launch`` then ends all others in order.
+    """
+    if not context.is_shutdown:
+        raise RequiredProcessEnded(name, event.returncode)
+
+
 def _make_node(started: StartedProcess, variables: Mapping[str, str]) -> Node:
     process = started.process
     ending: dict[str, Any] = {"respawn": True, "respawn_delay": RESPAWN_DELAY}
     if process.is_required:
-        ending = {"on_exit": Shutdown(reason=f"{process.executable} ended, and the suite needs it")}
+        ending = {"on_exit": partial(end_launch, process.executable)}
     return Node(
         package=PACKAGE,
         executable=process.executable,

@@ -14,7 +14,7 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.cli.identify import build_parser, client_command, main
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
-from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
     ARGUMENTS,
@@ -157,7 +157,7 @@ def launch_packages(monkeypatch):
     """Stand-ins for launch and launch_ros, which have no wheels."""
     names = {
         "launch": ["LaunchContext", "LaunchDescription"],
-        "launch.actions": ["DeclareLaunchArgument", "OpaqueFunction", "Shutdown"],
+        "launch.actions": ["DeclareLaunchArgument", "OpaqueFunction"],
         "launch.substitutions": ["LaunchConfiguration"],
         "launch_ros": [],
         "launch_ros.actions": ["Node"],
@@ -256,7 +256,11 @@ def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch_f
     again = {name for name, node in nodes.items() if getattr(node, "respawn", False)}
     assert again == {"monitor", "identifiability"}
     for name, node in nodes.items():
-        assert (name in again) != ("needs it" in getattr(getattr(node, "on_exit", None), "reason", ""))
+        assert (name in again) != hasattr(node, "on_exit")
+        if name not in again:
+            node.on_exit(SimpleNamespace(returncode=0), SimpleNamespace(is_shutdown=True))
+            with pytest.raises(SysidError, match=f"{name} ended with exit code -9, and the suite needs it"):
+                node.on_exit(SimpleNamespace(returncode=-9), SimpleNamespace(is_shutdown=False))
         assert float(node.sigterm_timeout) == STOP_TIMEOUT
         assert (KEY_FILE_VARIABLE in node.additional_env) == (name in ("arm_driver", "safe_planner"))
 
