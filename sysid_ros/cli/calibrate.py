@@ -217,11 +217,14 @@ def run_arm(options: argparse.Namespace) -> int:
         return ExitStatus.STOPPED
     if folder is None and kept is None:
         return ExitStatus.OK
-    result = make_result(used.robot, calibration, settings, None if kept is None else kept.recordings[0], warnings)
+    with working("bounding the base parameters"):
+        result = make_result(used.robot, calibration, settings, None if kept is None else kept.recordings[0], warnings)
     if result.check is not None:
         show("", *describe_check(robot, result.check))
     if folder is not None:
-        for sentence in write_arm_result(result, folder, options.model):
+        with working("writing the files"):
+            found = write_arm_result(result, folder, options.model)
+        for sentence in found:
             print(f"warning: {sentence}")
         print(f"Files: {folder}")
     return ExitStatus.OK

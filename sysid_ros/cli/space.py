@@ -23,7 +23,7 @@ from sysid_ros.cli.suite import (
     say_where,
     suite_environment,
 )
-from sysid_ros.cli.terminal import ProgressDisplay, watching, working
+from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
@@ -188,7 +188,7 @@ def _offline(options: argparse.Namespace) -> int:
         results = make_results_directory(options.results)
         with working("writing the files"):
             write_free_flyer(identification, results)
-        print(summarize(identification))
+        show(summarize(identification))
         is_consistent = identification.inconsistency is None
     else:
         known = known_before(robot) if options.known is None else read_knowledge(options.known, robot)
@@ -201,7 +201,7 @@ def _offline(options: argparse.Namespace) -> int:
         results = make_results_directory(options.results)
         with working("writing the files"):
             write_held_object(held, results)
-        print(summarize_object(held))
+        show(summarize_object(held))
         is_consistent = held.inconsistency is None
     print(f"Files: {results}")
     return ExitStatus.OK if is_consistent else ExitStatus.NOT_IDENTIFIED

@@ -21,11 +21,12 @@ from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
-from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import describe_limits, find_limits
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload_files import find_well_known
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
 
@@ -290,6 +291,11 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
             f"{first}move more joints, faster or for longer, and identify again; `sysid identifiability --model "
             f"{result.robot.name} --data RECORDING --unknown payload` names a motion that would help"
         )
+    known = find_well_known(summarize_payload(result, result.robot.tool_frame))
+    unknown = [quantity.value for quantity in (Quantity.MASS, Quantity.COM) if quantity not in known]
+    if unknown:
+        what = f"{' and '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}"
+        return f"{report}; {what} not well known, as payload_* say for controllers: change what limits the bounds"
     return f"{report}; payload_* are for controllers, robot_with_payload.urdf for planners"
 
 

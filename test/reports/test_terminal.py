@@ -182,6 +182,9 @@ def test_files_and_the_next_step_come_last(result, tmp_path):
     lines = text_of(files_summary(result, written), width=10_000).splitlines()
     assert lines[0] == "note: payload.sdf was not written: why" and lines[1] == f"Files: {tmp_path}"
     assert lines[2].startswith(f"Next: open {tmp_path}/report.html in a browser; payload_* are for controllers")
+    upper = result.estimate.upper + np.eye(10)[0]
+    heavy = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, upper=upper))
+    assert "not well known, as payload_* say for controllers" in next_step(heavy)
     unknown = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, narrower=frozenset()))
     assert f"sysid identifiability --model {result.robot.name}" in next_step(unknown)
 
