@@ -131,8 +131,8 @@ def test_unknown_commands_are_refused(capsys):
         (["--model", "gen4"], "robot 'gen4' is unknown; known are"),
         (["--payload", "anvil"], "anvil"),
         (["--trajectories", "-3"], "--trajectories is -3; allowed: 0 or more"),
-        (["--max-motion-time", "nan"], "--max-motion-time [s] is nan; allowed: 0 or more"),
-        (["--target-mass-width", "-1"], "--target-mass-width [kg] is -1.0; allowed: 0 or more"),
+        (["--max-motion-time", "nan"], "--max-motion-time is nan; allowed: 0 or more"),
+        (["--target-mass-width", "-1"], "--target-mass-width is -1.0; allowed: 0 or more"),
     ],
 )
 def test_what_some_process_would_refuse_is_refused_before_any_starts(words, message, capfd, tmp_path, monkeypatch):
@@ -143,6 +143,32 @@ def test_what_some_process_would_refuse_is_refused_before_any_starts(words, mess
     assert door.main(["identify", "--results", str(tmp_path / "results"), *words]) == ExitStatus.BAD_INPUT
     captured = capfd.readouterr()
     assert message in captured.err + captured.out and not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("calibrate arm log.csv --model ur5e --serial 1 --output none/c.yaml", "--output is 'none/c.yaml'; allowed: a"),
+        ("calibrate arm log.csv --model ur5e --serial 1 --valid-days -3", "--valid-days is -3; allowed: 0 or more"),
+        ("calibrate run --serial 1 --motion-time nan", "--motion-time is nan; allowed: 0 or more"),
+        ("emulate fri --port x", "'x' is no port; allowed: a whole number from 0 to 65535"),
+        ("emulate kortex --port 99999999", "'99999999' is no port"),
+        ("emulate ur --script-port -5", "'-5' is no port"),
+        ("papers safe-id --seeds 0", "--seeds is 0; allowed: 1 or more"),
+        ("papers sva --scale nan", "--scale is nan; allowed: 0.01 or more"),
+        ("papers sva --seeds -1", "--seeds is -1; allowed: 1 or more"),
+        ("space --momentum -1 0", "linear_momentum [kg m/s] is -1.0"),
+        ("space --parts -2", "--parts is -2; allowed: 0 or more"),
+    ],
+)
+def test_numbers_and_places_are_refused_before_any_work(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = door.main(words.split())
+    except SystemExit as ended:  # of argparse
+        status = ended.code
+    assert status == ExitStatus.BAD_INPUT and message in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
 
 
 def test_faults_of_the_program_are_told_in_a_sentence(monkeypatch, capsys):

@@ -15,7 +15,7 @@ import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.terminal import show, working
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, port_number
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
@@ -86,9 +86,11 @@ def build_parser() -> CommandParser:
             one.add_argument("--namespace", default="", help="namespace of the node move_group")
             continue
         one.add_argument("--robot-ip", default=None, required=name == "ur", help="address of the controller")
-        one.add_argument("--rtde-port", type=int, default=RTDE_PORT, help="its port of RTDE (default: %(default)s)")
+        one.add_argument(
+            "--rtde-port", type=port_number, default=RTDE_PORT, help="its port of RTDE (default: %(default)s)"
+        )
         if name == "ur":
-            one.add_argument("--script-port", type=int, default=SCRIPT_PORT, help="its port of scripts")
+            one.add_argument("--script-port", type=port_number, default=SCRIPT_PORT, help="its port of scripts")
         else:
             one.add_argument("--service", default=SET_PAYLOAD, help="the driver's service (default: %(default)s)")
             one.add_argument("--unconfirmed", action="store_true", help="do not read back, without --robot-ip")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from sysid_ros.cli.suite import (
 )
 from sysid_ros.cli.terminal import ProgressDisplay, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -183,6 +184,8 @@ def run_arm(options: argparse.Namespace) -> int:
     if change.size not in (1, robot.n) or np.any(change < 0.0):
         allowed = f"one number or {robot.n}, not negative"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
+    require_numbers(options, "valid_days")
+    _require_writable(Path(options.output))  # what cannot be kept is not computed
     folder = None if options.report is None else Path(options.report)
     if folder is not None:
         prepare_files(folder, robot)
@@ -228,6 +231,16 @@ def run_arm(options: argparse.Namespace) -> int:
             print(f"warning: {sentence}")
         print(f"Files: {folder}")
     return ExitStatus.OK
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a file that could not be written, before the work for it.
+
+    Raises:
+        ParameterOutOfRange: Its folder is missing or closed, or it is no file.
+    """
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ParameterOutOfRange("--output", str(path), "a file in a folder that exists and may be written to")
 
 
 def _calibrate_with_progress(
@@ -307,6 +320,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     Raises:
         SysidError: The input cannot be used.
     """
+    require_numbers(options, "motion_time", "validation_time", "seed")
     robot, started = load_robot(options.model), resolve(launch_values(options, ARGUMENTS))
     com = None if options.com is None else _com_box(robot, options.com, options.com_tolerance)
     masses = [read_mass(text) for text in options.weight]
@@ -400,6 +414,7 @@ def run_sensors(options: argparse.Namespace) -> int:
         SysidError: The input cannot be used.
     """
     robot = load_robot(options.model)
+    _require_writable(Path(options.output))
     recording, _ = read_with_progress(options.file, robot, recording_options(options))
     with working("measuring"):
         found = measure_sensors(robot, recording.batches)

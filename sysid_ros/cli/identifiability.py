@@ -126,7 +126,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if path is not None:
                 path.write_text(text(), encoding="utf-8")
                 show(f"written: {path}")
-    except (SysidError, OSError) as error:
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return ExitStatus.BAD_INPUT
+    except SysidError as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitStatus.BAD_INPUT
     return ExitStatus.OK

@@ -8,7 +8,6 @@ It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same execut
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +23,8 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.cli.view import add_view_option, free_port
-from sysid_ros.core.common.command_line import CommandParser
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, network_of, resolve
 from sysid_ros.reports.writer import make_results_directory
@@ -87,14 +86,7 @@ def check_options(options: argparse.Namespace, is_simulated: bool) -> None:
     Raises:
         SysidError: No such arm or payload, or a number out of range.
     """
-    for name, value, unit in (
-        ("--max-motion-time", options.max_motion_time, " [s]"),
-        ("--trajectories", options.trajectories, ""),
-        ("--target-mass-width", options.target_mass_width, " [kg]"),
-        ("--seed", options.seed, ""),
-    ):
-        if not 0 <= value < math.inf:
-            raise ParameterOutOfRange(f"{name}{unit}", value, "0 or more")
+    require_numbers(options, "max_motion_time", "trajectories", "target_mass_width", "seed")
     robot = load_robot(options.model)
     robot.gripper_state(options.gripper)
     if is_simulated:

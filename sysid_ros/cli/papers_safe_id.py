@@ -10,7 +10,7 @@ from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, require_numbers
 from sysid_ros.experiments import safe_id, safe_id_runs
 from sysid_ros.experiments.executor import Completion, ResultsFile
 
@@ -46,6 +46,7 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
     Returns:
         Entries of all runs that were asked for, and the failures.
     """
+    require_numbers(options, "seeds", "motions", least=1)
     path, where = Path(options.results) / "runs.jsonl", (options.workers, options.scheduler)
     if options.done:
         return ResultsFile(path).entries, []

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, require_numbers
 from sysid_ros.experiments import sva
+
+LEAST_SCALE = 0.01
+"""With shorter experiments there is nothing to see."""
 
 
 def build_parser() -> CommandParser:
@@ -36,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     """Run what is missing, print the tables and draw the figures; return the exit status."""
     from sysid_ros.experiments import sva_report
 
+    require_numbers(options, "seeds", least=1)
+    require_numbers(options, "scale", least=LEAST_SCALE)
     wanted = sva.EXPERIMENTS if options.experiment == "all" else (options.experiment,)
     jobs = sva.jobs(wanted, options.seeds, options.scale)
     folder = Path(options.results)

@@ -24,7 +24,7 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, require_numbers
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.identification import (
@@ -104,8 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command ``sysid space``; returns its exit status."""
     options = build_parser().parse_args(argv)
     try:
+        require_numbers(options, "max_motion_time", "parts", "planning_time", "seed")
         if options.recording is not None:
             return _offline(options)
+        Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
         started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
         load_free_flyer(options.model)
         results = make_results_directory(options.results)

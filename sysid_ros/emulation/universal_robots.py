@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.emulation.program import RunningEmulator, add_program_options, run_program
 
@@ -269,8 +269,8 @@ def build_parser() -> CommandParser:
         endings=ENDINGS,
     )
     state, add = ControllerState(), parser.add_argument
-    add("--script-port", type=int, default=SCRIPT_PORT, help="TCP port of scripts (default: %(default)s)")
-    add("--rtde-port", type=int, default=RTDE_PORT, help="TCP port of RTDE (default: %(default)s)")
+    add("--script-port", type=port_number, default=SCRIPT_PORT, help="TCP port of scripts (default: %(default)s)")
+    add("--rtde-port", type=port_number, default=RTDE_PORT, help="TCP port of RTDE (default: %(default)s)")
     add("--rated-payload", type=float, default=state.rated, help="largest payload [kg] (default: %(default)s)")
     add("--speed", type=float, default=0.0, help="speed of all joints that it reports [rad/s] (default: 0)")
     add("--local", action="store_true", help="not under remote control: scripts are ignored")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
+
+LARGEST_PORT = 65535
 ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
 """Exit statuses of a program that runs until it is told to end."""
 _HANGING = " " * 7
@@ -29,6 +33,34 @@ class CommandParser(argparse.ArgumentParser):
         options = {"formatter_class": _Formatter, "epilog": "\n\n".join(parts), **options}
         super().__init__(**options)
         self.examples = tuple(examples)
+
+
+def port_number(text: str) -> int:
+    """Read the port of an option.
+
+    Raises:
+        argparse.ArgumentTypeError: There is no such port.
+    """
+    if not (text.isdecimal() and int(text) <= LARGEST_PORT):
+        raise argparse.ArgumentTypeError(f"'{text}' is no port; allowed: a whole number from 0 to {LARGEST_PORT}")
+    return int(text)
+
+
+def require_numbers(options: argparse.Namespace, *names: str, least: float = 0.0) -> None:
+    """Refuse options that are below a number, or are none.
+
+    Args:
+        options: Of the command line.
+        names: Their destinations.
+        least: The smallest number that is allowed.
+
+    Raises:
+        ParameterOutOfRange: Names the option.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if not least <= value < math.inf:
+            raise ParameterOutOfRange("--" + name.replace("_", "-"), value, f"{least:g} or more")
 
 
 class _Formatter(argparse.HelpFormatter):

@@ -113,7 +113,8 @@ def read_urdf_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise ModelError(f"cannot read the URDF {path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else f"it is no text in UTF-8 ({error})"
+        raise ModelError(f"cannot read the URDF {path}: {reason}") from error
 
 
 def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
 from sysid_ros.emulation.fri.controller import ControllerSettings
@@ -46,9 +46,9 @@ def build_parser() -> CommandParser:
     add_arm_options(parser, "kuka_lbr_med7", "lbr_iiwa7, lbr_iiwa14, lbr_med7 or lbr_med14", "KUKA's, -1")
     add("--version", default="1.15", choices=[v.value for v in FriVersion], help="version of FRI (default: 1.15)")
     add("--client", default="127.0.0.1", help="address of the client (default: %(default)s)")
-    add("--port", type=int, default=PORTS[0], help="UDP port of the client (default: %(default)s)")
+    add("--port", type=port_number, default=PORTS[0], help="UDP port of the client (default: %(default)s)")
     add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
-    add("--bind-port", type=int, default=0, help="own UDP port; 0 takes any (default: 0)")
+    add("--bind-port", type=port_number, default=0, help="own UDP port; 0 takes any (default: 0)")
     add("--send-period", type=float, default=controller.send_period, help="time between messages [s] (default: 0.002)")
     add("--receive-multiplier", type=int, default=1, help="the client answers every how many messages (default: 1)")
     add("--command-mode", default="torque", choices=_MODES, help="what the client commands (default: torque)")

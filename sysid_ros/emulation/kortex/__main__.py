@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number
 from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
 from sysid_ros.emulation.kortex.base import BaseSettings
 from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
@@ -36,8 +36,8 @@ def build_parser() -> CommandParser:
     base, add = BaseSettings(), parser.add_argument
     add_arm_options(parser, "kinova_gen3_2f85", "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")
     add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
-    add("--port", type=int, default=PORT, help="TCP port (default: %(default)s)")
-    add("--port-realtime", type=int, default=PORT_REALTIME, help="UDP port (default: %(default)s)")
+    add("--port", type=port_number, default=PORT, help="TCP port (default: %(default)s)")
+    add("--port-realtime", type=port_number, default=PORT_REALTIME, help="UDP port (default: %(default)s)")
     add("--username", default=base.username, help="the only user (default: %(default)s)")
     add("--password", default=base.password, help="its password (default: %(default)s)")
     add("--watchdog-time", type=float, default=base.watchdog_time, help="time without commands until it holds [s]")

@@ -147,6 +147,8 @@ def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stre
             if key not in streams:
                 streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in message.name))
             streams[key].add(message, recorded_ns)
+    except InvalidRecording:
+        raise
     except Exception as error:  # neither reader has a common error for what a damaged file makes it do
         damage = f"{error}" or type(error).__name__
         if not streams:
