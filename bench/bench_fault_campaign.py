@@ -151,6 +151,7 @@ def try_process(campaign: Campaign, case: Case, rng: np.random.Generator) -> Ent
     if fault == "frozen":
         rig.signal(name, signal.SIGCONT)
         rig.spin_until(lambda: not rig.peers.is_gone(gone))
+        rig.spin_until(result.done)  # a goal whose own node stood still may go on: another one would be refused
     else:
         rig.spin_until(lambda: rig.peers.is_gone(gone))  # a goal sent before would only be interrupted
         rig.restart(name)
