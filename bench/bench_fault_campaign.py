@@ -93,6 +93,8 @@ class Campaign:
             undisturbed = self._rig.identify(LONG)
             self.whole = undisturbed.seconds
             print(f"undisturbed: {undisturbed}", file=sys.stderr, flush=True)
+            if undisturbed.code != 0:
+                raise SystemExit("an undisturbed goal does not succeed: what follows would say nothing about faults")
         return self._rig
 
     def close(self) -> None:
