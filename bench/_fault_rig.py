@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -59,10 +61,17 @@ class FakeClock:
         self.jump(0.0)
 
     @staticmethod
+    @functools.cache
     def library() -> str | None:
-        """Return the path of libfaketime; None where it is not installed."""
+        """Return the path of libfaketime; None where it is not installed, or programs cannot sleep with it."""
         folders = [*Path("/usr/lib").glob("*/faketime"), Path("/usr/lib/faketime"), Path("/usr/local/lib/faketime")]
-        return next((str(path) for folder in folders if (path := folder / "libfaketimeMT.so.1").is_file()), None)
+        for path in (folder / "libfaketimeMT.so.1" for folder in folders):
+            # Some versions refuse the absolute steady times with which Python sleeps.
+            variables = {**os.environ, "LD_PRELOAD": str(path), "FAKETIME": "+0", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+            sleep = [sys.executable, "-c", "import time; time.sleep(0.01)"]
+            if path.is_file() and not subprocess.run(sleep, env=variables, capture_output=True).returncode:
+                return str(path)
+        return None
 
     @property
     def variables(self) -> dict[str, str]:

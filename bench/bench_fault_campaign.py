@@ -536,7 +536,7 @@ def main() -> None:
     if arguments.results:
         print(describe_results(arguments.results))
     if FakeClock.library() is None:
-        print("Clock jumps are tried where libfaketime is installed; here it is not.")
+        print("Clock jumps are tried where libfaketime is installed and works with Python; here they were not.")
 
 
 if __name__ == "__main__":
