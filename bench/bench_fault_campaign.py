@@ -33,6 +33,7 @@ import numpy as np
 from _table import describe_machine, print_table
 from _trials import describe_results, read_results, write_result
 
+from sysid_ros.reports.writer import RECORDING
 from sysid_ros.ros.environment import choose_domain_id, existing_files, loopback_environment, remove_unused
 
 DOMAIN = choose_domain_id()
@@ -191,9 +192,10 @@ def try_supervised(campaign: Campaign, case: Case, rng: np.random.Generator) -> 
     command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
     runner = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     started = time.monotonic()
-    while name not in _suite_pids(domain).values() and time.monotonic() - started < PATIENCE:
+    # The goal's recording begins with the goal: a node that is disturbed while it starts is another fault.
+    while not any(Path(results).rglob(RECORDING)) and time.monotonic() - started < PATIENCE:
         time.sleep(0.5)
-    time.sleep(rng.uniform(4.0, 14.0))
+    time.sleep(rng.uniform(0.0, 8.0))
     for pid, node in _suite_pids(domain).items():
         if node == name and pid not in before:
             os.kill(pid, FAULTS[fault])
