@@ -42,8 +42,10 @@ _CELLS = 12
 """Intervals of time into which the brake time is divided."""
 _BEGIN_CELLS = 2
 """Such intervals in each part of the times at which stops begin."""
+_LEAST_CELLS = 100
+"""Cells of the path are made of as many intervals of the model error as leave this many cells, at most of
+``_NODE_STRIDE``: what polygons miss in a cell grows with the square of its length."""
 _NODE_STRIDE = 3
-"""Every so many nodes of the model error bound the cells of the path."""
 _AFTERWARDS = 0.5
 """Time at rest after a stop that the bound covers [s]."""
 _NEAR = 3
@@ -150,7 +152,9 @@ class _Cells:
     def __init__(self, path: TubeMap, clock: _Clock):
         self.path, self.clock, samples = path, clock, path.samples
         first = int(np.searchsorted(path.fine, samples.past, side="right")) - 1
-        picked = np.unique(np.append(np.arange(first, len(path.fine) - 1, _NODE_STRIDE), len(path.fine) - 1))
+        last = len(path.fine) - 1
+        stride = min(max((last - first) // _LEAST_CELLS, 1), _NODE_STRIDE)
+        picked = np.unique(np.append(np.arange(first, last, stride), last))
         self.nodes = path.fine[picked]
         self.times = samples.step * (self.nodes - samples.past)
         self.inertia, self.inverse = path.inertia[picked], path.inverse[picked]

@@ -65,7 +65,9 @@ from sysid_ros.core.tracking_bound.uncertainty import (
 Array = NDArray[np.float64]
 
 _STRIDE = 2
-"""The smooth model error is evaluated at every so many nodes."""
+"""The smooth model error is evaluated at every so many nodes, of short motions at all."""
+_LEAST_INTERVALS = 125
+"""Motions, with the time after them, in which that leaves fewer intervals are short ones."""
 _TERM_ANGLE, _TERM_STEP = 0.35, 0.25
 """Slowly varying terms are evaluated whenever the joints together have turned so far [rad], and after this time [s]."""
 _PROBES = 3
@@ -344,7 +346,8 @@ class TubeMap(LoopBounds):
     Attributes:
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         slow_terms: Bounds in all intervals, (I,) each, of slowly varying terms of :class:`ModelTerms`.
-        smooth: Bounds of the smooth disturbance at every other node.
+        fine: Nodes of the smooth disturbance.
+        smooth: Bounds of the smooth disturbance there.
     """
 
     def __init__(
@@ -356,8 +359,9 @@ class TubeMap(LoopBounds):
         past_tube: Tube | None = None,
     ):
         self.robot, self.model, self.samples, self.settings, self.past_tube = robot, model, samples, settings, past_tube
-        nodes = self.fine = coarse_nodes(len(samples.q) - 1, _STRIDE)
-        coarse = samples.every(_STRIDE)
+        stride = _STRIDE if len(samples.q) - 1 - samples.past >= _STRIDE * _LEAST_INTERVALS else 1
+        nodes = self.fine = coarse_nodes(len(samples.q) - 1, stride)
+        coarse = samples.every(stride)
         changes = coarse.rates, coarse.jumps, samples.step * np.diff(nodes)
         self._jets = ChainJets(robot, (coarse.q, coarse.v, coarse.a), *changes)
         chosen = _choose_term_nodes(samples, nodes)

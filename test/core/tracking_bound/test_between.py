@@ -75,9 +75,7 @@ def dense_shares(robot, tube_map, motion, rng, cells):
     settings, model = tube_map.settings, tube_map.model
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     nominal = ArmDynamics(robot, model.total, armature=True)
-    times = STEP * tube_map.samples.past * -1.0 + STEP * np.minimum(
-        2 * np.arange(len(tube_map.smooth.missed) + 1), tube_map.intervals
-    )
+    times = STEP * (tube_map.fine - tube_map.samples.past)
     share, shares = np.linspace(0.0, 1.0, DENSE + 1)[:, None], []
     arms = [
         add_payload(sample_parameters(robot, rng, corner=True), sample_payload(robot.payload_prior, rng, corner=k % 2))
