@@ -17,7 +17,12 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
-from sysid_ros.core.tracking_bound.nominal_payload import best_payload, choose_payload, weighed_payload
+from sysid_ros.core.tracking_bound.nominal_payload import (
+    best_payload,
+    choose_payload,
+    light_payloads,
+    weighed_payload,
+)
 
 Array = NDArray[np.float64]
 
@@ -110,7 +115,8 @@ class ModelPolicy:
         if model is self.in_use or model.estimate is None or not np.all(np.isfinite(model.estimate.values)):
             return model
         boxes = (robot.theta_box, model.box)
-        candidates = [model.nominal, choose_payload(robot, boxes, model.estimate.values)]
+        proposed = choose_payload(robot, boxes, model.estimate.values)
+        candidates = [model.nominal, proposed, *light_payloads(robot, boxes)]
         best = best_payload(robot, boxes, candidates, robot.home if posture is None else posture)
         return replace(model, nominal=best)
 

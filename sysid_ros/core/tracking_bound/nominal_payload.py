@@ -114,6 +114,22 @@ def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLik
     return best if least < _GAIN * found else present
 
 
+def light_payloads(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
+    """List nothing and small shares of the heaviest possible payload, (10,) each.
+
+    Feedback is shaped by the nominal inertia, so a light one takes less torque of it, noise of the sensors included;
+    empty where the box is that of the last body and payload together.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+    """
+    uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot, boxes, None))[-1]
+    if uncertainty.payloads.replaces:
+        return []
+    return [share * _heaviest(uncertainty) for share in (0.0, *_WEIGHED_SHARES)]
+
+
 def best_payload(
     robot: RobotModel, boxes: tuple[Box, Box], candidates: Sequence[ArrayLike], posture: ArrayLike
 ) -> Array:
