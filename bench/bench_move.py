@@ -7,8 +7,10 @@ Every move is about as short as can be proven safe. The row "prior" is the basel
 
 Then random goals, 0.5 to 1.5 rad away, where the arm can be held with what was identified, are moved to by legs from
 rest to rest, as ``~/move_to`` does: in free space, and with a box in the middle of the straight way. Baseline: the
-straight motion alone. The shortest time is that of the limits of speed and acceleration of the joints, which no motion
-can beat; torque limits and tracking errors allow less.
+straight motion alone. Two times no straight motion can beat: "rates", of the limits of speed and acceleration of the
+joints; "torques", of the torque limits too, with an optimal time law, every payload in the box, and no more feedback
+than it takes to hold the arm at the start or at the goal. Where that is not possible either, there is no straight
+motion of any duration.
 """
 
 from __future__ import annotations
@@ -30,16 +32,20 @@ from bench_certified_planner import weigh
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.planning.dynamics import WorstTorque
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
+from sysid_ros.core.procedure import ModelPolicy
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
 
 SCENE = Scene((), ground_height=0.0)
-TOLERANCE, MOST_LEGS, TIME_LIMIT = 0.01, 12, 10.0  # [rad], [-], [s]
+TOLERANCE, MOST_LEGS, TIME_LIMIT = 0.01, 12, 30.0  # [rad], [-], [s]: as the nodes
+WAY, SPEEDS, PUSHES = 31, 25, 31  # grid of the time law: of the way, of squared speeds, of accelerations
 
 
 def identify(robot, planner: CertifiedPlanner, payload: np.ndarray):  # noqa: ANN001, ANN201
@@ -55,6 +61,12 @@ def identify(robot, planner: CertifiedPlanner, payload: np.ndarray):  # noqa: AN
     return estimate
 
 
+def identified(robot: RobotModel, estimate: ParameterEstimate) -> Assumptions:
+    """What planner and controller assume after the identification."""
+    model = ModelPolicy(robot).final(estimate, robot.home)
+    return Assumptions.of_payload(robot, model.box, nominal=model.nominal, scene=SCENE)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=12, help="random moves")
@@ -68,7 +80,7 @@ def main() -> None:
     known = {
         "prior": Assumptions.of_payload(robot, scene=SCENE),
         "weighed at rest": Assumptions.of_payload(robot, weighed.boxes[1], scene=SCENE),
-        "identified": Assumptions.of_payload(robot, estimate.box, estimate.values, scene=SCENE),
+        "identified": identified(robot, estimate),
     }
     rng = np.random.default_rng(3)
     reach = arguments.size * np.array([1.2, 0.5, 1.0, 0.6, 1.0, 0.6, 1.2])
@@ -113,7 +125,7 @@ def print_goals(planner: CertifiedPlanner, assumptions: Assumptions, count: int)
     robot, rows = assumptions.robot, []
     for name, has_box in (("free space", False), ("a box in the way", True)):
         rng = np.random.default_rng(11)
-        straight, legs, ratios, seconds, reasons = 0, [], [], [], []
+        straight, possible, legs, ratios, shares, seconds, reasons = 0, 0, [], [], [], [], []
         asked = 0
         while asked < count:
             step = rng.uniform(-1.0, 1.0, robot.n)
@@ -124,6 +136,8 @@ def print_goals(planner: CertifiedPlanner, assumptions: Assumptions, count: int)
                 continue
             asked += 1
             straight += is_straight(planner, there, goal)
+            least = least_time(planner, there, goal)
+            possible += np.isfinite(least)
             planner.forget()
             begin, plans, reason = time.process_time(), [], ""
             while len(plans) < MOST_LEGS and (not plans or np.abs(plans[-1].trajectory.end - goal).max() > TOLERANCE):
@@ -136,15 +150,20 @@ def print_goals(planner: CertifiedPlanner, assumptions: Assumptions, count: int)
             seconds.append(time.process_time() - begin)
             if plans and np.abs(plans[-1].trajectory.end - goal).max() <= TOLERANCE:
                 legs.append(len(plans))
-                ratios.append(sum(plan.duration for plan in plans) / shortest_time(robot, goal - robot.home))
+                took = sum(plan.duration for plan in plans)
+                ratios.append(took / shortest_time(robot, goal - robot.home))
+                shares.append(took / least)
             else:
                 reasons.append(reason or f"not there after {MOST_LEGS} legs")
         reached = f"{len(legs)} of {count}"
         one = sum(number == 1 for number in legs)
-        rows.append([name, f"{straight} of {count}", reached, one, float(np.median(ratios)), float(np.median(seconds))])
+        finite = [share for share in shares if share > 0.0]
+        medians = [float(np.median(values)) if values else float("nan") for values in (ratios, finite, seconds)]
+        rows.append([name, f"{possible} of {count}", f"{straight} of {count}", reached, one, *medians])
         for reason in reasons:
             print(f"    {name}: {reason[:150]}")
-    headings = ["scene", "straight alone", "goals reached", "in one leg", "time / shortest", "planning, CPU [s]"]
+    headings = ["scene", "straight possible", "straight alone", "goals reached", "in one leg", "time / rates",
+                "time / torques", "planning, CPU [s]"]  # fmt: skip
     print_table(headings, rows, "Random goals with the identified payload; medians over those reached")
 
 
@@ -158,6 +177,42 @@ def can_be_held(planner: CertifiedPlanner, assumptions: Assumptions, posture: np
     except (PlanRejected, BoundNotAvailable):
         return False
     return True
+
+
+def least_time(planner: CertifiedPlanner, assumptions: Assumptions, goal: np.ndarray) -> float:
+    """Time of the straight motion with the best time law, with the least feedback there may be; inf if there is none.
+
+    The largest squared speeds of the way from which rest at its end can be reached, then the time law that is fastest.
+    """
+    robot, rest = assumptions.robot, np.zeros(assumptions.robot.n)
+    limits, step = robot.limits, goal - robot.home
+    held = [planner.certify(BezierTrajectory(q, rest, rest, q, 1.0), assumptions).bound for q in (robot.home, goal)]
+    room = limits.tau_max - np.minimum(*(bound.torque for bound in held))
+    worst = WorstTorque(robot)
+    worst.set_boxes(*assumptions.boxes)
+    moving = np.abs(step) > 1e-9
+    fastest = np.min(limits.v_max[moving] / np.abs(step[moving])) ** 2
+    hardest = np.min(limits.a_max[moving] / np.abs(step[moving]))
+    way, squares = np.linspace(0.0, 1.0, WAY), fastest * np.linspace(0.0, 1.0, SPEEDS) ** 2
+    pushes = hardest * np.linspace(-1.0, 1.0, PUSHES)
+    grid = [part.ravel() for part in np.meshgrid(way, squares, pushes, indexing="ij")]
+    states = (robot.home + np.outer(grid[0], step), np.outer(np.sqrt(grid[1]), step), np.outer(grid[2], step))
+    fits = np.all(worst.evaluate(states).demand <= room, axis=1).reshape(WAY, SPEEDS, PUSHES)
+    width, allowed = way[1], np.zeros((WAY, SPEEDS), dtype=bool)
+    least, most = np.where(fits, pushes, np.inf).min(axis=2), np.where(fits, pushes, -np.inf).max(axis=2)
+    allowed[-1, 0] = fits[-1, 0].any()
+    for index in range(WAY - 2, -1, -1):
+        top = squares[allowed[index + 1]].max(initial=-1.0)
+        allowed[index] = (squares + 2.0 * width * least[index] <= top) & (squares + 2.0 * width * most[index] >= 0.0)
+    if not allowed[:, 0].all():
+        return np.inf
+    now, total = 0.0, 0.0
+    for index in range(WAY - 1):
+        level = int(np.searchsorted(squares, now, side="right")) - 1
+        following = max(min(now + 2.0 * width * most[index, level], squares[allowed[index + 1]].max()), 0.0)
+        total += 2.0 * width / max(np.sqrt(now) + np.sqrt(following), 1e-6)
+        now = following
+    return total
 
 
 def is_straight(planner: CertifiedPlanner, assumptions: Assumptions, goal: np.ndarray) -> bool:

@@ -48,6 +48,8 @@ _WITH_FILES = (
 """Ends of a goal that leave files; all but the first only a report that says why there is no payload."""
 
 
+_KNOWN_SO_FAR = (Identify.Result.CANCELED, Identify.Result.PLAN_FAILED, Identify.Result.NOT_IDENTIFIED)
+"""Ends of a goal after which what it has found out of the payload still holds."""
 _SAMPLES_SECONDS = 5.0
 """How long samples of the last estimate may take to come [s]."""
 FEEDBACK_PERIOD = 1.0
@@ -172,6 +174,8 @@ class GoalRun(GoalBase):
         if outcome is not None:
             stamp_ns, prefix = self._monitor.estimate_stamp_ns, self._options.tf_prefix
             self.payload = payload_message(self._robot, outcome.estimate, stamp_ns, prefix)
+        if result.error_code in _KNOWN_SO_FAR:
+            result.error_text += self._way_back(start)
         if outcome is not None and self._must_return and start is not None:
             on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
             self._return(start)
@@ -213,6 +217,20 @@ class GoalRun(GoalBase):
         """Where the arm is held, (n,) [rad]; None where nobody says."""
         status = self._monitor.status
         return None if status is None or not status.reference_position else np.array(status.reference_position)
+
+    def _way_back(self, start: NDArray[np.float64] | None) -> str:
+        """Offer the way back while the payload is known: the prior may not even allow the arm to be held here."""
+        now = self._position()
+        if start is None or now is None or self._policy.in_use.estimate is None or self._options.is_moved_by_others:
+            return ""
+        far = float(np.abs(now - start).max())
+        if far <= self._options.move_tolerance:
+            return ""
+        place = np.array2string(start, precision=3, separator=", ", suppress_small=True)
+        return (
+            f". The arm rests {far:.2f} rad from where it began. Until another goal begins ~/move_to takes it back with "
+            f"what is known of the payload so far, goal_position: {place}"
+        )
 
     @property
     def _must_return(self) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
-from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, make_certificate
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
@@ -36,7 +36,11 @@ Array = NDArray[np.float64]
 LONGEST = 20.0
 """Longest duration that is tried [s]."""
 _STRETCH, _STRETCHES = 1.25, 4  # a rejected duration is stretched by this, so often
-_BISECTIONS = 4
+_BARELY = 1.02
+"""Where only a speed or acceleration was too large, the duration is stretched by a little more than it was."""
+_RATES = (LimitKind.VELOCITY, LimitKind.ACCELERATION)
+_BISECTIONS = 6
+_PRECISION, _WORTH = 0.06, 0.1  # [-], [s]; a duration that can be shorter by less is not tried
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 
 
@@ -48,6 +52,18 @@ _LEG_PARTS = (1.0, 0.5, 0.25)
 """Parts of the first leg of a way that are tried."""
 _HOLD = 1.0
 """How long an arm is held whose errors at rest are looked at [s]."""
+_LONG = 5.0
+"""Straight motions that take longer are tried in two parts [s]."""
+_PAUSE = 1.5
+"""What a rest between two motions takes, and planning the second one [s]."""
+_PROFILE = 41
+"""Postures of a straight way whose torque is looked at."""
+_TIGHT = 0.12
+"""Share of the torque limits below which what an end leaves for feedback slows down the whole motion [-]."""
+_RADII = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""How far random postures may be from where the arm cannot be held [rad]."""
+_POSTURES, _TRIED_POSTURES = 600, 6
+"""Random postures that are looked at, and how many of the nearest free ones are certified."""
 _SAME_POSTURE = 1e-3
 """Postures closer than this are the same [rad]."""
 
@@ -122,7 +138,8 @@ class CertifiedPlanner:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
 
         From rest to a goal that is a straight motion as fast as can be proven, or the first of a way around what is in
-        between; only where neither can be proven it is a motion of the settings' duration that gets closer.
+        between; only where neither can be proven it is a motion of the settings' duration that gets closer. Where no
+        exciting motion can be proven from rest it is one towards the home posture, to its end at rest.
 
         Args:
             request: What to plan.
@@ -135,6 +152,7 @@ class CertifiedPlanner:
             ParameterOutOfRange: The predecessor cannot be left at the takeover time, or the prover gave no errors.
         """
         _ = request.history  # raises where the predecessor cannot be left
+        patience = Patience(request.time_limit, is_cancelled)
         self._model.torque.set_boxes(*request.assumptions.boxes)
         if request.goal is not None and request.predecessor is None:
             begin = time.monotonic()
@@ -149,8 +167,7 @@ class CertifiedPlanner:
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
-            rejection, law = strategy.rejection, request.assumptions.control_law
-            raise PlanFailure(rejection, candidates.statistics(), _advice(rejection, law))
+            return self._elsewhere(request, strategy.rejection, candidates.statistics(), now, patience)
         return self._certified(request, found, strategy.information(found), candidates, now)
 
     def certify(self, trajectory: Trajectory, assumptions: Assumptions, now: float = 0.0) -> CertifiedPlan:
@@ -214,28 +231,30 @@ class CertifiedPlanner:
     ) -> CertifiedPlan:
         """Certify a straight motion from the start of a request, of a duration or about as short as can be proven.
 
-        Where durations close to the shortest one are refused the longest one tells whether there is any, and the
-        shortest of those is found by bisection.
+        Where durations close to the shortest one are refused the longest one tells whether there is any. The shortest
+        between one that is refused and one that is not is found by bisection, as far as it saves more than it takes.
         """
         rest, start = np.zeros(self.robot.n), request.state[0]
 
         def certified(seconds: float) -> CertifiedPlan:
             return self._certify(request, BezierTrajectory(start, rest, rest, goal, seconds), now)
 
-        refused = duration or min(self._shortest(goal - start), LONGEST)
+        best, refused = None, 0.0
+        wanted = duration or min(self._shortest(goal - start), LONGEST)
         for _ in range(_STRETCHES):
             is_late = patience.is_up()
             try:
-                return certified(refused)
+                best = certified(wanted)
+                break
             except (PlanRejected, BoundNotAvailable) as refusal:
                 # A longer duration follows the same path: what is wrong with the path stays wrong.
                 is_path = isinstance(refusal, PlanRejected) and refusal.limit.is_of_the_path
-                if duration is not None or is_path or is_late or refused == LONGEST:
+                if duration is not None or is_path or is_late or wanted == LONGEST:
                     raise
-            refused = min(refused * _STRETCH, LONGEST)
-        best = certified(LONGEST)
-        for _ in range(_BISECTIONS):
-            if patience.is_up():
+                refused, wanted = wanted, min(wanted * _stretch(refusal), LONGEST)
+        best = best or certified(LONGEST)
+        for _ in range(_BISECTIONS if refused else 0):
+            if best.duration - refused < max(_WORTH, _PRECISION * best.duration) or patience.is_up():
                 break
             middle = float(np.sqrt(refused * best.duration))
             try:
@@ -258,9 +277,11 @@ class CertifiedPlanner:
             leg = self._along(way, request, now, patience)
         else:
             try:
-                return self._straight(request, goal, now, patience)
+                leg = self._straight(request, goal, now, patience)
             except (PlanRejected, BoundNotAvailable):
-                pass
+                leg = None
+            if (leg is None or leg.duration > _LONG) and not patience.is_up():
+                leg = self._in_two(request, leg, now, patience)
         if leg is not None or patience.is_up():
             return leg
         errors = self._held_errors(request, goal)
@@ -270,6 +291,56 @@ class CertifiedPlanner:
             if leg is not None or patience.is_up():
                 break
         return leg
+
+    def _in_two(
+        self, request: PlanRequest, whole: CertifiedPlan | None, now: float, patience: Patience
+    ) -> CertifiedPlan | None:
+        """Divide a straight motion with an end that leaves little torque into a fast and a slow one to save time.
+
+        A motion needs room for its largest feedback wherever it passes, so such an end makes all of it slow.
+
+        Args:
+            request: Its start and goal.
+            whole: The whole motion; None where it cannot be proven.
+            now: Time of the loop's clock [s].
+            patience: How long it may take.
+
+        Returns:
+            The first of both, or the whole motion.
+        """
+        goal, middle = request.goal, self._where_room_ends(request)
+        if goal is None or middle is None:
+            return whole
+        try:
+            first = self._straight(request, middle, now, patience)
+            second = self._straight(replace(request, start=middle), goal, now, patience)
+        except (PlanRejected, BoundNotAvailable):
+            return whole
+        if whole is not None and whole.duration <= first.duration + second.duration + _PAUSE:
+            return whole
+        self._warm_start.way = (middle, goal)
+        return first
+
+    def _where_room_ends(self, request: PlanRequest) -> Array | None:
+        """Find where the straight way enters or leaves the part next to an end that leaves little torque for feedback.
+
+        Returns:
+            The posture, (n,) [rad]; None where there is no such end, or little is left everywhere.
+        """
+        start, goal = request.state[0], request.goal
+        assert goal is not None  # noqa: S101  # asked for by the caller
+        errors, limits = self._held_errors(request, goal), self.robot.limits.tau_max
+        q = start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (goal - start)
+        rest = np.zeros_like(q)
+        needed = self._model.torque.evaluate((q, rest, rest)).demand + errors.torque
+        room = (1.0 - needed / limits).min(axis=1)
+        if room.min() <= 0.0 or min(room[0], room[-1]) >= _TIGHT:
+            return None
+        is_wide = np.flatnonzero(room >= max(_TIGHT, 0.5 * room.max()))
+        if not is_wide.size:
+            return None
+        index = int(is_wide[-1] if room[-1] < room[0] else is_wide[0])
+        return None if index in (0, _PROFILE - 1) else q[index]
 
     def _along(
         self, way: tuple[Array, ...], request: PlanRequest, now: float, patience: Patience
@@ -294,6 +365,62 @@ class CertifiedPlanner:
         if len(way) < 2 or not np.array_equal(way[-1], goal) or np.abs(way[0] - start).max() > _SAME_POSTURE:
             return None
         return way[1:]
+
+    def _elsewhere(
+        self, request: PlanRequest, rejection: Rejection, statistics: PlanStatistics, now: float, patience: Patience
+    ) -> CertifiedPlan:
+        """Plan towards the home posture where no exciting motion from rest can be proven.
+
+        Raises:
+            PlanFailure: That cannot be proven either, or was not asked for. Where the arm cannot even be held for
+                certain it names the nearest posture found where it can.
+        """
+        why, home = rejection, self.robot.home
+        advice = _advice(rejection, request.assumptions.control_law)
+        if request.predecessor is None:
+            start, rest = request.state[0], np.zeros(self.robot.n)
+            try:
+                self._certify(request, BezierTrajectory(start, rest, rest, start, _HOLD), now)
+                if request.goal is None and np.abs(home - start).max() > _SAME_POSTURE:
+                    leg = self._plan_leg(replace(request, goal=home), now, patience)
+                    if leg is not None:
+                        return leg
+            except (PlanRejected, BoundNotAvailable) as refusal:
+                why = _refused(refusal, "the arm cannot be held where it is")
+                nearest = self._nearest_held(request, patience)
+                if nearest is not None:
+                    numbers = np.array2string(nearest, precision=2, separator=", ", suppress_small=True)
+                    far = float(np.abs(nearest - start).max())
+                    advice += f". The nearest posture found where it can: {numbers} rad, {far:.2f} rad away"
+        raise PlanFailure(why, statistics, advice)
+
+    def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
+        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home.
+
+        Returns:
+            The posture, (n,) [rad]; None where there is none.
+        """
+        start, home, rest = request.state[0], self.robot.home, np.zeros(self.robot.n)
+        try:
+            errors = self._held_errors(request, home)
+        except (PlanRejected, BoundNotAvailable):
+            return None
+        scene, ends = request.assumptions.scene, np.stack([home, home])
+        check = PostureCheck(self._model, scene, errors, MARGINS[-1], ends)
+        rng = np.random.default_rng(self.settings.seed)
+        draws = rng.choice(_RADII, (_POSTURES, 1)) * rng.uniform(-1.0, 1.0, (_POSTURES, self.robot.n))
+        draws = draws * (rng.random(draws.shape) < 0.5)  # mostly it is about few joints
+        q = np.concatenate([start + draws, start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (home - start)])
+        q = q[check.are_free(q)]
+        for posture in q[np.argsort(np.abs(q - start).max(axis=1), kind="stable")][:_TRIED_POSTURES]:
+            try:
+                self._certify(request, BezierTrajectory(posture, rest, rest, posture, _HOLD), 0.0)
+            except (PlanRejected, BoundNotAvailable):
+                if patience.is_up():
+                    break
+                continue
+            return np.asarray(posture)
+        return home
 
     def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
         """Compute the errors of an arm that is held at the goal: those of slow motions are little larger."""
@@ -350,14 +477,25 @@ class CertifiedPlanner:
         )
 
 
+def _stretch(refusal: PlanRejected | BoundNotAvailable) -> float:
+    """Return how much longer to try a motion that was refused [-]."""
+    if isinstance(refusal, PlanRejected) and refusal.limit in _RATES:
+        return min(_BARELY * refusal.value / refusal.allowed, _STRETCH)
+    return _STRETCH
+
+
 def _not_held(refusal: PlanRejected | BoundNotAvailable) -> PlanFailure:
     """Return the failure that tells why the arm cannot be held at a goal."""
+    why = _refused(refusal, "the arm cannot be held at the goal")
+    is_limit = why.code is PlanFailureCode.LIMIT
+    return PlanFailure(why, PlanStatistics(0, 0, 1, int(is_limit), {}, (why.text,), False, np.inf))
+
+
+def _refused(refusal: PlanRejected | BoundNotAvailable, what: str) -> Rejection:
+    """Say that something cannot be certified with every payload of the box."""
     is_limit = isinstance(refusal, PlanRejected)
     code = PlanFailureCode.LIMIT if is_limit else PlanFailureCode.NO_TRACKING_BOUND
-    text = f"the arm cannot be held at the goal with every payload of the box: {refusal}"
-    return PlanFailure(
-        Rejection(code, text, refusal), PlanStatistics(0, 0, 1, int(is_limit), {}, (text,), False, np.inf)
-    )
+    return Rejection(code, f"{what} with every payload of the box: {refusal}", refusal)
 
 
 def _advice(rejection: Rejection, control: RobustSettings) -> str:

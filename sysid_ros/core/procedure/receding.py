@@ -78,6 +78,8 @@ class RecedingProcedure(Procedure):
                 f"a plan takes {self._plan_duration:g} s with its stop, but only {longest:g} s of motion are allowed",
             )
         widths, ending = [self._widths()], self._stop_rule([], ahead=0)
+        if plan.time_until_next >= plan.duration and not ending:
+            ending = Ending("the arm has moved to where more can be proven", False)
         following = None if ending else self._plan_after(plan, (plan,))
         self._arm.execute(plan)
         self._note(plan)
@@ -254,7 +256,10 @@ class RecedingProcedure(Procedure):
 
     def _note(self, plan: CertifiedPlan) -> None:
         self._plans.append(plan)
-        self._report(Phase.MOVING, f"moving (condition number {plan.condition_number:.1f})", self._fraction)
+        number = plan.condition_number
+        excites = number is not None and number >= 1.0
+        text = f"moving (condition number {number:.1f})" if excites else "moving to a posture from where to excite"
+        self._report(Phase.MOVING, text, self._fraction)
 
     @property
     def _fraction(self) -> float:

@@ -7,16 +7,20 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
-from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
 from sysid_ros.core.planning.route import NoRoute, PostureCheck, RouteMargins, find_route
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.core.trajectories.families import BezierTrajectory
 
 TURN = np.array([1.3, 0, 0, 0, 0, 0, 0])
+GOAL_WITH_LITTLE_TORQUE = np.array([0.681, -0.263, -0.22, 1.882, 0.519, 1.552, -0.571])
 
 
 def tool_at(robot, q):
@@ -120,3 +124,50 @@ def test_the_same_seed_gives_the_same_way_and_no_time_gives_none(gen3):
     assert len(ways[0]) != len(ways[2]) or not np.array_equal(ways[0], ways[2])
     with pytest.raises(NoRoute, match="the time is up"):
         find_route(check, gen3.home, goal, 0, lambda: True)
+
+
+class NoExcitement(RobustProver):
+    """Knows no bound of motions that last as long as exciting ones."""
+
+    def bound(self, request, trajectory):
+        if trajectory.duration == 3.0:
+            raise BoundNotAvailable("the motion excites")
+        return super().bound(request, trajectory)
+
+
+@pytest.mark.slow
+def test_where_nothing_exciting_can_be_proven_the_arm_moves_towards_home(gen3):
+    planner = CertifiedPlanner(gen3, prover=NoExcitement(VerifierSettings()))
+    start = gen3.home + 0.1 * TURN
+    plan = planner.plan(PlanRequest(payload_within(gen3, 0.05, Scene()), start, time_limit=60.0))
+    np.testing.assert_array_equal(plan.trajectory.start, start)
+    np.testing.assert_array_equal(plan.trajectory.end, gen3.home)
+    assert plan.time_until_next == plan.duration and plan.condition_number is None
+
+
+@pytest.mark.slow
+def test_an_arm_that_cannot_be_held_where_it_is_learns_of_the_nearest_posture_where_it_can(gen3):
+    planner, assumptions = CertifiedPlanner(gen3), payload_within(gen3, 1.0, Scene())
+    start = np.array([3.0551, 1.7152, 2.5938, 1.0702, 0.3424, 1.7691, -2.5778])
+    with pytest.raises(PlanFailure, match="cannot be held where it is with every payload.*nearest posture") as caught:
+        planner.plan(PlanRequest(assumptions, start, time_limit=60.0))
+    assert caught.value.code is PlanFailureCode.LIMIT
+    nearest = planner._nearest_held(PlanRequest(assumptions, start), Patience(60.0))
+    rest = np.zeros(7)
+    planner.certify(BezierTrajectory(nearest, rest, rest, nearest, 1.0), assumptions)
+    assert 0.0 < np.abs(nearest - start).max() < np.abs(gen3.home - start).max()
+
+
+@pytest.mark.slow
+def test_a_goal_that_leaves_little_torque_is_approached_by_a_fast_and_a_slow_motion(gen3):
+    """Where the longest straight motion is too fast for the torque that is left at its end."""
+    planner, assumptions = CertifiedPlanner(gen3), payload_within(gen3, 0.25, Scene())
+    request = PlanRequest(assumptions, gen3.home, goal=GOAL_WITH_LITTLE_TORQUE)
+    planner._model.torque.set_boxes(*assumptions.boxes)
+    middle = planner._where_room_ends(request)
+    along = (middle - gen3.home) / (GOAL_WITH_LITTLE_TORQUE - gen3.home)
+    assert np.ptp(along) < 1e-9 and 0.5 < along[0] < 1.0
+    first = planner._in_two(request, None, 0.0, Patience(60.0))
+    np.testing.assert_array_equal(first.trajectory.end, middle)
+    second = planner.plan(PlanRequest(assumptions, middle, goal=GOAL_WITH_LITTLE_TORQUE, time_limit=60.0))
+    np.testing.assert_array_equal(second.trajectory.end, GOAL_WITH_LITTLE_TORQUE)
