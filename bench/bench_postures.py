@@ -129,7 +129,7 @@ def main() -> None:
     print_table(headings, rows, "Random postures in which the arm holds every payload that weighing leaves")
     for one in entries:
         if one["outcome"] in (NAMED, NOTHING):
-            print(f"    {one['seed']}: {one['reason'][:150]}")
+            print(f"    {one['seed']}: {one['reason'].rsplit('every payload of the box: ')[-1][:230]}")
 
 
 if __name__ == "__main__":
