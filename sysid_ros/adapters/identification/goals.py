@@ -228,8 +228,8 @@ class GoalRun(GoalBase):
             return ""
         place = np.array2string(start, precision=3, separator=", ", suppress_small=True)
         return (
-            f". The arm rests {far:.2f} rad from where it began. Until another goal begins ~/move_to takes it back with "
-            f"what is known of the payload so far, goal_position: {place}"
+            f". The arm rests {far:.2f} rad from where it began. Until another goal begins ~/move_to takes it back "
+            f"with what is known of the payload so far, goal_position: {place}"
         )
 
     @property

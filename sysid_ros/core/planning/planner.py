@@ -62,8 +62,8 @@ _TIGHT = 0.12
 """Share of the torque limits below which what an end leaves for feedback slows down the whole motion [-]."""
 _RADII = (0.1, 0.2, 0.4, 0.8, 1.6)
 """How far random postures may be from where the arm cannot be held [rad]."""
-_POSTURES, _TRIED_POSTURES = 600, 6
-"""Random postures that are looked at, and how many of the nearest free ones are certified."""
+_POSTURES, _TRIED_POSTURES = 1200, 2
+"""Random postures that are looked at, and how many within each distance are certified: those that leave most torque."""
 _SAME_POSTURE = 1e-3
 """Postures closer than this are the same [rad]."""
 
@@ -412,14 +412,19 @@ class CertifiedPlanner:
         draws = draws * (rng.random(draws.shape) < 0.5)  # mostly it is about few joints
         q = np.concatenate([start + draws, start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (home - start)])
         q = q[check.are_free(q)]
-        for posture in q[np.argsort(np.abs(q - start).max(axis=1), kind="stable")][:_TRIED_POSTURES]:
-            try:
-                self._certify(request, BezierTrajectory(posture, rest, rest, posture, _HOLD), 0.0)
-            except (PlanRejected, BoundNotAvailable):
+        rests = np.zeros_like(q)
+        needed = self._model.torque.evaluate((q, rests, rests)).demand + errors.torque
+        room, far = (1.0 - needed / self.robot.limits.tau_max).min(axis=1), np.abs(q - start).max(axis=1)
+        for radius in _RADII:
+            near = np.flatnonzero(far <= radius)
+            for index in near[np.argsort(-room[near], kind="stable")][:_TRIED_POSTURES]:
                 if patience.is_up():
-                    break
-                continue
-            return np.asarray(posture)
+                    return home
+                try:
+                    self._certify(request, BezierTrajectory(q[index], rest, rest, q[index], _HOLD), 0.0)
+                except (PlanRejected, BoundNotAvailable):
+                    continue
+                return np.asarray(q[index])
         return home
 
     def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
