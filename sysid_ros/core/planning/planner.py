@@ -62,8 +62,12 @@ _TIGHT = 0.12
 """Share of the torque limits below which what an end leaves for feedback slows down the whole motion [-]."""
 _RADII = (0.1, 0.2, 0.4, 0.8, 1.6)
 """How far random postures may be from where the arm cannot be held [rad]."""
-_POSTURES, _TRIED_POSTURES = 1200, 2
-"""Random postures that are looked at, and how many within each distance are certified: those that leave most torque."""
+_POSTURES = 1200
+"""Random postures that are looked at."""
+_ROOM = 0.02
+"""Share of the torque limits that a posture is to leave besides the feedback at home [-]: elsewhere it may be more."""
+_FARTHER = 1.15
+"""How much farther than a posture that could not be certified the next one is that is tried [-]."""
 _SAME_POSTURE = 1e-3
 """Postures closer than this are the same [rad]."""
 
@@ -415,16 +419,18 @@ class CertifiedPlanner:
         rests = np.zeros_like(q)
         needed = self._model.torque.evaluate((q, rests, rests)).demand + errors.torque
         room, far = (1.0 - needed / self.robot.limits.tau_max).min(axis=1), np.abs(q - start).max(axis=1)
-        for radius in _RADII:
-            near = np.flatnonzero(far <= radius)
-            for index in near[np.argsort(-room[near], kind="stable")][:_TRIED_POSTURES]:
-                if patience.is_up():
-                    return home
-                try:
-                    self._certify(request, BezierTrajectory(q[index], rest, rest, q[index], _HOLD), 0.0)
-                except (PlanRejected, BoundNotAvailable):
-                    continue
-                return np.asarray(q[index])
+        last = 0.0
+        for index in np.argsort(far, kind="stable"):
+            if far[index] >= np.abs(home - start).max() or patience.is_up():
+                break
+            if room[index] < _ROOM or far[index] < _FARTHER * last:
+                continue
+            last = far[index]
+            try:
+                self._certify(request, BezierTrajectory(q[index], rest, rest, q[index], _HOLD), 0.0)
+            except (PlanRejected, BoundNotAvailable):
+                continue
+            return np.asarray(q[index])
         return home
 
     def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
