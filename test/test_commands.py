@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.cli import main as door
+from sysid_ros.cli import suite
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.main import COMMANDS, EMULATORS, PAPERS
 from sysid_ros.core.model.loader import load_robot
@@ -136,6 +137,8 @@ def test_unknown_commands_are_refused(capsys):
     ],
 )
 def test_what_some_process_would_refuse_is_refused_before_any_starts(words, message, capfd, tmp_path, monkeypatch):
+    pytest.importorskip("mujoco")  # which starts processes of its own where it is loaded
+
     def start(*_, **__):
         raise AssertionError("a process was started")
 
@@ -194,6 +197,21 @@ def test_a_missing_extra_is_named(monkeypatch, capsys):
     monkeypatch.setattr(door, "_run", need)
     assert door.main(["identify"]) == ExitStatus.BAD_INPUT
     assert "install it with: pip install 'sysid_ros[sim]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["demo", "identify --mode emulated", "space", "calibrate run --serial 1"])
+@pytest.mark.parametrize(("module", "extra"), [("rclpy", "ros"), ("mujoco", "sim")])
+def test_without_an_extra_nothing_is_started(words, module, extra, tmp_path, monkeypatch, capfd):
+    def start(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(suite, "find_spec", lambda name: None if name == module else object())
+    status = door.main([*words.split(), "--results", str(tmp_path / "results")])
+    assert status == ExitStatus.BAD_INPUT and not (tmp_path / "results").exists()
+    assert f"{module} is not installed, which this takes; install it with: pip install 'sysid_ros[{extra}]'" in (
+        capfd.readouterr().err
+    )
 
 
 def test_nothing_is_loaded_for_help():

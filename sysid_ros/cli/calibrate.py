@@ -28,6 +28,7 @@ from sysid_ros.cli.suite import (
     add_launch_options,
     client_of,
     launch_values,
+    require_modules,
     say,
     say_where,
     suite_environment,
@@ -326,6 +327,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     masses = [read_mass(text) for text in options.weight]
     for mass in masses:
         stated_box(robot, reference_weight(robot, *mass, com))
+    require_modules(options.mode == "mock" or is_emulated(options.mode))
     results = make_results_directory(options.results)
     motions = [_Motion(results / "1_empty")]
     motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]

@@ -18,6 +18,7 @@ from sysid_ros.cli.suite import (
     add_launch_options,
     client_of,
     launch_values,
+    require_modules,
     say,
     say_where,
     suite_environment,
@@ -89,6 +90,7 @@ def check_options(options: argparse.Namespace, is_simulated: bool) -> None:
     require_numbers(options, "max_motion_time", "trajectories", "target_mass_width", "seed")
     robot = load_robot(options.model)
     robot.gripper_state(options.gripper)
+    require_modules(is_simulated)
     if is_simulated:
         from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
 

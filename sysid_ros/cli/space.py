@@ -20,6 +20,7 @@ from sysid_ros.cli.suite import (
     add_launch_options,
     client_of,
     launch_values,
+    require_modules,
     say_where,
     suite_environment,
 )
@@ -108,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.recording is not None:
             return _offline(options)
         Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
+        require_modules(is_simulated=True)
         started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
         load_free_flyer(options.model)
         results = make_results_directory(options.results)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus
@@ -219,6 +220,20 @@ def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
     namespace = robot_name.strip("/")
     names = ["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else []
     return [sys.executable, "-m", module, *words, *names]
+
+
+def require_modules(is_simulated: bool) -> None:
+    """Refuse to start processes that would end at once, because an extra of the package is not installed.
+
+    Args:
+        is_simulated: Whether an arm or robot is simulated.
+
+    Raises:
+        ModuleNotFoundError: Names the module.
+    """
+    for name in ("rclpy", "sysid_msgs", *(["mujoco"] if is_simulated else [])):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 
 def say_where(environment: Mapping[str, str], log_directory: Path) -> None:
