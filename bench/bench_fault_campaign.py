@@ -190,7 +190,7 @@ def try_supervised(campaign: Campaign, case: Case, rng: np.random.Generator) -> 
     words = ["--max-motion-time", "6", "--results", f"{results}/files", "--domain-id", str(domain)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
-    runner = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    runner = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     started = time.monotonic()
     # The goal's recording begins with the goal: a node that is disturbed while it starts is another fault.
     while not any(Path(results).rglob(RECORDING)) and time.monotonic() - started < PATIENCE:
@@ -201,10 +201,10 @@ def try_supervised(campaign: Campaign, case: Case, rng: np.random.Generator) -> 
             os.kill(pid, FAULTS[fault])
     since = time.monotonic()
     try:
-        _, said = runner.communicate(timeout=PATIENCE)
+        said, _ = runner.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         runner.kill()
-        _, said = runner.communicate()
+        said, _ = runner.communicate()
     took, status = time.monotonic() - since, runner.returncode
     left = [pid for pid in _suite_pids(domain) if pid not in before]
     named = f"{name} was ended by SIGKILL" in said if fault == "killed" else name in said
