@@ -242,15 +242,19 @@ def _read_grippers(settings: Section, theta: Array, box: Box, joint_names: Seque
         state.finish()
         nominal = theta[last] + change
         require_physically_consistent(nominal, f"{state.path}: everything moved by {joint_names[-1]}")
-        own = Box.around(nominal, relative * np.abs(nominal) + radius)
-        outside = (own.lower < box.lower[last]) | (own.upper > box.upper[last])
+        whole = box.select(last)
+        # The same relative part as in the box for any state, so that how large it is does not decide.
+        least = Box.around(nominal, relative * np.abs(theta[last]) + radius)
+        outside = (least.lower < whole.lower - 1e-15) | (least.upper > whole.upper + 1e-15)
         if outside.any():
             k = int(np.flatnonzero(outside)[0])
             allowed = (
-                f"within the box for any state: {PARAMETER_NAMES[k]} from {box.lower[last][k]:.6g} to "
-                f"{box.upper[last][k]:.6g}; enlarge inertial_uncertainty.absolute.{joint_names[-1]}"
+                f"within the box for any state: {PARAMETER_NAMES[k]} from {whole.lower[k]:.6g} to "
+                f"{whole.upper[k]:.6g}; enlarge inertial_uncertainty.absolute.{joint_names[-1]}"
             )
-            raise ParameterOutOfRange(state.path, [float(own.lower[k]), float(own.upper[k])], allowed)
+            raise ParameterOutOfRange(state.path, [float(least.lower[k]), float(least.upper[k])], allowed)
+        own = Box.around(nominal, relative * np.abs(nominal) + radius).intersect(whole)
+        assert own is not None  # noqa: S101  # the nominal parameters are in both
         nominal.setflags(write=False)
         states[name] = GripperState(nominal, own)
     return states

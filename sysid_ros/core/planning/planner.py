@@ -171,7 +171,11 @@ class CertifiedPlanner:
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
-            return self._elsewhere(request, strategy.rejection, candidates.statistics(), now, patience)
+            is_late = candidates.must_stop()  # with what calls are expected to take now; a rejection may change that
+            rejection, statistics = strategy.rejection, candidates.statistics()
+            if is_late:
+                raise PlanFailure(rejection, statistics, _advice(rejection, request.assumptions.control_law))
+            return self._elsewhere(request, rejection, statistics, now, patience)
         return self._certified(request, found, strategy.information(found), candidates, now)
 
     def certify(self, trajectory: Trajectory, assumptions: Assumptions, now: float = 0.0) -> CertifiedPlan:

@@ -74,6 +74,17 @@ def test_states_that_the_box_for_all_states_does_not_hold_are_refused(gripper, s
         load_robot_from_urdf(gripper.urdf, settings=settings)
 
 
+@pytest.mark.parametrize("relative", [0.0, 0.2])
+def test_states_stay_within_the_box_for_all_states_whatever_its_relative_part(gripper, relative):
+    settings = dict(read_yaml(find_settings("kinova_gen3_2f85")))
+    settings["inertial_uncertainty"] = {**settings["inertial_uncertainty"], "relative": relative}
+    robot = load_robot_from_urdf(gripper.urdf, settings=settings)
+    whole = robot.gripper_state("").box
+    for name in ("open", "closed"):
+        state = robot.gripper_state(name)
+        assert state.box.is_subset_of(whole) and state.box.contains(state.nominal)
+
+
 def test_the_truth_is_inside_where_the_state_is_stated_and_bounds_are_narrower(gripper, tools, dumbbell):
     rng, last = np.random.default_rng(2), gripper.inertial_slice(gripper.n)
     theta = sample_parameters(gripper, rng, corner=True)
