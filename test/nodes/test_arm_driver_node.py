@@ -124,7 +124,7 @@ def test_joint_states_follow_the_clock_of_a_simulation(bench, driver):
         assert states.messages[-1].header.stamp.sec < 1000 and driver.samples.messages[-1].stamps[-1] > 10**18
     finally:
         assert not bench.set_parameter("arm_driver", use_sim_time=False)
-        bench.node.destroy_publisher(clock)
+        bench.between_turns(bench.node, lambda: bench.node.destroy_publisher(clock))
     before = len(driver.samples.messages)
     assert wait_until(lambda: len(driver.samples.messages) > before + 3, PATIENCE)
 
@@ -216,7 +216,7 @@ def test_two_planners_are_as_good_as_none(bench, driver):
     refused = driver.execute(driver.move())
     assert not refused.accepted and "not known: 2 safe planners" in refused.message
     # The other one has ended; who remains says again what it knows, and that is believed again.
-    bench.node.destroy_publisher(other)
+    bench.between_turns(bench.node, lambda: bench.node.destroy_publisher(other))
 
     def is_known():
         driver.repeat(Scene())

@@ -40,7 +40,7 @@ _BARELY = 1.02
 """Where only a speed or acceleration was too large, the duration is stretched by a little more than it was."""
 _RATES = (LimitKind.VELOCITY, LimitKind.ACCELERATION)
 _BISECTIONS = 6
-_PRECISION, _WORTH = 0.06, 0.1  # [-], [s]; a duration that can be shorter by less is not tried
+_PRECISION, _WORTH = 0.06, 0.4  # [-], [s]; a duration that can be shorter by less is not tried, since trying takes time
 _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 
 
