@@ -62,10 +62,10 @@ test: install
 quick-tests: install
 	@$(PYTEST) -m "not processes and not realtime and not slow"
 
-# Tests in real time fail where a busy machine stops for a second: what failed beside others must pass alone.
+# Tests in real time fail where a busy machine stops for a second: files that failed beside others must pass alone.
 all-tests: install
-	@$(PYTEST) || { test $$? = 1 && echo "once more, one at a time: what failed beside others" \
-	  && $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none; }
+	@$(PYTEST) || { test $$? = 1 && echo "once more, one at a time: the files that failed beside others" \
+	  && $(BIN)/python -m pytest -q --failed-files; }
 
 format: install
 	@$(BIN)/ruff format .

@@ -86,11 +86,20 @@ for _name, _value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}.items
 os.environ.update(loopback_environment(_choose_domain()))
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    """Add what `make test` runs failed tests once more with."""
+    words = "only files in which a test failed last time, whole: the tests of a suite of processes rest on each other"
+    parser.addoption("--failed-files", action="store_true", help=words)
+
+
+def pytest_collection_modifyitems(config, items):
     """Mark the tests that need processes or real time, and put files first that wait, then those that compute long.
 
     Workers get whole files in this order: what is left at the end is short, so all workers end together.
     """
+    if config.getoption("--failed-files"):
+        failed = {name.partition("::")[0] for name in config.cache.get("cache/lastfailed", {})}
+        items[:] = [item for item in items if item.nodeid.partition("::")[0] in failed]
     ranks = {}
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
