@@ -38,7 +38,7 @@ NAMED_WITHIN = 25.0
 """How long a goal may take to name a node that has gone, on a machine that may be busy [s]."""
 SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
 """A goal with one plan of 3 s."""
-AWAY = 0.3
+AWAY = 0.02
 """An arm that rests this far from home was stopped on its way [rad]."""
 PARAMETERS = {
     "arm_driver": {
