@@ -2,6 +2,7 @@
 
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,10 +49,23 @@ def test_files_that_wait_come_first(conftest):
         ("nodes/test_any.py", None), ("test_b.py", None),
     ]  # fmt: skip
     items = [Item(*one) for one in given]
-    conftest.pytest_collection_modifyitems(items)
+    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda name: False), items)
     names = [item.path.relative_to(ROOT / "test").as_posix() for item in items]
     assert names == ["nodes/test_any.py", "ros/test_talk.py", "test_b.py", "test_b.py", "test_b.py", "test_a.py"]
     assert items[3].markers == {"slow"}  # within a file the order stays
+
+
+def test_only_files_in_which_a_test_failed_are_run_again(conftest):
+    items = [
+        SimpleNamespace(
+            nodeid=f"{name}::{test}", path=ROOT / name, get_closest_marker=lambda name: None, add_marker=print
+        )
+        for name, test in [("test/a.py", "test_1"), ("test/a.py", "test_2[x::y]"), ("test/b.py", "test_1")]
+    ]
+    failed = {"test/a.py::test_2[x::y]": True, "test/gone.py::test_1": True}
+    config = SimpleNamespace(getoption=lambda name: True, cache=SimpleNamespace(get=lambda name, other: failed))
+    conftest.pytest_collection_modifyitems(config, items)
+    assert [item.nodeid for item in items] == ["test/a.py::test_1", "test/a.py::test_2[x::y]"]
 
 
 @pytest.mark.parametrize("worker", range(3))
