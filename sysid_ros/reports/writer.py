@@ -68,8 +68,11 @@ def folder_below(root: Path | str, wanted: str) -> Path:
 
     Raises:
         OutsideResultsRoot: It is neither ``root`` nor below it.
+        ParameterOutOfRange: Its name has a control character, which terminals and logs would obey.
     """
     base = Path(root).expanduser().absolute().resolve()
+    if not wanted.isprintable():
+        raise ParameterOutOfRange("results_directory", wanted, f"{base} or a folder below it, of printable characters")
     try:
         folder = (base / Path(wanted).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a zero byte

@@ -37,7 +37,7 @@ from sysid_ros.reports.free_flyer import (
     write_held_object,
 )
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.reports.writer import OutsideResultsRoot, folder_below, make_results_directory
+from sysid_ros.reports.writer import folder_below, make_results_directory
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import contents_of
@@ -260,7 +260,7 @@ def _folder(goal: Identify.Goal, files: GoalFiles) -> Path | None:
                     raise _InvalidGoal(f"the results folder {folder} holds the {name} of an earlier goal")
             return folder
         return make_results_directory(folder_below(files.root, files.default)) if files.default else None
-    except OutsideResultsRoot as error:
+    except ParameterOutOfRange as error:
         raise _InvalidGoal(str(error)) from error
     except OSError as error:
         raise _InvalidGoal(f"the results folder cannot be used: {error.strerror or error}") from error
