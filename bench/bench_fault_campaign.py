@@ -1,11 +1,12 @@
 """Faults of the running suite: killed, frozen and starved processes, storms, a full disk, clock jumps, two suites.
 
-``python bench/bench_fault_campaign.py [--trials N] [--few N] [--only GROUP ...] [--results FILE]``. A simulated Gen3
+``python bench/bench_fault_campaign.py [--trials N] [--only GROUP ...] [--results FILE]``. A simulated Gen3
 holds a 4 lb dumbbell, all nodes run as processes on loopback, and every fault comes at a random moment of an
 identification. Each trial asks: does the goal end with a reason that names what has gone, and how soon; does the arm
 come to rest; and does a new goal identify the payload, with the truth inside its bounds, after nothing but the killed
-process has been started again. With ``--results`` every trial is kept in a file, a later call goes on from it, and
-``--minutes 0`` makes the tables of what is there.
+process has been started again. Trials are made in rounds, one of each kind, so that all kinds are tried equally often
+whenever it ends. With ``--results`` every trial is kept in a file, a later call goes on from it, and ``--minutes 0``
+makes the tables of what is there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tempfile
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -437,19 +439,17 @@ class Group:
         cases: What is tried.
         run: Makes one trial.
         show: Prints the table of all trials.
-        is_often: Whether it is tried ``--trials`` times, not ``--few``.
     """
 
     cases: tuple[Case, ...]
     run: Callable[[Campaign, Case, np.random.Generator], Entry]
     show: Callable[[dict[Case, list[Entry]]], None]
-    is_often: bool = False
 
 
 _PROCESSES = tuple((name, fault) for name in NAMES for fault in FAULTS)
 GROUPS = {
-    "processes": Group(_PROCESSES, try_process, show_processes, True),
-    "supervised": Group(_PROCESSES, try_supervised, show_supervised, True),
+    "processes": Group(_PROCESSES, try_process, show_processes),
+    "supervised": Group(_PROCESSES, try_supervised, show_supervised),
     "starved": Group(tuple((one,) for one in (ALL_BUSY, *NAMES, "torque loop and proof")), try_starved, show_starved),
     "storms": Group(tuple((storm.name,) for storm in STORMS), try_storm, show_storms),
     "disk": Group(tuple((str(size),) for size in DISK_SIZES), try_disk, show_disk),
@@ -464,16 +464,13 @@ GROUPS = {
 }
 
 
-def missing(groups: list[str], often: int, few: int, entries: list[Entry]) -> Iterator[tuple[str, Case, int]]:
-    """Yield the trials that are still to be made, in rounds."""
-    done: dict[tuple[str, Case], int] = {}
-    for entry in entries:
-        key = entry["group"], tuple(entry["case"])
-        done[key] = done.get(key, 0) + 1
-    for group in groups:
-        for number in range(often if GROUPS[group].is_often else few):
+def missing(groups: list[str], trials: int, entries: list[Entry]) -> Iterator[tuple[str, Case, int]]:
+    """Yield the trials that are still to be made, in rounds of one of each kind."""
+    done = Counter((entry["group"], tuple(entry["case"])) for entry in entries)
+    for number in range(trials):
+        for group in groups:
             for case in GROUPS[group].cases:
-                if done.get((group, case), 0) <= number:
+                if done[group, case] <= number:
                     yield group, case, number
 
 
@@ -484,14 +481,16 @@ def try_all(arguments: argparse.Namespace, entries: list[Entry]) -> None:
     with tempfile.TemporaryDirectory() as name:
         campaign = Campaign(Path(name))
         try:
-            for group, case, number in missing(arguments.only, arguments.trials, arguments.few, list(entries)):
+            for group, case, number in missing(arguments.only, arguments.trials, entries):
                 if time.monotonic() > end:
                     break
                 if group == "clock" and campaign.clock is None:
                     continue
+                began = time.monotonic()
                 rng = np.random.default_rng([arguments.seed, number, zlib.crc32(repr((group, case)).encode())])
                 entry = GROUPS[group].run(campaign, case, rng)
-                entry = {"group": group, "case": case, "load": round(os.getloadavg()[0], 1), **entry}
+                whole = {"load": round(os.getloadavg()[0], 1), "whole": round(time.monotonic() - began, 1)}
+                entry = {"group": group, "case": case, **whole, **entry}
                 entries.append(entry)
                 write_result(arguments.results, entry)
                 print(f"  {'' if is_good(entry) else 'WRONG '}{tell(entry)}", file=sys.stderr, flush=True)
@@ -514,11 +513,11 @@ def tell(entry: Entry) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=20, help="trials of each process and fault")
-    parser.add_argument("--few", type=int, default=2, help="trials of everything else")
+    parser.add_argument("--trials", type=int, default=20, help="trials of each kind")
     parser.add_argument("--only", nargs="*", default=list(GROUPS), choices=list(GROUPS), help="groups of faults")
     parser.add_argument("--minutes", type=float, default=600.0, help="no trial begins later than that")
     parser.add_argument("--results", default="", help="file of results; a later call goes on from it")
+    parser.add_argument("--beside", default="", help="what else the machine did meanwhile, for the page")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     print(describe_machine())
@@ -534,7 +533,9 @@ def main() -> None:
     print(f"{len(wrong)} findings in {len(entries)} trials" + "".join(f"\n{text}" for text in wrong))
     if entries:
         loads = [entry["load"] for entry in entries]
-        print(f"Load of the machine after a trial: median {np.median(loads):.1f}, {min(loads)} to {max(loads)}.")
+        beside = f" Beside the campaign: {arguments.beside}." if arguments.beside else ""
+        spread = f"median {np.median(loads):.1f}, {min(loads)} to {max(loads)}"
+        print(f"Load of the machine after a trial: {spread}.{beside}")
     if arguments.results:
         print(describe_results(arguments.results))
     if FakeClock.library() is None:
