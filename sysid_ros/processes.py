@@ -385,7 +385,7 @@ def _require_model(model: str) -> None:
     """Refuse a robot that does not exist once, before every node does."""
     from sysid_ros.core.model.loader import find_settings  # takes a second to load
 
-    path = find_settings(model)
+    path = Path(model) if Path(model).suffix == ".urdf" else find_settings(model)
     if not path.expanduser().is_file():
         raise ParameterOutOfRange("launch argument 'model'", model, "the name of a robot or an existing YAML file")
 

@@ -13,7 +13,7 @@ import datetime
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from rich.console import RenderableType
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.offline import add_recording_options, parse_settings, read_with_progress, recording_options
+from sysid_ros.cli.start_check import require_connection, require_movable, require_parameters
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -35,7 +36,7 @@ from sysid_ros.cli.suite import (
 )
 from sysid_ros.cli.terminal import ProgressDisplay, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -63,6 +64,8 @@ from sysid_ros.reports.writer import RECORDING, make_results_directory
 
 CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
+COM_TOLERANCE = 0.01
+"""Largest error of the coordinates of a centre of mass, where nothing is said [m]."""
 _LISTED = 20
 """Parameters listed in the report: those that narrowed most."""
 
@@ -152,7 +155,10 @@ def build_parser() -> CommandParser:
         help="where the centre of mass of every weight is, in the tool frame [m]; without it the arm must move slowly",
     )
     run.add_argument(
-        "--com-tolerance", type=float, default=0.01, help="largest error of each of its coordinates [m] (default: 0.01)"
+        "--com-tolerance",
+        type=float,
+        default=COM_TOLERANCE,
+        help="largest error of each of its coordinates [m] (default: %(default)s)",
     )
     run.add_argument("--motion-time", type=float, default=0.0, help="motion with each load [s]; 0: the node's own")
     run.add_argument("--validation-time", type=float, default=0.0, help="motion to be predicted [s]; 0: the node's own")
@@ -182,10 +188,22 @@ def run_arm(options: argparse.Namespace) -> int:
     robot = load_robot(options.model)
     settings = parse_settings(options.set)
     change = np.asarray(options.offset_change, dtype=float)
-    if change.size not in (1, robot.n) or np.any(change < 0.0):
+    if change.size not in (1, robot.n) or not np.all((change >= 0.0) & (change < np.inf)):
         allowed = f"one number or {robot.n}, not negative"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
     require_numbers(options, "valid_days")
+    if not options.serial.strip():
+        raise ParameterOutOfRange("--serial", options.serial, "the serial number of the arm")
+    if options.temperature is not None:
+        require_numbers(options, "temperature", least=-273.15, most=1000.0)
+    try:
+        day = datetime.date.fromisoformat(options.date) if options.date else datetime.date.today()
+    except ValueError:
+        raise ParameterOutOfRange("--date", options.date, "a date like 2026-11-22") from None
+    try:
+        last = day + datetime.timedelta(days=options.valid_days) if options.valid_days else None
+    except OverflowError:
+        raise ParameterOutOfRange("--valid-days", options.valid_days, "0 for no end, or fewer") from None
     _require_writable(Path(options.output))  # what cannot be kept is not computed
     folder = None if options.report is None else Path(options.report)
     if folder is not None:
@@ -200,11 +218,6 @@ def run_arm(options: argparse.Namespace) -> int:
     warnings = [*used.warnings, *(() if kept is None else kept.warnings)]
     for sentence in warnings:
         print(f"warning: {sentence}")
-    try:
-        day = datetime.date.fromisoformat(options.date) if options.date else datetime.date.today()
-    except ValueError:
-        raise ParameterOutOfRange("--date", options.date, "a date like 2026-11-22") from None
-    last = day + datetime.timedelta(days=options.valid_days) if options.valid_days else None
     record = CalibrationRecord(
         serial=options.serial,
         date=day.isoformat(),
@@ -307,13 +320,14 @@ def run_motions(options: argparse.Namespace) -> int:
     return status
 
 
-def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
+def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid calibrate run") -> tuple[int, Path]:
     """Start the nodes and move the arm, once with each load.
 
     The nodes end before a load is changed: meanwhile the arm's own controller holds it.
 
     Args:
         options: Those of ``sysid calibrate run``.
+        command: The command, as it is typed.
 
     Returns:
         The exit status, and the robot file with the calibration.
@@ -321,13 +335,26 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     Raises:
         SysidError: The input cannot be used.
     """
-    require_numbers(options, "motion_time", "validation_time", "seed")
+    require_numbers(options, "motion_time", "validation_time")
+    require_numbers(options, "seed", most=LARGEST_SEED - len(options.weight))
     robot, started = load_robot(options.model), resolve(launch_values(options, ARGUMENTS))
+    if not options.serial.strip():
+        raise ParameterOutOfRange("--serial", options.serial, "the serial number of the arm")
+    if options.com is None and options.com_tolerance != COM_TOLERANCE:
+        raise ParameterOutOfRange("--com-tolerance", options.com_tolerance, "nothing without --com")
     com = None if options.com is None else _com_box(robot, options.com, options.com_tolerance)
     masses = [read_mass(text) for text in options.weight]
     for mass in masses:
         stated_box(robot, reference_weight(robot, *mass, com))
     require_modules(options.mode == "mock" or is_emulated(options.mode))
+    require_connection(options, robot)
+    values = require_parameters(started, {"arm_emulator": {"seed": options.seed}})["identification"]
+    if values.is_moved_by_others:
+        allowed = "one in which this package moves the arm; record what others move, and calibrate with"
+        raise ParameterOutOfRange("--mode", options.mode, f"{allowed} sysid calibrate arm")
+    times = {name: getattr(options, name) for name in ("motion_time", "validation_time")}
+    replace(values.arm, **{name: value for name, value in times.items() if value})
+    require_movable(robot, options.model, command)
     results = make_results_directory(options.results)
     motions = [_Motion(results / "1_empty")]
     motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]

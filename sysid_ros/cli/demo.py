@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from sysid_ros.cli import calibrate, identify
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.suite import say
-from sysid_ros.cli.view import add_view_option
+from sysid_ros.cli.view import add_view_option, free_port
 from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import find_settings, load_robot
@@ -81,8 +82,13 @@ def run(options: argparse.Namespace) -> int:
     alone = [*common, "--model", options.model, "--results", str(options.results)]
     view = [] if options.view_port == "0" else ["--view", options.view_port]
     if not options.calibrate:
-        return identify.main([*alone, *view])
-    identify.check_options(identify.build_parser().parse_args(alone), is_simulated=True)
+        return identify.main([*alone, *view], command="sysid demo")
+    if options.payload == "none":
+        raise ParameterOutOfRange("--payload", options.payload, "something to weigh, with --calibrate")
+    # Everything of the three runs, before minutes of the first.
+    identify.check_options(identify.build_parser().parse_args(alone), command="sysid demo")
+    if options.view_port != "0":
+        free_port(options.view_port)
     results = make_results_directory(options.results)
     model = write_robot(options.model, results / "robot")
     robot = load_robot(model)
@@ -93,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     words = ["run", *common[:4], "--model", str(model), "--serial", "simulated", "--weight", f"{WEIGHT}+-{TOLERANCE}"]
     words += ["--com", *map(str, WEIGHT_COM), "--motion-time", str(MOTION_TIME)]
     words += ["--validation-time", str(VALIDATION_TIME), "--results", str(results / "calibration")]
-    status, known = calibrate.calibrate_by_motions(calibrate.build_parser().parse_args(words))
+    status, known = calibrate.calibrate_by_motions(calibrate.build_parser().parse_args(words), "sysid demo")
     if status != ExitStatus.OK:
         return status
     words = [*common, "--model", str(known), "--results", str(results / "payload"), *view]
@@ -120,6 +126,7 @@ def write_robot(name: str, folder: Path) -> Path:
     source = find_settings(name)
     values = read_yaml(source)
     relative = values["sensors"]["effort_relative_error"]
+    values.pop("calibration", None)  # of another arm than the simulated one, which is calibrated here
     gain = GAIN_SHARE * np.asarray(relative, dtype=float)
     values["sensors"]["effort_gain_error"] = gain.tolist()
     values["urdf"] = str((source.parent / values["urdf"]).resolve())

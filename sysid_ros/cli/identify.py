@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.start_check import require_connection, require_held, require_movable, require_parameters
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -24,14 +26,27 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.cli.view import add_view_option, free_port
-from sysid_ros.core.common.command_line import CommandParser, require_numbers
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.processes import ARGUMENTS, IDENTIFY, Process, is_emulated, network_of, resolve
+from sysid_ros.processes import (
+    ARGUMENTS,
+    IDENTIFY,
+    ParameterValue,
+    Process,
+    StartedProcess,
+    is_emulated,
+    network_of,
+    resolve,
+)
 from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 from sysid_ros.view.scene import LOOPBACK
 
+DEFAULT_PAYLOAD = "dumbbell_4lb"
+"""What a simulated arm holds where nothing is said."""
+_OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width")
+"""Options that go into the goal."""
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 """Sends the goal and shows progress and result; its exit status is that of the runner."""
 
@@ -53,9 +68,9 @@ def build_parser() -> CommandParser:
     add_launch_options(parser, ARGUMENTS)
     parser.add_argument(
         "--payload",
-        default="dumbbell_4lb",
-        help="what the simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
-        "'none' (default: dumbbell_4lb)",
+        default="",
+        help="what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
+        f"'none' (default: {DEFAULT_PAYLOAD})",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
@@ -77,50 +92,90 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     return client_of(CLIENT_MODULE, words, options.robot_name)
 
 
-def check_options(options: argparse.Namespace, is_simulated: bool) -> None:
+@dataclass(frozen=True)
+class CheckedRun:
+    """A run of the suite that nothing is known against.
+
+    Attributes:
+        started: The processes.
+        own: Parameters by executable over those of the processes.
+    """
+
+    started: Sequence[StartedProcess]
+    own: Mapping[str, Mapping[str, ParameterValue]]
+
+
+def check_options(
+    options: argparse.Namespace, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
+) -> CheckedRun:
     """Refuse what some process would refuse later, before any is started.
 
     Args:
         options: Of the command line.
-        is_simulated: Whether the arm is simulated or emulated, and holds ``--payload``.
+        processes: What is started.
+        command: The command, as it is typed.
 
     Raises:
-        SysidError: No such arm or payload, or a number out of range.
+        SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
+            be moved.
     """
-    require_numbers(options, "max_motion_time", "trajectories", "target_mass_width", "seed")
+    require_numbers(options, *_OF_GOALS)
+    require_numbers(options, "seed", most=LARGEST_SEED)
+    is_simulated = options.mode == "mock" or is_emulated(options.mode)
+    given = [name for name in _OF_GOALS if getattr(options, name)]
+    if options.nodes_only and given:
+        name, value = "--" + given[0].replace("_", "-"), getattr(options, given[0])
+        raise ParameterOutOfRange(name, value, "nothing with --nodes-only, which sends no goal")
     robot = load_robot(options.model)
     robot.gripper_state(options.gripper)
     require_modules(is_simulated)
+    require_connection(options, robot)
+    started = resolve(launch_values(options, ARGUMENTS), processes)
+    payload = options.payload or DEFAULT_PAYLOAD
+    simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
+    own: dict[str, Mapping[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
     if is_simulated:
-        from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
+        own[simulated] = {"payload": payload, "seed": options.seed}
+    values = require_parameters(started, own)
+    if is_simulated:
+        require_held(robot, payload)
+    if not options.nodes_only:
+        from sysid_msgs.action import Identify  # ROS may not be installed
+        from sysid_ros.adapters.identification.goals import settings_of
 
-        load_payload(robot, options.payload)
+        goal = Identify.Goal(
+            max_motion_time=options.max_motion_time,
+            target_mass_width=options.target_mass_width,
+            number_of_trajectories=min(options.trajectories, LARGEST_SEED),
+        )
+        settings = settings_of(values["identification"].procedure, goal)
+        if settings.strategy != "observe":
+            require_movable(robot, options.model, command)
+    return CheckedRun(started, own)
 
 
-def main(argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY) -> int:
+def main(
+    argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
+) -> int:
     """Run the command ``sysid identify`` and return its exit status."""
     options = build_parser().parse_args(argv)
-    is_simulated = options.mode == "mock" or is_emulated(options.mode)
     try:
         if options.view_port != "0":
             options.view_port = str(free_port(options.view_port))
-        check_options(options, is_simulated)
-        started = resolve(launch_values(options, ARGUMENTS), processes)
+        run = check_options(options, processes, command)
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitStatus.BAD_INPUT
     client = None if options.nodes_only else client_command(options, results)
-    simulation = {"payload": options.payload, "seed": options.seed} if is_simulated else {}
-    simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
     say_where(environment, results / "log")
     if options.view_port != "0":
         say(f"a browser on this machine shows the arm at http://{LOOPBACK}:{options.view_port} in some seconds")
     if options.nodes_only and PROFILE_VARIABLE in network_of(vars(options)):
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
-    parameters = {simulated: simulation, "identification": {"results_root": str(results)}}
-    return Suite(started, client, results / "log", environment, parameters).run()
+    own = {**run.own, "identification": {"results_root": str(results)}}
+    return Suite(run.started, client, results / "log", environment, own).run()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.start_check import require_parameters
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -25,7 +26,7 @@ from sysid_ros.cli.suite import (
     suite_environment,
 )
 from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
-from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.identification import (
@@ -44,7 +45,7 @@ from sysid_ros.core.free_floating.identification import (
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.regression import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
+from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, resolve_space
 from sysid_ros.reports.free_flyer import read_knowledge, write_free_flyer, write_held_object
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
 from sysid_ros.reports.writer import make_results_directory
@@ -105,13 +106,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command ``sysid space``; returns its exit status."""
     options = build_parser().parse_args(argv)
     try:
-        require_numbers(options, "max_motion_time", "parts", "planning_time", "seed")
+        _require_fitting(options)
         if options.recording is not None:
             return _offline(options)
+        robot = load_free_flyer(options.model)
         Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
+        if options.known is not None:
+            read_knowledge(options.known, robot)
+        if options.object:
+            robot.frame(options.object)
         require_modules(is_simulated=True)
         started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
-        load_free_flyer(options.model)
+        own: dict[str, dict[str, ParameterValue]] = {
+            "free_flyer_driver": {"seed": options.seed},
+            "free_flyer_identification": {
+                "excitation_time_limit": options.planning_time,
+                "linear_momentum": options.momentum[0],
+                "angular_momentum": options.momentum[1],
+                "object_frame": options.object or "",
+                "known_robot": str(options.known or ""),
+            },
+        }
+        require_parameters(started, own)
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
@@ -124,18 +140,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         words += ["--object"] if options.object is not None else []
         client = client_of(CLIENT_MODULE, words, options.robot_name)
     say_where(environment, results / "log")
-    parameters = {
-        "free_flyer_driver": {"seed": options.seed},
-        "free_flyer_identification": {
-            "results_root": str(results),
-            "excitation_time_limit": options.planning_time,
-            "linear_momentum": options.momentum[0],
-            "angular_momentum": options.momentum[1],
-            "object_frame": options.object or "",
-            "known_robot": str(options.known or ""),
-        },
+    own["free_flyer_identification"]["results_root"] = str(results)
+    return Suite(started, client, results / "log", environment, own).run()
+
+
+def _require_fitting(options: argparse.Namespace) -> None:
+    """Refuse numbers out of range, and options that do not go together.
+
+    Raises:
+        SysidError: Names the option.
+    """
+    require_numbers(options, "max_motion_time", "parts")
+    require_numbers(options, "planning_time", is_open=True)
+    require_numbers(options, "seed", most=LARGEST_SEED)
+    if options.parts:
+        ProcedureSettings(parts=options.parts)
+    is_offline, defaults = options.recording is not None, build_parser()
+    alone: dict[str, tuple[bool, str]] = {
+        **dict.fromkeys(("method", "before"), (is_offline, "with --recording")),
+        **dict.fromkeys(
+            ("robot_name", "mode", "speed", "parameters_file", "network", "max_motion_time", "parts", "planning_time"),
+            (not is_offline, "without --recording"),
+        ),
+        "nodes_only": (not is_offline, "without --recording"),
     }
-    return Suite(started, client, results / "log", environment, parameters).run()
+    for name, (is_fitting, where) in alone.items():
+        if not is_fitting and getattr(options, name) != defaults.get_default(name):
+            raise SysidError(f"--{name.replace('_', '-')} can only be given {where}")
+    for name in ("known", "before"):
+        if getattr(options, name) and options.object is None and not options.nodes_only:
+            raise SysidError(f"--{name} can only be given with --object")
 
 
 def summarize(identification: FreeFlyerIdentification) -> str:

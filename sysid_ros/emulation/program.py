@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
+from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, draw_truth, load_payload
@@ -122,6 +123,17 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
     add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
 
 
+def require_program_options(options: argparse.Namespace) -> None:
+    """Refuse times that are none.
+
+    Raises:
+        ParameterOutOfRange: Names the option.
+    """
+    require_numbers(options, "patience")
+    if not options.seconds > 0.0:
+        raise ParameterOutOfRange("--seconds", options.seconds, "more than 0")
+
+
 def add_real_time_factor(parser: argparse.ArgumentParser) -> None:
     """Add how fast simulated time passes, for controllers that pace their clients."""
     parser.add_argument(
@@ -183,6 +195,7 @@ def run_program(
         print(f"[{name}] {text}", file=sys.stderr, flush=True)
 
     try:
+        require_program_options(options)
         emulator = build(say)
     except SysidError as error:
         say(str(error))

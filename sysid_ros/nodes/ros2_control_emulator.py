@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import rclpy
+from rclpy.exceptions import InvalidNamespaceException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.validate_namespace import validate_namespace
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import Noise
@@ -37,6 +39,7 @@ from sysid_ros.emulation.program import (
     add_program_options,
     add_real_time_factor,
     pick,
+    require_program_options,
     require_real_time_factor,
 )
 from sysid_ros.emulation.ros2_control.controllers import (
@@ -233,6 +236,12 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     Raises:
         SysidError: A value is not allowed.
     """
+    require_program_options(options)
+    require_numbers(options, "update_rate", least=50.0, most=1000.0)
+    try:
+        validate_namespace(f"/{options.namespace.strip('/')}")
+    except InvalidNamespaceException:
+        raise ParameterOutOfRange("--namespace", options.namespace, "letters, digits, _ and /, as in left") from None
     values = vars(options) | {
         "noise": Noise(options.noise),
         "period": 1.0 / options.update_rate,

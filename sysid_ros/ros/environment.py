@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import socket
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -39,8 +40,14 @@ def domain_ports(domain_id: int) -> range:
     return range(first, first + _PORTS_PER_DOMAIN)
 
 
+_reservations: list[socket.socket] = []
+
+
 def choose_domain_id(generator: random.Random | None = None) -> int:
     """Return a random domain id that no process on this machine uses now (any at all if all are in use).
+
+    It is this process's until its end: until its nodes have opened their ports, which takes seconds on a busy machine,
+    nobody else who asks here gets it.
 
     Args:
         generator: Source of randomness; the system's by default.
@@ -48,6 +55,15 @@ def choose_domain_id(generator: random.Random | None = None) -> int:
     generator = generator or random.SystemRandom()
     used = _bound_udp_ports()
     free = [domain for domain in DOMAIN_IDS if used.isdisjoint(domain_ports(domain))]
+    for domain in generator.sample(free, len(free)):
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            reservation.bind(f"\0sysid_ros/domain/{domain}")  # a name without a file, which ends with the process
+        except OSError:
+            reservation.close()
+            continue
+        _reservations.append(reservation)
+        return domain
     return generator.choice(free or list(DOMAIN_IDS))
 
 

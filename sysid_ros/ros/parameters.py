@@ -34,7 +34,8 @@ _TYPES: dict[Any, tuple[Parameter.Type, str]] = {
     tuple[str, ...]: (Parameter.Type.STRING_ARRAY, "a list of texts"),
 }
 _INT64 = 2**63 - 1
-_FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+"""How names of parameters begin that every node has, whoever wrote it."""
 _OWN, _GROUP = "parameter", "settings"
 
 
@@ -344,7 +345,7 @@ class ParameterServer(Generic[P]):
         # rclpy keeps what launch files, parameter files and the command line gave here and ignores unknown names.
         given = {name: value.value for name, value in node._parameter_overrides.items()}
         for name in given:
-            if name not in self._declared and not name.startswith(_FOREIGN):
+            if name not in self._declared and not name.startswith(FOREIGN):
                 raise UnknownParameter(node.get_name(), name, tuple(self._declared))
         self.values: P = kind().with_values(**{name: given[name] for name in self._declared if name in given})
         self._callbacks: list[Callable[[P], None]] = []

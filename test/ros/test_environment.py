@@ -125,7 +125,25 @@ def test_domain_out_of_range_is_refused(domain):
         loopback_environment(domain)
 
 
-def test_a_domain_in_use_is_not_chosen():
+@pytest.fixture
+def reservations(monkeypatch):
+    """Domains chosen here, free again in the end."""
+    chosen = []
+    monkeypatch.setattr("sysid_ros.ros.environment._reservations", chosen)
+    yield chosen
+    for one in chosen:
+        one.close()
+
+
+def test_a_chosen_domain_is_nobody_elses_before_its_nodes_have_ports(reservations):
+    here = {choose_domain_id(random.Random(0)) for _ in range(5)}
+    assert len(here) == len(reservations) == 5
+    code = "import random; from sysid_ros.ros.environment import *; print(choose_domain_id(random.Random(0)))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(other) not in here
+
+
+def test_a_domain_in_use_is_not_chosen(reservations):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind((LOOPBACK, 0))
         generator = random.Random(0)

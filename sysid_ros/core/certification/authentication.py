@@ -138,7 +138,7 @@ def read_secret(path: Path) -> str:
             status = os.fstat(file.fileno())
             text = file.read(4096).strip()
     except OSError as error:
-        raise KeyUnusable(path, f"{error.strerror}; the launch file and sysid identify make one") from error
+        raise KeyUnusable(path, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise KeyUnusable(path, "it is not text") from error
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
@@ -152,7 +152,12 @@ def load_key(path: Path) -> AuthenticationKey:
     Raises:
         KeyUnusable: It is missing, others may read or write it, or it holds no key.
     """
-    text = read_secret(path)
+    try:
+        text = read_secret(path)
+    except KeyUnusable as error:
+        if path.exists():
+            raise
+        raise KeyUnusable(path, f"{error.reason}; the launch file and sysid identify make one") from error
     try:
         return AuthenticationKey(bytes.fromhex(text))
     except ValueError as error:

@@ -46,21 +46,29 @@ def port_number(text: str) -> int:
     return int(text)
 
 
-def require_numbers(options: argparse.Namespace, *names: str, least: float = 0.0) -> None:
-    """Refuse options that are below a number, or are none.
+LARGEST_SEED = 2**31 - 1
+
+
+def require_numbers(
+    options: argparse.Namespace, *names: str, least: float = 0.0, most: float = math.inf, is_open: bool = False
+) -> None:
+    """Refuse options that are out of range, infinite, or none at all.
 
     Args:
         options: Of the command line.
         names: Their destinations.
         least: The smallest number that is allowed.
+        most: The largest.
+        is_open: Whether ``least`` itself is not allowed.
 
     Raises:
         ParameterOutOfRange: Names the option.
     """
     for name in names:
         value = getattr(options, name)
-        if not least <= value < math.inf:
-            raise ParameterOutOfRange("--" + name.replace("_", "-"), value, f"{least:g} or more")
+        if not least <= value <= most or math.isinf(value) or (is_open and value == least):
+            allowed = f"more than {least:g}" if is_open else f"{least:g} or more" if math.isinf(most) else ""
+            raise ParameterOutOfRange("--" + name.replace("_", "-"), value, allowed or f"{least:g} to {most:.10g}")
 
 
 class _Formatter(argparse.HelpFormatter):

@@ -158,6 +158,8 @@ def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box 
     shape = robot.payload_prior.shape
     if shape is None:
         raise SysidError(f"payload prior '{robot.payload_prior.name}' has no shape; a reference weight needs one")
+    if not 0.0 < mass < np.inf:
+        raise SysidError(f"the mass of a reference weight is {mass} kg; allowed: more than 0")
     if not 0.0 <= tolerance < mass:
         raise SysidError(
             f"the tolerance of a reference weight is {tolerance} kg; allowed: 0 to below its mass {mass} kg"

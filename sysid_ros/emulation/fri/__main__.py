@@ -7,10 +7,12 @@ computer and goes through the whole session: MONITORING_WAIT, MONITORING_READY, 
 from __future__ import annotations
 
 import argparse
+import socket
 import sys
 from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number, require_numbers
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion
 from sysid_ros.drivers.kuka_fri.settings import PORTS
 from sysid_ros.emulation.fri.controller import ControllerSettings
@@ -93,9 +95,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(argv)
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
+        require_numbers(options, "port", least=1)
+        try:
+            client = socket.gethostbyname(options.client or "an empty address")
+        except OSError as error:
+            allowed = f"the address of a computer, or a name that is known here ({error.strerror or error})"
+            raise ParameterOutOfRange("--client", options.client, allowed) from error
         controller = build_controller(*setup_of(options), say)
         server = EmulatorServer(
-            controller, (options.client, options.port), (options.bind, options.bind_port), options.patience,
+            controller, (client, options.port), (options.bind, options.bind_port), options.patience,
             options.real_time_factor,
         )  # fmt: skip
         host, port = server.address

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number, require_numbers
 from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
 from sysid_ros.emulation.kortex.base import BaseSettings
 from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(argv)
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
+        require_numbers(options, "tcp_delay", most=10.0)
         base = build_base(*setup_of(options), say)
         server = EmulatorServer(
             base, options.bind, options.port, options.port_realtime, options.patience, options.tcp_delay

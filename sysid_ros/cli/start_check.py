@@ -1,0 +1,205 @@
+"""What is refused before a process starts: what some process would refuse seconds later, or could never carry out."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.processes import ParameterValue, StartedProcess
+
+_PAYLOAD = "payload"
+_KEY = "ros__parameters"
+_CONNECTIONS: Mapping[str, tuple[str, ...]] = {
+    FRI: ("robot_ip", "fri_version", "port_id"),
+    KORTEX: ("robot_ip", "port", "username", "password_file"),
+}
+"""Options of how an arm is reached, by the protocol of its controller."""
+_ROUNDING = 1e-9
+
+
+def require_connection(options: argparse.Namespace, robot: RobotModel) -> None:
+    """Refuse options of a connection that is not made with the arm and the mode.
+
+    Raises:
+        ParameterOutOfRange: Names the option.
+    """
+    has_one = Mode(options.mode) in (Mode.HARDWARE, Mode.EMULATED)
+    used = _CONNECTIONS.get(robot.protocol, ()) if has_one else ()
+    for name in sorted({name for names in _CONNECTIONS.values() for name in names} - set(used)):
+        value = getattr(options, name)
+        if value:
+            where = f"to {robot.name} with --mode {options.mode}"
+            allowed = f"nothing: no connection {where} has it" if used else f"nothing: there is no connection {where}"
+            raise ParameterOutOfRange("--" + name.replace("_", "-"), value, allowed)
+    if options.robot_ip and not _is_address(options.robot_ip):
+        allowed = "the address of the arm's controller, as in 192.168.1.10, or the name of a computer"
+        raise ParameterOutOfRange("--robot-ip", options.robot_ip, allowed)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return re.fullmatch(r"(?=.*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", text) is not None
+    return True
+
+
+def require_parameters(
+    started: Sequence[StartedProcess], own: Mapping[str, Mapping[str, ParameterValue]]
+) -> dict[str, Any]:
+    """Build the parameters of every node as the node itself will, and the arm of the driver; needs ROS.
+
+    Args:
+        started: What is going to be started.
+        own: Parameters by executable over those of ``started``.
+
+    Returns:
+        The :class:`~sysid_ros.ros.parameters.NodeParameters` by executable.
+
+    Raises:
+        ParameterOutOfRange: A value has the wrong type, is not allowed or does not fit the arm; or a bad name space.
+        SysidError: A parameter file cannot be read, or names a parameter that its node does not have.
+    """
+    from rclpy.exceptions import InvalidNamespaceException  # ROS may not be installed
+    from rclpy.validate_namespace import validate_namespace
+
+    from sysid_ros.ros.node_help import parameters_of
+    from sysid_ros.ros.parameters import FOREIGN, UnknownParameter
+
+    found: dict[str, Any] = {}
+    for one in started:
+        name = one.process.executable
+        if one.namespace:
+            try:
+                validate_namespace(f"/{one.namespace}")
+            except InvalidNamespaceException:
+                allowed = "letters, digits and _, as in left or cell_1/left; no part begins with a digit"
+                raise ParameterOutOfRange("--robot-name", one.namespace, allowed) from None
+        given: dict[str, Any] = {}
+        for path in one.parameter_files:
+            given |= read_parameters(path, name, one.namespace)
+        given |= {**one.parameters, **own.get(name, {})}
+        kind = parameters_of(importlib.import_module(one.process.module))
+        try:
+            found[name] = kind().with_values(**{key: given[key] for key in given if not key.startswith(FOREIGN)})
+        except UnknownParameter as error:
+            raise UnknownParameter(name, error.name, error.valid_names) from None
+    if "arm_driver" in found:
+        driver = found["arm_driver"]
+        driver.build(load_robot(driver.model))
+    return found
+
+
+def read_parameters(path: Path, node: str, namespace: str = "") -> dict[str, Any]:
+    """Read what a file of ROS parameters says to a node.
+
+    Args:
+        path: The file: names of nodes, with the wildcards ``*`` and ``**``, over ``ros__parameters``.
+        node: Name of the node.
+        namespace: Its name space; empty for none.
+
+    Raises:
+        UnreadableYaml: It is no such file.
+    """
+    values = read_yaml(path)
+    wanted = [*filter(None, namespace.split("/")), node]
+    found: dict[str, Any] = {}
+    for pattern, parameters in _sections(values, path):
+        if _matches(pattern, wanted):
+            found |= dict(_flat(parameters))
+    return found
+
+
+def _sections(values: Any, path: Path, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield patterns of names of nodes, and the parameters below them."""
+    if not isinstance(values, dict):
+        where = "/".join(above) or "the file"
+        raise UnreadableYaml(str(path), f"{where} has to be names of nodes over {_KEY}, as in '/**/arm_driver:'")
+    for key, value in values.items():
+        if key == _KEY:
+            if not isinstance(value, dict):
+                raise UnreadableYaml(str(path), f"{_KEY} of {'/'.join(above) or 'no node'} has to be names and values")
+            yield above, value
+        else:
+            yield from _sections(value, path, (*above, *filter(None, str(key).split("/"))))
+
+
+def _matches(pattern: Sequence[str], name: Sequence[str]) -> bool:
+    if not pattern or not name:
+        return not name and all(part == "**" for part in pattern)
+    first, *rest = pattern
+    if first == "**":
+        return any(_matches(rest, name[skipped:]) for skipped in range(len(name) + 1))
+    return first in ("*", name[0]) and _matches(rest, name[1:])
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def require_held(robot: RobotModel, payload: str) -> None:
+    """Refuse a payload that a simulated arm cannot be found to hold: one outside its prior; needs the simulator.
+
+    Raises:
+        SysidError: There is no such payload, or it is outside.
+    """
+    from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
+
+    values, prior = load_payload(robot, payload), robot.payload_prior
+    if values is None or prior.target != _PAYLOAD:
+        return
+    slack = _ROUNDING * prior.box.width
+    if np.any(values < prior.box.lower - slack) or np.any(values > prior.box.upper + slack):
+        low, high = prior.box.lower[0], prior.box.upper[0]
+        allowed = (
+            f"inside the payload prior '{prior.name}' of {robot.name}, which has {low:g} to {high:g} kg: no bounds "
+            f"contain what lies outside, and this has {values[0]:.4g} kg"
+        )
+        raise ParameterOutOfRange("payload", payload, allowed)
+
+
+def require_movable(robot: RobotModel, model: str, command: str) -> None:
+    """Refuse an arm of which no motion can be certified, and say which arms can be moved and what to do with this one.
+
+    Args:
+        robot: The arm.
+        model: How it was named.
+        command: The command that would move it, as it is typed.
+
+    Raises:
+        SysidError: None can.
+    """
+    try:
+        require_certifiable(robot)
+    except NeverCertified as error:
+        works = ", ".join(name for name in available_robots() if _is_certifiable(load_robot(name)))
+        raise SysidError(
+            f"--model {model}: {error}.\n{command} works with {works}. What this arm carries can be identified from a "
+            f"recording (sysid offline BAG --model {model}), or while another controller moves it (sysid identify "
+            f"--mode monitor_only --model {model})"
+        ) from error
+
+
+def _is_certifiable(robot: RobotModel) -> bool:
+    try:
+        require_certifiable(robot)
+    except NeverCertified:
+        return False
+    return True

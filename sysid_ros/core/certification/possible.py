@@ -1,0 +1,47 @@
+"""Whether any motion of an arm can ever be certified: asked before anything is started for one that cannot."""
+
+from __future__ import annotations
+
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+
+
+class NeverCertified(SysidError):
+    """An arm of which no motion can be certified, whatever it carries.
+
+    Args:
+        robot: Name of the arm.
+        reason: Why its tracking errors have no bound.
+    """
+
+    def __init__(self, robot: str, reason: str):
+        self.robot = robot
+        self.reason = reason
+        super().__init__(
+            f"no motion of '{robot}' can be certified: its own parameters are too uncertain. Even at rest in its home "
+            f"posture, with a payload that is known exactly, its position errors have no bound ({reason})"
+        )
+
+
+def require_certifiable(robot: RobotModel, control_law: RobustSettings | None = None) -> None:
+    """Refuse an arm that cannot be held for certain even where that is easiest.
+
+    That is at rest, in the home posture, with a payload that is known exactly: the prior's nominal one. What is only
+    not known yet is no reason to refuse an arm: weighing may tell enough of it.
+
+    Args:
+        robot: The arm.
+        control_law: The control law; None for the one with default settings.
+
+    Raises:
+        NeverCertified: It cannot.
+    """
+    payload = robot.payload_prior.nominal
+    try:
+        Assumptions.of_payload(robot, Box(payload, payload), control_law=control_law).bound(robot.home)
+    except BoundNotAvailable as error:
+        raise NeverCertified(robot.name, str(error)) from error
