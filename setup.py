@@ -30,6 +30,8 @@ NODES = (
 HAS_ROS = "AMENT_PREFIX_PATH" in os.environ
 EXECUTABLES = [f"{name} = sysid_ros.nodes.{name}:main" for name in NODES] if HAS_ROS else []
 
+CASADI = "casadi>=3.6"
+
 
 def shared(folder: str, pattern: str) -> tuple[str, list[str]]:
     """Files of a folder, to be installed in the same folder of share/sysid_ros."""
@@ -62,7 +64,6 @@ setup(
     ],
     # The ROS packages come with ROS, or as wheels with requirements.txt.
     install_requires=[
-        "casadi>=3.6",
         "Jinja2>=3.0",
         "matplotlib>=3.6",
         "mcap-ros2-support>=0.5",
@@ -79,8 +80,11 @@ setup(
     extras_require={
         "cluster": ["distributed>=2024.1"],
         "meshes": ["trimesh>=4.0"],
+        # Certified plans are searched with it; reading, identifying, proving and reporting do without.
+        "planning": [CASADI],
         # ROS 2 as wheels, where no ROS is sourced; the messages are built from the checkout: pip install ./sysid_msgs
         "ros": [
+            CASADI,
             "ros-rclpy[fastrtps]>=9.1",
             "ros-action-msgs>=2.3",
             "ros-diagnostic-msgs>=5.5",
@@ -92,7 +96,7 @@ setup(
             "ros-std-srvs>=5.5",
             "ros-visualization-msgs>=5.5",
         ],
-        "sim": ["mujoco>=3.17"],
+        "sim": [CASADI, "mujoco>=3.17"],
         "view": ["viser>=1.0"],
         "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"],
     },

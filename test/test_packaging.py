@@ -137,6 +137,10 @@ def test_python_dependencies_agree(setup_arguments):
     assert {ROSDEP[name] for name in (names | tests) - ONLY_PIP} == keys
     assert names <= set(pinned("requirements.txt"))
     assert tests <= set(pinned("requirements-test.txt"))
+    # What plans certified motions comes with every extra that moves an arm, and with no other.
+    with_plans = {name for name, lines in extras.items() if "casadi" in map(requirement_name, lines)}
+    assert with_plans == {"planning", "ros", "sim"}
+    assert "casadi" not in map(requirement_name, setup_arguments["install_requires"])
     cluster = {requirement_name(line) for line in setup_arguments["extras_require"]["cluster"]}
     assert cluster and cluster <= set(pinned("requirements-test.txt")), "the extra is tested"
 

@@ -45,7 +45,10 @@ def endings(*statuses: ExitStatus) -> dict[int, str]:
     return {int(status): status.meaning for status in ExitStatus if status in wanted}
 
 
-EXTRAS = {"mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes", "distributed": "cluster"}
+EXTRAS = {
+    "casadi": "planning", "mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes",
+    "distributed": "cluster",
+}  # fmt: skip
 """Extra of the package that brings a module."""
 
 

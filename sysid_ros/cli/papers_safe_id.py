@@ -11,6 +11,7 @@ from typing import Any
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
 from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.core.common.optional import require_module
 from sysid_ros.experiments import safe_id, safe_id_runs
 from sysid_ros.experiments.executor import Completion, ResultsFile
 
@@ -50,6 +51,8 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
     path, where = Path(options.results) / "runs.jsonl", (options.workers, options.scheduler)
     if options.done:
         return ResultsFile(path).entries, []
+    for name in ("mujoco", "casadi"):
+        require_module(name)
     wanted = TABLES if options.experiment == "all" else (options.experiment,)
     found: list[dict[str, Any]] = []
     failures: list[Completion] = []

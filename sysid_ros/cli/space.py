@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             read_knowledge(options.known, robot)
         if options.object:
             robot.frame(options.object)
-        require_modules(is_simulated=True)
+        require_modules(is_simulated=True, is_arm=False)
         started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
         own: dict[str, dict[str, ParameterValue]] = {
             "free_flyer_driver": {"seed": options.seed},

@@ -222,16 +222,17 @@ def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
     return [sys.executable, "-m", module, *words, *names]
 
 
-def require_modules(is_simulated: bool) -> None:
+def require_modules(is_simulated: bool, is_arm: bool = True) -> None:
     """Refuse to start processes that would end at once, because an extra of the package is not installed.
 
     Args:
         is_simulated: Whether an arm or robot is simulated.
+        is_arm: Whether it is an arm, for which motions are planned and certified.
 
     Raises:
         ModuleNotFoundError: Names the module.
     """
-    for name in ("rclpy", "sysid_msgs", *(["mujoco"] if is_simulated else [])):
+    for name in ("rclpy", "sysid_msgs", *(["mujoco"] if is_simulated else []), *(["casadi"] if is_arm else [])):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
