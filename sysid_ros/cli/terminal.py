@@ -323,9 +323,13 @@ def _hypotheses_parts(result: IdentificationResult, hypotheses: Sequence[tuple[s
     """Return what could be wrong with infeasible data, and what would show whether it is so."""
     if result.explanation is None and not hypotheses:
         return []
+    untried = () if result.explanation is None else result.explanation.untried
     text = "each changes one assumption by as little as makes the data feasible; none is proven"
     if not hypotheses:
         text = "no single changed assumption makes the data feasible; several may be wrong, or one that is not tried"
+    if untried:
+        names = ", ".join(one.value.replace("_", " ") for one in untried)
+        text = f"{text if hypotheses else 'none of those that were tried'}; stopped on request before all of {names}"
     parts: list[RenderableType] = ["", hanging("What could be wrong: ", text)]
     for number, (one, check) in enumerate(hypotheses[:HYPOTHESES], start=1):
         parts += [hanging(f"{number}. ", one), hanging("   check: ", check)]

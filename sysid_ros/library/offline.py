@@ -48,7 +48,8 @@ def identify_recording(
         robot: The arm that was recorded.
         settings: Settings of the estimator; where they do not say how the gripper was, the recording may.
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
-        is_cancelled: Asked between portions; ends the run with what the samples so far say, which a warning tells.
+        is_cancelled: Asked between portions and in the checks after them; ends the run with what the samples so far
+            say, without what was not checked by then, which warnings tell.
         on_phase: Called with what is done after the estimate, in a few words.
 
     Returns:
@@ -73,12 +74,19 @@ def identify_recording(
     is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
     on_phase("checking every window")
     # An alarm ends the estimator's work, but the windows after it show best what is wrong
-    rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches)
+    rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches, is_cancelled)
     times, estimates = zip(*run.history, strict=True)
     spent = time.perf_counter() - started
     windows = check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns)
     on_phase("computing the statistical interval" if is_usable else "looking for what could be wrong")
     latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
+    statistical = None
+    if is_usable and not is_cancelled():
+        statistical = compute_statistical_interval(robot, settings, run.rows)
+    explanation = explain_alarm(robot, settings, estimate, latest, is_cancelled)
+    if is_cancelled() and (statistical is None if is_usable else explanation is None):
+        left_out = "no statistical interval was computed" if is_usable else "nothing was tried that could be wrong"
+        notices.append(f"stopped on request: {left_out}")
     result = IdentificationResult(
         robot=robot,
         estimate=estimate,
@@ -88,8 +96,8 @@ def identify_recording(
         reference_v=recording.reference_v,
         commanded_tau=recording.commanded_tau,
         windows=windows,
-        statistical=compute_statistical_interval(robot, settings, run.rows) if is_usable else None,
-        explanation=explain_alarm(robot, settings, estimate, latest),
+        statistical=statistical,
+        explanation=explanation,
         information=run.estimator.information(),
         timing={"estimation": spent},
         settings=dataclasses.asdict(settings),

@@ -131,6 +131,7 @@ def _explanation(result: IdentificationResult) -> dict[str, object] | None:
         "meaning": found.text,
         "misfit": float(found.misfit),
         "windows": int(found.windows),
+        "untried": [one.value for one in found.untried],
         "hypotheses": [
             {
                 "assumption": one.assumption.value,

@@ -8,9 +8,11 @@ hypothesis that makes data feasible is a hint where to look, never a guarantee, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,18 +184,27 @@ class Explanation:
             not. At most 1 where only errors that rows share tell that they are not.
         hypotheses: Those with which the data are feasible, ranked.
         windows: Number of windows that were looked at.
+        untried: Assumptions of which not every change was tried, because somebody asked for the end.
     """
 
     misfit: float
     hypotheses: tuple[Hypothesis, ...]
     windows: int
+    untried: tuple[Assumption, ...] = ()
 
     @property
     def text(self) -> str:
         """What the hypotheses are, and are not, in sentences."""
+        stopped = ""
+        if self.untried:
+            names = ", ".join(one.value.replace("_", " ") for one in self.untried)
+            stopped = f"Stopped on request before all of these were tried: {names}. "
         if not self.hypotheses:
-            return (
-                "No single changed assumption makes the data feasible: several may be wrong, or one that is not tried."
+            return stopped + (
+                "None of those that were tried makes the data feasible by itself."
+                if stopped
+                else "No single changed assumption makes the data feasible: several may be wrong, or one that is not "
+                "tried."
             )
         text = (
             "Each hypothesis changes one assumption by as little as makes the data feasible; small changes come first, "
@@ -201,7 +212,7 @@ class Explanation:
         )
         if self.misfit <= 1.0:
             text += " (here: feasible with all error bounds 10 % smaller than the data as they are need)"
-        return f"{text}. They show where to look; none is proven, and no bounds follow from them."
+        return f"{stopped}{text}. They show where to look; none is proven, and no bounds follow from them."
 
 
 def explain_inconsistency(
@@ -218,28 +229,42 @@ def explain_inconsistency(
         settings: Settings of the estimation, of a payload.
         blocks: The samples.
         on_progress: Called with the share of the work that is done.
-        is_cancelled: Asked between hypotheses; those that were not tried are left out.
+        is_cancelled: Asked before every linear programme; hypotheses that were found by then are kept.
 
     Returns:
-        The explanation; None without windows.
+        The explanation; None without windows, or where the end was asked for before anything was tried.
     """
     samples = join_blocks(blocks)
-    data = None if samples is None else RelaxedRows.collect(robot, settings, samples)
+    if samples is None or is_cancelled():
+        return None
+    data = RelaxedRows.collect(robot, settings, samples)
     if data is None:
         return None
-    base = data.misfit(data.r)
+    data = replace(data, before_solving=lambda: _require_time(is_cancelled))
     tried: list[Hypothesis] = []
-    makers = [
-        _try_signs, _try_prior, _try_gains, _try_offsets, _try_friction, _try_tilt, _try_lag, _try_change,
-    ]  # fmt: skip
-    for done, make in enumerate(makers, start=1):
-        if is_cancelled():
-            break
-        tried += make(data, min(1.0, 0.9 * base))
-        on_progress(done / len(makers))
+    untried = list(_MAKERS)
+    base = np.nan
+    with suppress(_Cancelled):
+        base = data.misfit(data.r)
+        for done, (assumption, make) in enumerate(_MAKERS.items(), start=1):
+            for one in make(data, min(1.0, 0.9 * base)):
+                tried.append(one)  # what comes before the end on request is kept
+            untried.remove(assumption)
+            on_progress(done / len(_MAKERS))
+    if np.isnan(base):
+        return None
     # Where a change suits, the misfit falls far below 1; where it only just can explain the data, it does not.
     ranked = sorted(tried, key=lambda one: one.change * one.misfit)
-    return Explanation(base, tuple(ranked), data.windows)
+    return Explanation(base, tuple(ranked), data.windows, tuple(untried))
+
+
+class _Cancelled(Exception):
+    """Somebody asks for the end."""
+
+
+def _require_time(is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
+        raise _Cancelled
 
 
 def _usual(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
@@ -248,19 +273,17 @@ def _usual(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
     return KINDS[assumption].usual if share is None else share * float(data.robot.limits.tau_max[joint])
 
 
-def _try_signs(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_signs(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Turn the efforts of all joints round, then of each."""
-    found = []
     for joint in (None, *range(data.robot.n)):
         chosen = np.ones(len(data.r), dtype=bool) if joint is None else data.joint == joint
         misfit = data.misfit(np.where(chosen, data.r - 2.0 * data.torque, data.r))
         if misfit <= scale:
             name = None if joint is None else data.robot.joint_names[joint]
-            found.append(Hypothesis(Assumption.EFFORT_SIGN, name, 1.0, 1.0, "", misfit, 1.0))
-    return found
+            yield Hypothesis(Assumption.EFFORT_SIGN, name, 1.0, 1.0, "", misfit, 1.0)
 
 
-def _try_prior(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_prior(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Widen the box of the payload by the same share of every side."""
     count, size = data.y.shape[1], data.allowed[:, None]
     free, known = data.y / size, data.b / size
@@ -272,16 +295,15 @@ def _try_prior(data: RelaxedRows, scale: float) -> list[Hypothesis]:
     bounds = [(None, None)] * count + [(-1.0, 1.0)] * known.shape[1] + [(0.0, None)]
     found = linprog(np.append(np.zeros(a.shape[1] - 1), 1.0), a, limits, bounds=bounds, method="highs")
     if found.status != 0 or found.x[-1] <= _SMALL:
-        return []
+        return
     share = float(found.x[-1])
     misfit, _ = data.best(data.r, data.y)
     made = _Made(Assumption.PAYLOAD_PRIOR, None, share, f"{100.0 * share:.2g} %", misfit, None)
-    return [made.hypothesis(data)]
+    yield made.hypothesis(data)
 
 
-def _try_gains(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_gains(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Change the gain of the torque of one joint: the true torque is ``(1 + g)`` times the measured one."""
-    found = []
     for joint in range(data.robot.n):
         gain = np.where(data.joint == joint, -data.torque, 0.0)
         least = data.least(Change.both_ways(data.r, gain), scale)
@@ -290,13 +312,11 @@ def _try_gains(data: RelaxedRows, scale: float) -> list[Hypothesis]:
             misfit, best = data.best(data.r, gain[:, None])
             # People see what the sensor shows of a true torque, which is the inverse.
             detail = f"{1.0 / max(1.0 + g, 1e-3):.3g}"
-            found.append(_Made(Assumption.TORQUE_GAIN, joint, g, detail, misfit, float(best[0])).hypothesis(data))
-    return found
+            yield _Made(Assumption.TORQUE_GAIN, joint, g, detail, misfit, float(best[0])).hypothesis(data)
 
 
-def _try_offsets(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_offsets(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Add a constant to the torque of one joint."""
-    found = []
     box = data.robot.theta_box
     for joint in range(data.robot.n):
         gain = np.where(data.joint == joint, data.seconds, 0.0)
@@ -307,13 +327,11 @@ def _try_offsets(data: RelaxedRows, scale: float) -> list[Hypothesis]:
             total = beyond + float(box.upper[entry] if beyond > 0.0 else box.lower[entry])
             misfit, best = data.best(data.r, gain[:, None])
             made = _Made(Assumption.TORQUE_OFFSET, joint, beyond, f"{total:.2g} Nm", misfit, float(best[0]))
-            found.append(made.hypothesis(data))
-    return found
+            yield made.hypothesis(data)
 
 
-def _try_friction(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_friction(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Let Coulomb and viscous friction of one joint leave their box."""
-    found = []
     for joint in range(data.robot.n):
         chosen = data.joint == joint
         coulomb, viscous = np.where(chosen, data.sign, 0.0), np.where(chosen, data.travel, 0.0)
@@ -335,8 +353,7 @@ def _try_friction(data: RelaxedRows, scale: float) -> list[Hypothesis]:
         misfit, best = data.best(data.r, np.stack([coulomb, viscous], axis=1))
         detail = ", ".join(text for text in ends if text)
         most = float(np.abs(best) @ [1.0, speed])
-        found.append(_Made(Assumption.FRICTION, joint, amount, detail, misfit, most).hypothesis(data))
-    return found
+        yield _Made(Assumption.FRICTION, joint, amount, detail, misfit, most).hypothesis(data)
 
 
 def _end(name: str, unit: str, box: tuple[float, float], beyond: float) -> str:
@@ -347,7 +364,7 @@ def _end(name: str, unit: str, box: tuple[float, float], beyond: float) -> str:
     return f"{name} {side} {unit}"
 
 
-def _try_tilt(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_tilt(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Tilt gravity; its product with the target is linear about the target of the round before."""
     strength = float(np.linalg.norm(data.robot.gravity))
     target, along, least = data.unknowns.prior.center, 0.0, None
@@ -359,7 +376,7 @@ def _try_tilt(data: RelaxedRows, scale: float) -> list[Hypothesis]:
         change = Change(r, gains, np.zeros_like(gains), np.ones(4), np.full(4, strength))
         least = data.least(change, scale)
         if least is None:
-            return []
+            return
         vector, target = least[0][:2] - least[0][2:], least[1]
         along = strength - float(np.sqrt(max(strength**2 - float(vector @ vector), 0.0)))
     angle = float(np.arcsin(min(np.linalg.norm(vector) / strength, 1.0)))
@@ -370,12 +387,11 @@ def _try_tilt(data: RelaxedRows, scale: float) -> list[Hypothesis]:
     detail = f"{np.degrees(angle):.2g} deg about ({words}) of the base frame"
     misfit, best = data.best(r, across)
     most = float(np.arcsin(min(np.linalg.norm(best) / strength, 1.0)))
-    return [_Made(Assumption.GRAVITY, None, angle, detail, misfit, most).hypothesis(data)]
+    yield _Made(Assumption.GRAVITY, None, angle, detail, misfit, most).hypothesis(data)
 
 
-def _try_lag(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_lag(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Read the torques of all joints earlier or later: the smallest lag, and the smallest lead, that will do."""
-    found = []
     for side, word in ((1.0, "lagged behind the positions"), (-1.0, "were ahead of the positions")):
         misfits = np.array([data.misfit(data.r + data.lagged(side * lag)) for lag in LAGS])
         k = int(np.argmin(misfits))
@@ -389,18 +405,17 @@ def _try_lag(data: RelaxedRows, scale: float) -> list[Hypothesis]:
             low, high = (low, middle) if is_feasible else (middle, high)
         detail = f"{word} by {1e3 * high:.2g} ms"
         made = _Made(Assumption.TORQUE_LAG, None, side * high, detail, float(misfits[k]), side * float(LAGS[k]))
-        found.append(made.hypothesis(data))
-    return found
+        yield made.hypothesis(data)
 
 
-def _try_change(data: RelaxedRows, scale: float) -> list[Hypothesis]:
+def _try_change(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Let the payload be another one after some time, with everything else the same."""
     number = np.arange(len(data.r)) // data.robot.n
     longest = _bisect(lambda k: data.misfit(data.r, number < k) <= scale, data.windows)
     last = data.windows - _bisect(lambda k: data.misfit(data.r, number >= data.windows - k) <= scale, data.windows)
     # The window of the change itself may agree with neither payload.
     if last - longest > 1 or last <= 0 or longest >= data.windows:
-        return []
+        return
     is_between = last > longest
     middle = last if is_between else (longest + last) // 2
     is_late = (number >= middle)[:, None]
@@ -408,13 +423,26 @@ def _try_change(data: RelaxedRows, scale: float) -> list[Hypothesis]:
     both = replace(data, y=np.where(is_late, 0.0, data.y), b=np.concatenate([second, data.b], axis=1))
     misfit = both.misfit(data.r, number != longest if is_between else None)
     if misfit > scale:
-        return []
+        return
     starts, stops = data.spans[:: data.robot.n].T
     low = float(starts[longest] if is_between else starts[last])
     high = float(stops[longest] if is_between else starts[min(longest, data.windows - 1)])
     when = 0.5 * (low + high)
     made = _Made(Assumption.PAYLOAD_CHANGE, None, when, f"{low:.2f} and {high:.2f} s", misfit, when)
-    return [replace(made.hypothesis(data), change=1.0)]
+    yield replace(made.hypothesis(data), change=1.0)
+
+
+_MAKERS: Mapping[Assumption, Callable[[RelaxedRows, float], Iterator[Hypothesis]]] = MappingProxyType({
+    Assumption.EFFORT_SIGN: _try_signs,
+    Assumption.PAYLOAD_PRIOR: _try_prior,
+    Assumption.TORQUE_GAIN: _try_gains,
+    Assumption.TORQUE_OFFSET: _try_offsets,
+    Assumption.FRICTION: _try_friction,
+    Assumption.GRAVITY: _try_tilt,
+    Assumption.TORQUE_LAG: _try_lag,
+    Assumption.PAYLOAD_CHANGE: _try_change,
+})  # fmt: skip
+"""What tries the changes of each assumption, in this order: of rows, and the scale of all error bounds."""
 
 
 def _bisect(is_feasible: Callable[[int], bool], count: int) -> int:

@@ -53,6 +53,7 @@ class RelaxedRows:
         spans: Start and stop, (R, 2) [s] since the first sample.
         lagged: Maps a lag [s] to the change of the torque integrals, (R,) [Nms], NaN beyond the recording.
         speed: Largest speed of each joint, (n,) [rad/s].
+        before_solving: Called before every linear programme; may raise to end a search.
     """
 
     robot: RobotModel
@@ -72,6 +73,7 @@ class RelaxedRows:
     spans: Array
     lagged: Callable[[float], Array]
     speed: Array
+    before_solving: Callable[[], None] = lambda: None
 
     @classmethod
     def collect(cls, robot: RobotModel, settings: EstimatorSettings, samples: SampleBlock) -> RelaxedRows | None:
@@ -136,6 +138,7 @@ class RelaxedRows:
             extra: Gains of unknowns without bounds, (R, k).
             keep: Rows that count, (R,); all without it.
         """
+        self.before_solving()
         rows = np.isfinite(r) if keep is None else keep & np.isfinite(r)
         if not rows.any():
             return np.inf, np.full(extra.shape[1], np.nan)
@@ -159,6 +162,7 @@ class RelaxedRows:
             change: Gains and costs of a change.
             scale: Of all error bounds; 1, or less where errors that rows share show the inconsistency [-].
         """
+        self.before_solving()
         rows = np.isfinite(change.r)
         size = self.allowed[rows]
         known = np.concatenate([self.y, self.b], axis=1)[rows] / size[:, None]
