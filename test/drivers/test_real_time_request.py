@@ -10,8 +10,7 @@ from sysid_ros.drivers.pacing import Scheduling, request_real_time
 
 @pytest.fixture
 def collecting():
-    """Garbage collection as in a new process, whatever this test or one before it in the same process does to it."""
-    gc.enable()
+    """Garbage collection as in a new process again, whatever this test does to it."""
     yield
     gc.unfreeze()
     gc.enable()

@@ -264,7 +264,7 @@ class GoalRun(GoalBase):
             settings = ask_settings(self._session)
             if settings is None:
                 self._logger.warning(f"the estimator does not say its settings; {text} without them")
-            if settings is not None:
+            else:
                 settings = replace(settings, gripper=monitor.records.gripper)
             return source.find(settings, monitor.estimate, monitor.records)
         except Exception as error:  # noqa: BLE001 - what was identified must still be answered

@@ -151,6 +151,11 @@ class WorstTorque:
         nominal = regressor @ self._center
         return TorqueSamples(np.abs(nominal) + np.abs(regressor) @ self._radius + self._coulomb, nominal, regressor)
 
+    def demand_at_rest(self, q: Array) -> Array:
+        """Return the demand of :meth:`evaluate` where the arm rests in postures (N, n) [rad], (N, n) [Nm]."""
+        rest = np.zeros_like(q)
+        return self.evaluate((q, rest, rest)).demand
+
     def gradients(self, states: State, samples: TorqueSamples, chosen: Index, joints: Index) -> State:
         """Differentiate single entries of ``demand`` with respect to the state of their sample.
 

@@ -172,10 +172,11 @@ class CertifiedPlanner:
         found = strategy.run()
         if found is None:
             is_late = candidates.must_stop()  # with what calls are expected to take now; a rejection may change that
-            rejection, statistics = strategy.rejection, candidates.statistics()
-            if is_late:
-                raise PlanFailure(rejection, statistics, _advice(rejection, request.assumptions.control_law))
-            return self._elsewhere(request, rejection, statistics, now, patience)
+            advice = _advice(strategy.rejection, request.assumptions.control_law)
+            failure = PlanFailure(strategy.rejection, candidates.statistics(), advice)
+            if is_late or request.predecessor is not None:
+                raise failure
+            return self._elsewhere(request, failure, now, patience)
         return self._certified(request, found, strategy.information(found), candidates, now)
 
     def certify(self, trajectory: Trajectory, assumptions: Assumptions, now: float = 0.0) -> CertifiedPlan:
@@ -337,11 +338,8 @@ class CertifiedPlanner:
         """
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
-        errors, limits = self._held_errors(request, goal), self.robot.limits.tau_max
         q = start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (goal - start)
-        rest = np.zeros_like(q)
-        needed = self._model.torque.evaluate((q, rest, rest)).demand + errors.torque
-        room = (1.0 - needed / limits).min(axis=1)
+        room = self._torque_room(q, self._held_errors(request, goal))
         if room.min() <= 0.0 or min(room[0], room[-1]) >= _TIGHT:
             return None
         is_wide = np.flatnonzero(room >= max(_TIGHT, 0.5 * room.max()))
@@ -374,33 +372,29 @@ class CertifiedPlanner:
             return None
         return way[1:]
 
-    def _elsewhere(
-        self, request: PlanRequest, rejection: Rejection, statistics: PlanStatistics, now: float, patience: Patience
-    ) -> CertifiedPlan:
+    def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
         """Plan towards the home posture where no exciting motion from rest can be proven.
 
         Raises:
             PlanFailure: That cannot be proven either, or was not asked for. Where the arm cannot even be held for
                 certain it names the nearest posture found where it can.
         """
-        why, home = rejection, self.robot.home
-        advice = _advice(rejection, request.assumptions.control_law)
-        if request.predecessor is None:
-            start, rest = request.state[0], np.zeros(self.robot.n)
-            try:
-                self._certify(request, BezierTrajectory(start, rest, rest, start, _HOLD), now)
-                if request.goal is None and np.abs(home - start).max() > _SAME_POSTURE:
-                    leg = self._plan_leg(replace(request, goal=home), now, patience)
-                    if leg is not None:
-                        return leg
-            except (PlanRejected, BoundNotAvailable) as refusal:
-                why = _refused(refusal, "the arm cannot be held where it is")
-                nearest = self._nearest_held(request, patience)
-                if nearest is not None:
-                    numbers = np.array2string(nearest, precision=2, separator=", ", suppress_small=True)
-                    far = float(np.abs(nearest - start).max())
-                    advice += f". The nearest posture found where it can: {numbers} rad, {far:.2f} rad away"
-        raise PlanFailure(why, statistics, advice)
+        start, home = request.state[0], self.robot.home
+        try:
+            self._hold(request, start)
+            if request.goal is None and np.abs(home - start).max() > _SAME_POSTURE:
+                leg = self._plan_leg(replace(request, goal=home), now, patience)
+                if leg is not None:
+                    return leg
+        except (PlanRejected, BoundNotAvailable) as refusal:
+            advice, nearest = failure.advice, self._nearest_held(request, patience)
+            if nearest is not None:
+                numbers = np.array2string(nearest, precision=2, separator=", ", suppress_small=True)
+                far = float(np.abs(nearest - start).max())
+                advice += f". The nearest posture found where it can: {numbers} rad, {far:.2f} rad away"
+            why = _refused(refusal, "the arm cannot be held where it is")
+            raise PlanFailure(why, failure.statistics, advice) from refusal
+        raise failure
 
     def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
         """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home.
@@ -408,7 +402,7 @@ class CertifiedPlanner:
         Returns:
             The posture, (n,) [rad]; None where there is none.
         """
-        start, home, rest = request.state[0], self.robot.home, np.zeros(self.robot.n)
+        start, home = request.state[0], self.robot.home
         try:
             errors = self._held_errors(request, home)
         except (PlanRejected, BoundNotAvailable):
@@ -420,9 +414,7 @@ class CertifiedPlanner:
         draws = draws * (rng.random(draws.shape) < 0.5)  # mostly it is about few joints
         q = np.concatenate([start + draws, start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (home - start)])
         q = q[check.are_free(q)]
-        rests = np.zeros_like(q)
-        needed = self._model.torque.evaluate((q, rests, rests)).demand + errors.torque
-        room, far = (1.0 - needed / self.robot.limits.tau_max).min(axis=1), np.abs(q - start).max(axis=1)
+        room, far = self._torque_room(q, errors), np.abs(q - start).max(axis=1)
         last = 0.0
         for index in np.argsort(far, kind="stable"):
             if far[index] >= np.abs(home - start).max() or patience.is_up():
@@ -431,7 +423,7 @@ class CertifiedPlanner:
                 continue
             last = far[index]
             try:
-                self._certify(request, BezierTrajectory(q[index], rest, rest, q[index], _HOLD), 0.0)
+                self._hold(request, q[index])
             except (PlanRejected, BoundNotAvailable):
                 continue
             return np.asarray(q[index])
@@ -439,10 +431,19 @@ class CertifiedPlanner:
 
     def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
         """Compute the errors of an arm that is held at the goal: those of slow motions are little larger."""
-        rest = np.zeros(self.robot.n)
-        held = self._certify(request, BezierTrajectory(goal, rest, rest, goal, _HOLD), 0.0)
+        held = self._hold(request, goal)
         assert held.bound is not None  # noqa: S101  # of a plan that was certified here
         return AssumedErrors.of(held.bound, self.robot.n)
+
+    def _hold(self, request: PlanRequest, posture: Array) -> CertifiedPlan:
+        """Certify that the arm can be held in a posture, (n,) [rad]; for questions about it, not to be executed."""
+        rest = np.zeros(self.robot.n)
+        return self._certify(request, BezierTrajectory(posture, rest, rest, posture, _HOLD), 0.0)
+
+    def _torque_room(self, q: Array, errors: AssumedErrors) -> Array:
+        """Return the share of the torque limits that is left at rest in postures (N, n) beside feedback, (N,) [-]."""
+        needed = self._model.torque.demand_at_rest(q) + errors.torque
+        return np.asarray((1.0 - needed / self.robot.limits.tau_max).min(axis=1))
 
     def _find_way(
         self, request: PlanRequest, errors: AssumedErrors, number: int, patience: Patience

@@ -184,6 +184,7 @@ class PlanFailure(SysidError):
         self.code = rejection.code
         self.rejection = rejection
         self.statistics = statistics
+        self.advice = advice
         super().__init__(f"no certified plan: {rejection.text}{advice}")
 
 

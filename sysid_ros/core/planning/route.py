@@ -93,8 +93,7 @@ class PostureCheck:
 
     def _rooms(self, q: Array) -> tuple[Array, Array]:
         """Return the torque needed at rest (N, n) [Nm] and the free distances (N, rows) [m] at postures (N, n)."""
-        rest = np.zeros_like(q)
-        torque = self._torque.evaluate((q, rest, rest)).demand
+        torque = self._torque.demand_at_rest(q)
         if self._distances is None:
             return torque, np.empty((len(q), 0))
         return torque, self._distances.evaluate(q).free
