@@ -28,7 +28,7 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
 
-.PHONY: help demo space check test quick-tests all-tests format lint types docs install keystore release clean
+.PHONY: help demo space check test quick-tests pure-tests process-tests format lint types docs install keystore release clean
 
 help:
 	@echo "make demo     identify an unknown payload on a simulated arm; CALIBRATE=yes: calibrate the arm first"
@@ -48,23 +48,26 @@ demo: install
 space: install
 	@$(BIN)/sysid space --speed 5 --object
 
-# A worker for each core gets one file after the other, in the order of conftest.py: what waits first, what computes last.
+# A worker for each core gets one file after the other, in the order of conftest.py: what waits or takes long comes first.
 # A worker that dies is not replaced: the scheduler would wait for it for ever.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 check: install
 	@$(MAKE) --no-print-directory -j3 lint types quick-tests
 
-# The types are checked in the time that the tests with processes leave.
+# Tests with processes mostly wait: what only computes runs beside them in the time that they leave.
 test: install
-	@$(MAKE) --no-print-directory -j3 NICE=nice lint types all-tests
+	@$(MAKE) --no-print-directory -j4 NICE=nice lint types pure-tests process-tests
 
 quick-tests: install
 	@$(PYTEST) -m "not processes and not realtime and not slow"
 
+pure-tests: install
+	@$(NICE) $(PYTEST) -o cache_dir=.pytest_cache/pure -m "not processes and not realtime"
+
 # Tests in real time fail where a busy machine stops for a second: files that failed beside others must pass alone.
-all-tests: install
-	@$(PYTEST) || { test $$? = 1 && echo "once more, one at a time: the files that failed beside others" \
+process-tests: install
+	@$(PYTEST) -m "processes or realtime" || { test $$? = 1 && echo "once more, one at a time: the files that failed beside others" \
 	  && $(BIN)/python -m pytest -q --failed-files; }
 
 format: install
