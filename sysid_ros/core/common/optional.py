@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
 from sysid_ros.core.common.errors import SysidError
@@ -42,18 +43,30 @@ class PackageNotInstalled(SysidError):
         )
 
 
-class _Missing:
-    """Stands for a module that is not installed; says so when something of it is used."""
+class _Optional:
+    """Stands for a module, which is imported when something of it is used for the first time."""
 
-    def __init__(self, module: str):
-        self._module = module
+    def __init__(self, name: str):
+        self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        raise PackageNotInstalled(self._module)
+        module = _import(self._name)
+        # Loops use such modules thousands of times a second: what is there from now on is found without this method.
+        self.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("_")})
+        return getattr(module, name)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name.partition(".")[0]:
+            raise  # the module is there, and something that it needs is not
+        raise PackageNotInstalled(name) from error
 
 
 def optional_module(name: str) -> Any:
-    """Import a module; where it is not installed, return one whose first use says so.
+    """Return a module that may be missing, and that takes long to load: it is imported where it is first used.
 
     Args:
         name: One of the modules this package knows to be optional, or a module of theirs.
@@ -61,12 +74,7 @@ def optional_module(name: str) -> Any:
     Returns:
         The module. Using anything of one that is not installed raises :class:`PackageNotInstalled`.
     """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != name.partition(".")[0]:
-            raise  # the module is there, and something that it needs is not
-        return _Missing(name)
+    return _Optional(name)
 
 
 def require_module(name: str) -> None:
@@ -75,5 +83,4 @@ def require_module(name: str) -> None:
     Raises:
         PackageNotInstalled: It is not.
     """
-    if isinstance(optional_module(name), _Missing):
-        raise PackageNotInstalled(name)
+    _import(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,8 @@ class Section:
 
     def number(self, key: str, unit: str, lower: float, upper: float = math.inf, default: Any = _REQUIRED) -> float:
         """Read a number with lower <= number <= upper."""
-        value = self.get(key, default, _range_text(lower, upper, unit))
-        return _number(value, self._name(key), unit, lower, upper)
+        within = _Range(unit, lower, upper)
+        return within.number(self.get(key, default, within.text), self._name(key))
 
     def vector(
         self,
@@ -85,9 +86,9 @@ class Section:
         default: Any = _REQUIRED,
     ) -> NDArray[np.float64]:
         """Read a list of ``size`` numbers, each with lower <= number <= upper, as (size,)."""
-        allowed = f"a list of {size} numbers, each {_range_text(lower, upper, unit)}"
-        value = self.get(key, default, allowed)
-        return _vector(value, size, self._name(key), unit, lower, upper, allowed)
+        within = _Range(unit, lower, upper)
+        allowed = f"a list of {size} numbers, each {within.text}"
+        return within.vector(self.get(key, default, allowed), size, self._name(key), allowed)
 
     def per_joint(
         self, key: str, n: int, unit: str, lower: float, upper: float = math.inf, default: Any = _REQUIRED
@@ -105,10 +106,9 @@ class Section:
         value = self.get(key, default, f"a list of rows of {width} numbers")
         if not isinstance(value, (list, tuple)):
             raise ParameterOutOfRange(self._name(key), value, f"a list of rows of {width} numbers")
-        allowed = f"{width} numbers, each {_range_text(lower, upper, unit)}"
-        return [
-            _vector(row, width, f"{self._name(key)}[{i}]", unit, lower, upper, allowed) for i, row in enumerate(value)
-        ]
+        within = _Range(unit, lower, upper)
+        allowed = f"{width} numbers, each {within.text}"
+        return [within.vector(row, width, f"{self._name(key)}[{i}]", allowed) for i, row in enumerate(value)]
 
     def sections_by_joint(self, joint_names: Sequence[str]) -> list[Section]:
         """Return one section for each joint, in their order.
@@ -134,31 +134,38 @@ class Section:
         return f"{self.path}.{key}"
 
 
-def _range_text(lower: float, upper: float, unit: str) -> str:
-    if math.isinf(lower) and math.isinf(upper):
-        return f"any finite number [{unit}]"
-    if math.isinf(upper):
-        return f"at least {lower:g} [{unit}]"
-    return f"{lower:g} to {upper:g} [{unit}]"
+@dataclass(frozen=True)
+class _Range:
+    """What a number may be, in its unit."""
 
+    unit: str
+    lower: float
+    upper: float
 
-def _number(value: Any, name: str, unit: str, lower: float, upper: float) -> float:
-    allowed = _range_text(lower, upper, unit)
-    if isinstance(value, str):
-        # YAML 1.1 reads 1e-3 (without a point) as a text.
-        try:
-            value = float(value)
-        except ValueError:
-            raise ParameterOutOfRange(name, value, allowed) from None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not lower <= value <= upper:
-        raise ParameterOutOfRange(name, value, allowed)
-    return float(value)
+    @property
+    def text(self) -> str:
+        """Say what is allowed."""
+        if math.isinf(self.lower) and math.isinf(self.upper):
+            return f"any finite number [{self.unit}]"
+        if math.isinf(self.upper):
+            return f"at least {self.lower:g} [{self.unit}]"
+        return f"{self.lower:g} to {self.upper:g} [{self.unit}]"
 
+    def number(self, value: Any, name: str) -> float:
+        """Check one number."""
+        if isinstance(value, str):
+            # YAML 1.1 reads 1e-3 (without a point) as a text.
+            try:
+                value = float(value)
+            except ValueError:
+                raise ParameterOutOfRange(name, value, self.text) from None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or not self.lower <= value <= self.upper:
+            raise ParameterOutOfRange(name, value, self.text)
+        return float(value)
 
-def _vector(
-    value: Any, size: int, name: str, unit: str, lower: float, upper: float, allowed: str
-) -> NDArray[np.float64]:
-    if not isinstance(value, (list, tuple, np.ndarray)) or len(value) != size:
-        raise ParameterOutOfRange(name, value, allowed)
-    return np.array([_number(x, f"{name}[{i}]", unit, lower, upper) for i, x in enumerate(value)])
+    def vector(self, value: Any, size: int, name: str, allowed: str) -> NDArray[np.float64]:
+        """Check a list of ``size`` numbers, which ``allowed`` describes."""
+        if not isinstance(value, (list, tuple, np.ndarray)) or len(value) != size:
+            raise ParameterOutOfRange(name, value, allowed)
+        return np.array([self.number(x, f"{name}[{i}]") for i, x in enumerate(value)])

@@ -26,16 +26,32 @@ def test_a_package_that_lacks_another_one_is_not_called_missing(monkeypatch, tmp
     (tmp_path / "mujoco.py").write_text("import surely_nowhere\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mujoco", raising=False)
+    module = optional_module("mujoco")
     with pytest.raises(ModuleNotFoundError, match="surely_nowhere"):
-        optional_module("mujoco")
+        module.anything  # noqa: B018
 
 
 @pytest.mark.slow
-def test_every_node_can_be_imported_without_them():
+def test_every_node_can_be_imported_without_them_and_starts_without_loading_them():
     modules = [process.module for process in (*IDENTIFY, *EMULATED, *SPACE)]
-    code = f"import sys, importlib\nfor name in {OPTIONAL}: sys.modules[name] = None\n"
-    code += f"for name in {modules}: importlib.import_module(name)\n"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    imports = f"import sys, importlib\nfor name in {modules}: importlib.import_module(name)\n"
+    for before, after in [
+        (f"import sys\nfor name in {OPTIONAL}: sys.modules[name] = None\n", ""),
+        ("", f"assert not sys.modules.keys() & set({OPTIONAL})\n"),
+    ]:
+        subprocess.run([sys.executable, "-c", before + imports + after], check=True, timeout=120)
+
+
+def test_a_module_is_imported_with_its_first_use(monkeypatch, tmp_path):
+    (tmp_path / "rosbags.py").write_text("import sys\nsys.rosbags_loaded = True\n_private, value = 1, 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "rosbags", raising=False)
+    monkeypatch.setattr(sys, "rosbags_loaded", False, raising=False)
+    module = optional_module("rosbags")
+    assert not sys.rosbags_loaded
+    assert (module.value, module._private) == (2, 1) and sys.rosbags_loaded
+    with pytest.raises(AttributeError, match="nothing_of_it"):
+        module.nothing_of_it  # noqa: B018
 
 
 def test_a_simulated_arm_says_that_mujoco_is_missing(monkeypatch):
