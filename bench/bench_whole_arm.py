@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("robots", nargs="*", default=available_robots())
     parser.add_argument("--duration", type=float, default=24.0, help="of a motion [s]")
-    parser.add_argument("--starts", type=int, default=2, help="starts of a search")
+    parser.add_argument("--starts", type=int, default=4, help="starts of a search")
     parser.add_argument("--bare", action="store_true", help="without the tool only")
     parser.add_argument("--shortest", action="store_true", help="also find the shortest motion for a width")
     arguments = parser.parse_args()

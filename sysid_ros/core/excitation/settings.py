@@ -106,8 +106,8 @@ class ExcitationSettings(Settings):
             "amplitude": math.pi,
             "velocity_fraction": 0.97,
             "acceleration_fraction": 0.97,
-            "starts": 2,
-            "max_iterations": 250,
+            "starts": 4,
+            "max_iterations": 1000,
             "time_budget": 60.0,
             **changes,
         }

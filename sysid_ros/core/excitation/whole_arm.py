@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,11 +43,17 @@ _LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
 """Shares of the limits of speed and acceleration that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
+_CLOSER = 2
+"""Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 """Shares of its amplitude, where it is the path that is refused."""
 _ALLOWANCE = 1.25
 """How much larger tracking errors are allocated than a random motion at the same limits has."""
 _PROBES = 2
+_OTHER_START = 7919
+"""By how much the seeds of two starts differ."""
+_LEAST_SEARCH = 0.05
+"""Least time for the search from a start [s]."""
 
 
 class NoProvenMotion(SysidError):
@@ -114,9 +120,10 @@ def plan_arm_excitation(
 ) -> ArmExcitation:
     """Plan and prove motions that make the base parameters of a whole arm visible.
 
-    A motion is planned with the tracking errors that a random motion at the same limits has, then proven with its own.
-    Where the tracking bound does not exist or the verifier refuses the motion, it is made slower, or smaller where its
-    path is refused; then it is planned anew with lower limits.
+    From several starts, a motion is planned with the tracking errors that a random motion at the same limits has, then
+    proven with its own; the best that is proven counts. Where the tracking bound does not exist or the verifier refuses
+    the motion, it is made slower, or smaller where its path is refused; where no start leads to a proof all are planned
+    anew with lower limits.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
@@ -242,24 +249,68 @@ class _ProvenSearch:
     def run(
         self, settings: ExcitationSettings, earlier: tuple[Trajectory, ...], is_cancelled: Callable[[], bool]
     ) -> tuple[CertifiedPlan, ExcitationPlan, float]:
+        """Return the best proven motion, what was planned of it, and its share of the limits."""
         for share in _LIMIT_SHARES:
             slower = settings.with_limit_share(share)
             bound = self._probe(slower)
             if bound is None:
                 continue
-            model = _excitation_model(self._assumptions, bound)
             try:
-                plan = plan_excitation(model, self._q_start, slower, is_cancelled=is_cancelled, earlier=earlier)
+                found = self._search(_excitation_model(self._assumptions, bound), slower, earlier, is_cancelled)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 # Slower motions have smaller tracking errors, which leave more of the limits.
                 if share == _LIMIT_SHARES[-1]:
                     raise
                 self._reasons.append(str(reason))
                 continue
-            proven = self._prove(plan.trajectory)
-            if proven is not None:
-                return proven, plan, share
+            if found is not None:
+                return *found, share
         raise NoProvenMotion(tuple(self._reasons))
+
+    def _search(
+        self,
+        model: ExcitationModel,
+        settings: ExcitationSettings,
+        earlier: tuple[Trajectory, ...],
+        is_cancelled: Callable[[], bool],
+    ) -> tuple[CertifiedPlan, ExcitationPlan] | None:
+        """Plan from each start and prove what may be the best: what the proof leaves of it counts.
+
+        The fastest motions show the most, and often have no tracking bound until they are made much slower.
+        """
+        deadline = time.perf_counter() + settings.time_budget
+        best: tuple[CertifiedPlan, ExcitationPlan] | None = None
+        least, refusal = np.inf, None
+        for start in range(settings.starts):
+            left = deadline - time.perf_counter()
+            if start and left <= _LEAST_SEARCH:
+                break
+            seed = (settings.seed + start * _OTHER_START) % 2**32
+            one = replace(settings, starts=1, seed=seed, time_budget=max(left, _LEAST_SEARCH))
+            try:
+                plan = plan_excitation(model, self._q_start, one, is_cancelled=is_cancelled, earlier=earlier)
+            except NoExcitationFound as reason:
+                refusal = reason
+                continue
+            paths = (*earlier, plan.trajectory)
+            # Slower or smaller it shows less.
+            if self._figure(model, settings, paths) >= least:
+                continue
+            proven = self._prove(plan.trajectory)
+            figure = np.inf if proven is None else self._figure(model, settings, (*earlier, proven.trajectory))
+            if proven is not None and figure < least:
+                best, least = (proven, plan), figure
+        if best is None and not self._reasons and refusal is not None:
+            raise refusal
+        return best
+
+    def _figure(self, model: ExcitationModel, settings: ExcitationSettings, paths: Sequence[Trajectory]) -> float:
+        """Return what tells which motions are the best: condition number, or the mean width of the bounds [-]."""
+        base = BaseParameters.of_settings(self._assumptions.robot, settings)
+        if settings.criterion == "condition_number":
+            rows = base_regressor(self._assumptions.robot, base, paths)
+            return condition_number(rows.T @ rows)
+        return float(np.log(np.maximum(expected_base_radii(model, base, paths, settings.window), 1e-300)).mean())
 
     def _probe(self, settings: ExcitationSettings) -> TrackingAllocation | None:
         """Bound the tracking errors of random motions as fast as the settings allow; None where there is no bound."""
@@ -284,18 +335,34 @@ class _ProvenSearch:
         return TrackingAllocation(STOP_ERRORS * position, velocity, torque, False, claims)
 
     def _prove(self, trajectory: FourierTrajectory) -> CertifiedPlan | None:
+        refused = 1.0
         for stretch in _STRETCHES:
-            for scale in _SCALES:
-                path = _stretched(trajectory, stretch, scale)
-                try:
-                    return self._certify(path)
-                except BoundNotAvailable as reason:
-                    self._reasons.append(str(reason))
-                    break
-                except PlanRejected as reason:
-                    self._reasons.append(str(reason))
-                    if not reason.limit.is_of_the_path:
-                        break
+            proven = self._prove_stretched(trajectory, stretch)
+            if proven is None:
+                refused = stretch
+                continue
+            # A slower motion shows less: its accelerations fall with the square.
+            for _ in range(_CLOSER if stretch > 1.0 else 0):
+                middle = 0.5 * (refused + stretch)
+                faster = self._prove_stretched(trajectory, middle)
+                if faster is None:
+                    refused = middle
+                else:
+                    proven, stretch = faster, middle
+            return proven
+        return None
+
+    def _prove_stretched(self, trajectory: FourierTrajectory, stretch: float) -> CertifiedPlan | None:
+        for scale in _SCALES:
+            try:
+                return self._certify(_stretched(trajectory, stretch, scale))
+            except BoundNotAvailable as reason:
+                self._reasons.append(str(reason))
+                return None
+            except PlanRejected as reason:
+                self._reasons.append(str(reason))
+                if not reason.limit.is_of_the_path:
+                    return None
         return None
 
     def _certify(self, path: FourierTrajectory) -> CertifiedPlan:

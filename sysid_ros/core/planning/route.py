@@ -1,8 +1,10 @@
 """Find a way between postures around what a straight motion would touch, or where it could not hold its payload.
 
-Two trees of postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), then
-the way is shortened. Postures count as free where samples say so, with margins for tracking errors; nothing is proven
-here: every leg is certified before the arm moves.
+Mostly one posture beside the straight way is enough: of many random ones the best counts. Where there is none, two
+trees of postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), then the
+way is shortened. In the end its postures are moved to where the legs are about the fastest: short, and
+with much torque left. Postures count as free where samples say so, with margins for tracking errors; nothing is
+proven here: every leg is certified before the arm moves.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot import JointLimits
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.distances import FreeDistances
 from sysid_ros.core.planning.problem import PlannerModel
@@ -31,9 +34,21 @@ _DRAWS = 8
 _GOAL_SHARE = 0.2
 """Share of draws that are the other tree's root."""
 _SHORTCUTS = 120
+_REACHES = (0.25, 0.5, 1.0, 2.0)
+"""How far from the straight way the postures are that are tried to go around by [rad]."""
+_BESIDE = 96
+"""Number of postures that are tried at each of these distances."""
+_MOVES, _MOVED = 24, (0.4, 0.2, 0.1, 0.05)
+"""Random displacements of a posture of a way of which the best counts, and how large they are [rad]."""
+_ENOUGH_ROOM = 0.3
+"""Share of the torque limits that a motion as fast as speed and acceleration allow needs about, besides holding [-]."""
+_LEG_TIME = 1.5
+"""What another leg costs: the arm settles and the next one is planned [s]."""
 _NEAR_END = 0.5
 """Where margins that start or goal do not keep are kept again, in any joint [rad]."""
 _ROUNDING = 1e-9
+PEAK_SPEED, PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)
+"""Of a degree-5 motion from rest to rest over 1 in time 1."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,8 @@ class PostureCheck:
     """
 
     def __init__(self, model: PlannerModel, scene: Scene, errors: AssumedErrors, margins: RouteMargins, ends: Array):
-        limits, self._torque = model.robot.limits, model.torque
+        self._limits, self._torque = model.robot.limits, model.torque
+        limits = self._limits
         spheres, wide = model.spheres_in(scene), errors.grown(margins.growth)
         clearance = scene.clearance + margins.distance
         self._distances = FreeDistances(spheres, wide.position, clearance) if spheres.has_rows else None
@@ -100,21 +116,45 @@ class PostureCheck:
 
     def are_free(self, q: Array) -> Bools:
         """Return which postures (N, n) are within limits, free, and can be held with every payload, (N,)."""
+        return self._look(q)[0]
+
+    def _look(self, q: Array) -> tuple[Bools, Array]:
+        """Return which postures (N, n) are free, and what is left of the torque, the least share of a limit, (N,)."""
         torque, free = self._rooms(q)
+        room = ((self._torque_limit - torque) / self._limits.tau_max).min(axis=1)
         near = np.maximum(1.0 - np.abs(q[:, None] - self._ends).max(axis=2) / _NEAR_END, 0.0)[..., None]  # (N, 2, 1)
         torque -= (near * self._more_torque).max(axis=1)
         free += (near * self._less_distance).max(axis=1)
         is_free: Bools = np.all((q >= self.lower) & (q <= self.upper), axis=1)
         is_free &= np.all(torque <= self._torque_limit + _ROUNDING, axis=1)
         is_free &= np.all(free >= self._clearance - _ROUNDING, axis=1)
-        return is_free
+        return is_free, room
 
     def free_edges(self, begins: Array, ends: Array) -> Bools:
         """Return which straight ways (B, n) to (B, n) are free at samples, (B,)."""
+        return np.asarray(np.isfinite(self.times(begins, ends)))
+
+    def times(self, begins: Array, ends: Array) -> Array:
+        """Estimate how long straight motions from rest at (B, n) to rest at (B, n) take, (B,) [s]; inf if not free.
+
+        What limits speed and acceleration, and longer where little torque is left: accelerations take a share of the
+        torque that falls with the square of the duration.
+        """
         count = max(2, int(np.ceil(np.abs(ends - begins).max() / _RESOLUTION)) + 1)
         along = np.linspace(0.0, 1.0, count)[:, None]
         postures = begins[:, None] + along * (ends - begins)[:, None]
-        return np.asarray(self.are_free(postures.reshape(-1, begins.shape[1])).reshape(-1, count).all(axis=1))
+        is_free, room = self._look(postures.reshape(-1, begins.shape[1]))
+        least = np.maximum(room.reshape(-1, count).min(axis=1), 1e-2)
+        seconds = shortest_time(self._limits, ends - begins) * np.sqrt(np.maximum(_ENOUGH_ROOM / least, 1.0))
+        return np.where(is_free.reshape(-1, count).all(axis=1), seconds, np.inf)
+
+
+def shortest_time(limits: JointLimits, distance: Array) -> Array:
+    """Return the duration at which a degree-5 motion from rest to rest over (..., n) just keeps their limits, (...)."""
+    distance = np.abs(distance)
+    by_velocity = PEAK_SPEED * distance / limits.v_max
+    by_acceleration = np.sqrt(PEAK_ACCELERATION * distance / limits.a_max)
+    return np.asarray(np.maximum(by_velocity, by_acceleration).max(axis=-1))
 
 
 class _Tree:
@@ -161,8 +201,60 @@ def find_route(
         NoRoute: No way was found.
     """
     rng = np.random.default_rng(seed)
-    way = _connect(check, start, goal, rng, must_stop)
-    return tuple(_shortened(check, way, rng, must_stop)[1:])
+    way = _beside(check, start, goal, rng, must_stop)
+    if way is None:
+        way = _shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop)
+    return tuple(_faster(check, way, rng, must_stop)[1:])
+
+
+def _beside(
+    check: PostureCheck, start: Array, goal: Array, rng: np.random.Generator, must_stop: Callable[[], bool]
+) -> list[Array] | None:
+    """Find the fastest of some ways by one posture beside the straight way; None where none is free."""
+    best, least = None, np.inf
+    for reach in _REACHES:
+        if must_stop():
+            break
+        draws = reach * rng.uniform(-1.0, 1.0, (_BESIDE, start.size)) * (rng.random((_BESIDE, start.size)) < 0.5)
+        middles = start + rng.uniform(0.2, 0.8, (_BESIDE, 1)) * (goal - start) + draws
+        middles = middles[check.are_free(middles)]
+        if not len(middles):
+            continue
+        first = check.times(np.broadcast_to(start, middles.shape), middles)
+        middles, first = middles[np.isfinite(first)], first[np.isfinite(first)]
+        if not len(middles):
+            continue
+        times = first + check.times(middles, np.broadcast_to(goal, middles.shape))
+        index = int(times.argmin())
+        if times[index] < least:
+            best, least = [start, middles[index], goal], float(times[index])
+    return best
+
+
+def _faster(
+    check: PostureCheck, way: list[Array], rng: np.random.Generator, must_stop: Callable[[], bool]
+) -> list[Array]:
+    """Move the postures of a way to where its legs take the least time, and leave out those that only cost time."""
+    way = list(way)
+    for reach in _MOVED:
+        index = 1
+        while index < len(way) - 1:
+            if must_stop():
+                return way
+            shape = (_MOVES, way[index].size)
+            draws = reach * rng.uniform(-1.0, 1.0, shape) * (rng.random(shape) < 0.5)
+            draws[0] = 0.0
+            middles = np.clip(way[index] + draws, check.lower, check.upper)
+            before, after = (np.broadcast_to(way[i], middles.shape) for i in (index - 1, index + 1))
+            times = check.times(before, middles) + check.times(middles, after)
+            straight = check.times(way[index - 1][None], way[index + 1][None])[0]
+            if np.isfinite(straight) and straight <= times.min() + _LEG_TIME:
+                del way[index]
+                continue
+            if np.isfinite(times.min()):
+                way[index] = middles[int(times.argmin())]
+            index += 1
+    return way
 
 
 def _connect(

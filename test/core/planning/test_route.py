@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -10,6 +12,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.planning import route
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
@@ -88,8 +91,11 @@ def test_a_search_can_be_cancelled(gen3):
 
 
 @pytest.mark.slow
-def test_margins_are_kept_but_close_to_ends_that_leave_less(gen3):
+@pytest.mark.parametrize("by", ["one posture", "two trees"])
+def test_margins_are_kept_but_close_to_ends_that_leave_less(gen3, by, monkeypatch):
     """Distances by Pinocchio's placements of the spheres, brute force."""
+    if by == "two trees":
+        monkeypatch.setattr(route, "_beside", lambda *arguments: None)
     planner, goal = CertifiedPlanner(gen3), gen3.home + TURN
     assumptions = payload_within(gen3, 0.05, a_box_in_the_way(gen3))
     planner._model.torque.set_boxes(*assumptions.boxes)
@@ -99,7 +105,7 @@ def test_margins_are_kept_but_close_to_ends_that_leave_less(gen3):
     assert check.are_free(ends).all() and not check.free_edges(ends[:1], ends[1:])[0]
     way = np.stack([gen3.home, *find_route(check, gen3.home, goal, 0, lambda: False)])
     np.testing.assert_array_equal(way[-1], goal)
-    assert len(way) > 2
+    assert len(way) == 3 if by == "one posture" else len(way) > 2
     (box,) = assumptions.scene.obstacles
     data, closest = gen3.pin_model.createData(), np.inf
     for begin, end in zip(way, way[1:], strict=False):
@@ -124,6 +130,42 @@ def test_the_same_seed_gives_the_same_way_and_no_time_gives_none(gen3):
     assert len(ways[0]) != len(ways[2]) or not np.array_equal(ways[0], ways[2])
     with pytest.raises(NoRoute, match="the time is up"):
         find_route(check, gen3.home, goal, 0, lambda: True)
+
+
+@pytest.mark.slow
+def test_postures_of_a_way_move_to_where_it_is_faster_and_needless_ones_are_left_out(gen3):
+    planner, goal = CertifiedPlanner(gen3), gen3.home + TURN
+    assumptions = payload_within(gen3, 0.05, a_box_in_the_way(gen3))
+    planner._model.torque.set_boxes(*assumptions.boxes)
+    ends = np.stack([gen3.home, goal])
+    check = PostureCheck(planner._model, assumptions.scene, AssumedErrors.none(gen3.n), RouteMargins(0.01, 0.0), ends)
+    rng = np.random.default_rng(0)
+    middle = route._beside(check, gen3.home, goal, rng, lambda: False)[1]
+    start = gen3.home
+    way = [start, start + 0.5 * (middle - start), middle, middle + 0.5 * (goal - middle), goal]
+    found = np.stack(route._faster(check, way, rng, lambda: False))
+    assert 3 <= len(found) < len(way)
+    before, after = np.stack([start, middle, goal]), found
+    seconds = [check.times(one[:-1], one[1:]).sum() for one in (before, after)]
+    assert seconds[1] < seconds[0] < np.inf
+
+
+def test_legs_with_little_torque_left_are_estimated_to_take_longer(gen3):
+    planner = CertifiedPlanner(gen3)
+    planner._model.torque.set_boxes(*payload_within(gen3, 0.05, Scene()).boxes)
+    ends = np.stack([gen3.home, gen3.home + TURN])
+    seconds = []
+    for needed in (0.0, 0.4):
+        errors = AssumedErrors.none(gen3.n)
+        errors = replace(errors, torque=needed * gen3.limits.tau_max)
+        check = PostureCheck(planner._model, Scene(), errors, RouteMargins(0.0, 0.0), ends)
+        seconds.append(float(check.times(ends[:1], ends[1:])[0]))
+    least = route.shortest_time(gen3.limits, TURN)
+    motion = BezierTrajectory(ends[0], np.zeros(7), np.zeros(7), ends[1], float(least))
+    _, v, a = motion.sample(np.linspace(0.0, motion.duration, 2001))
+    used = np.maximum(np.abs(v) / gen3.limits.v_max, np.abs(a) / gen3.limits.a_max).max()
+    np.testing.assert_allclose(used, 1.0, rtol=1e-5)
+    assert least <= seconds[0] < seconds[1] < np.inf
 
 
 class NoExcitement(RobustProver):
