@@ -24,7 +24,7 @@ from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.problem import PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings, Rejection
-from sysid_ros.core.planning.route import MARGINS, NoRoute, PostureCheck, find_route
+from sysid_ros.core.planning.route import MARGINS, NoRoute, PostureCheck, find_route, shortest_time
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.motion import SHORTEST_MOTION
@@ -41,7 +41,6 @@ _BARELY = 1.02
 _RATES = (LimitKind.VELOCITY, LimitKind.ACCELERATION)
 _BISECTIONS = 6
 _PRECISION, _WORTH = 0.06, 0.4  # [-], [s]; a duration that can be shorter by less is not tried, since trying takes time
-_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)  # of a degree-5 motion from rest to rest over 1 in time 1
 
 
 _LEG_SHARE = 0.75
@@ -463,10 +462,7 @@ class CertifiedPlanner:
 
     def _shortest(self, distance: Array) -> float:
         """Return the duration at which a degree-5 motion from rest to rest just keeps the limits of its rates [s]."""
-        limits, distance = self.robot.limits, np.abs(distance)
-        by_velocity = _PEAK_SPEED * distance / limits.v_max
-        by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / limits.a_max)
-        return float(max(1.05 * by_velocity.max(), 1.05 * by_acceleration.max(), SHORTEST_MOTION))
+        return max(1.05 * float(shortest_time(self.robot.limits, distance)), SHORTEST_MOTION)
 
     def _certified(
         self, request: PlanRequest, found: Candidate, information: Array, candidates: Candidates, now: float

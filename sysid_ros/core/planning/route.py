@@ -47,7 +47,7 @@ _LEG_TIME = 1.5
 _NEAR_END = 0.5
 """Where margins that start or goal do not keep are kept again, in any joint [rad]."""
 _ROUNDING = 1e-9
-PEAK_SPEED, PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)
+_PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)
 """Of a degree-5 motion from rest to rest over 1 in time 1."""
 
 
@@ -152,8 +152,8 @@ class PostureCheck:
 def shortest_time(limits: JointLimits, distance: Array) -> Array:
     """Return the duration at which a degree-5 motion from rest to rest over (..., n) just keeps their limits, (...)."""
     distance = np.abs(distance)
-    by_velocity = PEAK_SPEED * distance / limits.v_max
-    by_acceleration = np.sqrt(PEAK_ACCELERATION * distance / limits.a_max)
+    by_velocity = _PEAK_SPEED * distance / limits.v_max
+    by_acceleration = np.sqrt(_PEAK_ACCELERATION * distance / limits.a_max)
     return np.asarray(np.maximum(by_velocity, by_acceleration).max(axis=-1))
 
 
