@@ -33,7 +33,7 @@ from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
@@ -46,6 +46,11 @@ WEIGHT, TOLERANCE = 2.0, 0.002
 PERIOD = 0.001
 TARGETS = {"m [kg]": 0.08, "mcx": 0.01, "mcy": 0.01, "mcz [kg m]": 0.03, "I [kg m^2]": 0.03}
 """Radii that users want."""
+
+
+def gripper_of(robot: RobotModel) -> str:
+    """State of the gripper, which no trial moves between the calibration and its use."""
+    return AS_CALIBRATED if AS_CALIBRATED in robot.gripper_states else ""
 
 
 def with_uncertainty(robot: RobotModel, share: float) -> RobotModel:
@@ -88,7 +93,7 @@ class Trial:
 
 def identify(robot: RobotModel, block: SampleBlock, payload: Array) -> tuple[Array, ...]:
     """Radii, whether the truth is inside all the time, errors of the estimate, processor time of the updates [s]."""
-    settings = EstimatorSettings()
+    settings = EstimatorSettings(gripper=gripper_of(robot))
     inside, times = [], []
     estimator = StreamingEstimator(
         robot, settings, on_update=lambda estimate: inside.append(estimate.contains(payload))

@@ -30,7 +30,7 @@ from _containment import SaturatedSensors
 from _synthetic import TrueArm, measure
 from _table import describe_machine, print_table
 from _trials import describe_results, open_workers, read_results, write_result
-from bench_calibration import DUMBBELL, GAIN, PERIOD, REST, TOLERANCE, with_torque_error, with_uncertainty
+from bench_calibration import DUMBBELL, GAIN, PERIOD, REST, TOLERANCE, gripper_of, with_torque_error, with_uncertainty
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
@@ -142,8 +142,9 @@ class Arm:
 def identify(robot: RobotModel, block: SampleBlock, payload: Array) -> tuple[ParameterEstimate, bool]:
     """The estimate, and whether the payload is inside its bounds at every update."""
     inside: list[bool] = []
+    settings = replace(SETTINGS, gripper=gripper_of(robot))
     estimator = StreamingEstimator(
-        robot, SETTINGS, on_update=lambda estimate: inside.append(estimate.contains(payload))
+        robot, settings, on_update=lambda estimate: inside.append(estimate.contains(payload))
     )
     estimator.add(block)
     estimate = estimator.estimate()

@@ -187,6 +187,7 @@ def run_arm(options: argparse.Namespace) -> int:
     """
     robot = load_robot(options.model)
     settings = parse_settings(options.set)
+    robot.gripper_state(settings.gripper)
     change = np.asarray(options.offset_change, dtype=float)
     if change.size not in (1, robot.n) or not np.all((change >= 0.0) & (change < np.inf)):
         allowed = f"one number or {robot.n}, not negative"
@@ -210,11 +211,11 @@ def run_arm(options: argparse.Namespace) -> int:
         prepare_files(folder, robot)
     reading = recording_options(options)
     with watching("reading the recordings") as watch:
-        used = read_recordings(options.files, robot, options.serial, reading, watch)
+        used = read_recordings(options.files, robot, options.serial, reading, watch, settings.gripper)
     kept = None
     if options.check is not None:
         with watching(f"reading {options.check}") as watch:
-            kept = read_recordings([options.check], robot, options.serial, reading, watch)
+            kept = read_recordings([options.check], robot, options.serial, reading, watch, settings.gripper)
     warnings = [*used.warnings, *(() if kept is None else kept.warnings)]
     for sentence in warnings:
         print(f"warning: {sentence}")
@@ -342,6 +343,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         raise ParameterOutOfRange("--serial", options.serial, "the serial number of the arm")
     if options.com is None and options.com_tolerance != COM_TOLERANCE:
         raise ParameterOutOfRange("--com-tolerance", options.com_tolerance, "nothing without --com")
+    (robot.uncalibrated or robot).gripper_state(options.gripper)
     com = None if options.com is None else _com_box(robot, options.com, options.com_tolerance)
     masses = [read_mass(text) for text in options.weight]
     for mass in masses:
@@ -369,7 +371,8 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         environment = suite_environment(log, options.domain_id, vars(options))
         say_where(environment, log)
         payload = repr(motion.mass) if motion.mass else "none"
-        own: dict[str, dict[str, ParameterValue]] = {"identification": {"results_root": str(results)}}
+        known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
+        own = {"identification": known}
         if is_simulated:
             own["arm_emulator" if is_emulator else "arm_driver"] = {"payload": payload, "seed": options.seed}
         words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
@@ -421,6 +424,8 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
     until = f", to be used until {record.expires}" if record.expires else ""
     lines: list[RenderableType] = [f"Arm {record.serial} ({calibration.robot}), {record.date}{until}"]
     lines += [f"  {text}" for text in record.recordings]
+    if robot.gripper_change is not None:
+        lines.append(f"state of the gripper: {record.gripper or 'not stated'}")
     lines.append(f"{len(calibration.matrix)} certified rows on what the recordings share")
     before, after = robot.theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)

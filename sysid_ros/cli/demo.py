@@ -25,7 +25,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import find_settings, load_robot
-from sysid_ros.core.model.robot import RobotModel, tool_transform
+from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel, tool_transform
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
 from sysid_ros.reports.recordings.files import read_recording
@@ -103,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
     if status != ExitStatus.OK:
         return status
     words = [*common, "--model", str(known), "--results", str(results / "payload"), *view]
+    words += ["--gripper", AS_CALIBRATED] if AS_CALIBRATED in load_robot(known).gripper_states else []
     status = identify.main(words)
     if status != ExitStatus.OK:
         return status
@@ -149,9 +150,11 @@ def compare(folder: Path, robots: Sequence[tuple[str, RobotModel]]) -> str:
     Raises:
         SysidError: The recording cannot be read.
     """
+    # Between calibration and goal nothing has moved the gripper of the simulated arm.
+    states = [AS_CALIBRATED if AS_CALIBRATED in one.gripper_states else "" for _, one in robots]
     columns = [
-        _bounds(identify_recording(read_recording(folder / RECORDING, one), one, EstimatorSettings()))
-        for _, one in robots
+        _bounds(identify_recording(read_recording(folder / RECORDING, one), one, EstimatorSettings(gripper=state)))
+        for (_, one), state in zip(robots, states, strict=True)
     ]
     truth = _truth(folder, robots[0][1])
     heads = ["", "unit", *(f"{name}: bounds" for name, _ in robots), *(f"{name}: +-" for name, _ in robots), "truth"]

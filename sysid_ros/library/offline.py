@@ -16,7 +16,7 @@ from sysid_ros.core.estimation.point.statistics import compute_statistical_inter
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
 from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.result import (
@@ -139,7 +139,8 @@ def identify_bodies(
 def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Recording) -> EstimatorSettings:
     """Return the settings with the state of the gripper that the recording names, where they name none themselves."""
     state = (recording.metadata or {}).get(GRIPPER, "")
-    if settings.gripper or state not in robot.gripper_states:
+    # A recording does not say of which calibration it speaks.
+    if settings.gripper or state not in robot.gripper_states or state == AS_CALIBRATED:
         return settings
     return dataclasses.replace(settings, gripper=state)
 

@@ -218,6 +218,7 @@ def arm_html(result: ArmResult) -> str:
             "robot": calibration.robot,
             "date": calibration.record.date,
             "last day": calibration.record.expires or "none stated",
+            "state of the gripper": calibration.record.gripper or "not stated",
             "recordings": "; ".join(calibration.record.recordings),
             "data (SHA-256)": calibration.record.data or "",
         },

@@ -212,19 +212,27 @@ def test_recordings_of_two_arms_are_refused(robot, monkeypatch, tmp_path):
     recorded.metadata["robot"], recorded.payload_epochs = robot.name, (0, 1)
     result = Goal(robot, monkeypatch, serial_number="K1", recordings=[str(path)]).run()
     assert "what the hand holds is announced to have changed" in result.error_text
-    recorded.payload_epochs = (0, 0)
+    recorded.payload_epochs, recorded.metadata["gripper"] = (0, 0), "closed"
+    options = IdentificationParameters(
+        arm=dataclasses.replace(FAST, gripper="open"), results_root=tempfile.gettempdir()
+    )
+    result = Goal(robot, monkeypatch, options=options, serial_number="K1", recordings=[str(path)]).run()
+    assert "the state of the gripper in it is closed; allowed: open, as stated" in result.error_text
     assert Goal(robot, monkeypatch, serial_number="K1", recordings=[str(path)]).run().error_code == 0
 
 
 def test_the_metadata_of_a_recording_name_arm_and_load(robot, monkeypatch, tmp_path):
     from mcap.reader import make_reader
 
-    Goal(robot, monkeypatch, tmp_path / "out").run()
+    arm = dataclasses.replace(FAST, gripper="closed")
+    options = IdentificationParameters(arm=arm, results_root=tempfile.gettempdir())
+    Goal(robot, monkeypatch, tmp_path / "out", options=options).run()
+    assert load_calibration(tmp_path / "out" / "arm.yaml").record.gripper == "closed"
     with (tmp_path / "out" / "recording.mcap").open("rb") as file:
         said = {}
         for one in make_reader(file).iter_metadata():
             said |= one.metadata
-    assert (said["serial"], said["robot"], said["load"]) == ("K7", robot.name, "empty hand")
+    assert (said["serial"], said["robot"], said["load"], said["gripper"]) == ("K7", robot.name, "empty hand", "closed")
 
 
 def test_a_load_that_is_not_the_stated_one_is_inconsistent_and_the_recording_is_kept(robot, monkeypatch, tmp_path):

@@ -33,6 +33,7 @@ from sysid_ros.core.estimation.calibration import (
     empty_hand,
     reference_weight,
 )
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import plan_arm_excitation
@@ -56,6 +57,7 @@ from sysid_ros.core.procedure import (
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
 from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
+from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.writer import RECORDING
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples
@@ -232,13 +234,15 @@ class ArmGoalRun(GoalBase):
             raise ParameterOutOfRange("serial_number", "empty", "the serial number of the arm")
         given = {"motion_time": goal.motion_time, "validation_time": goal.validation_time}
         self._settings = replace(self._settings, **{name: value for name, value in given.items() if value != 0.0})
+        self._before.gripper_state(self._settings.gripper)
         load = load_of(self._robot, goal)
         policy = KnownLoadPolicy(self._robot, load)
-        earlier = read_recordings(goal.recordings, self._before, goal.serial_number)
+        earlier = read_recordings(goal.recordings, self._before, goal.serial_number, gripper=self._settings.gripper)
         self._folder = self._make_folder(goal.results_directory)
         if self._folder is not None:
             prepare_files(self._folder, self._robot)
-        self._record(**{SERIAL: goal.serial_number, ROBOT: self._robot.name, "load": load.name})
+        known = {SERIAL: goal.serial_number, ROBOT: self._robot.name, GRIPPER: self._settings.gripper}
+        self._record(**known, load=load.name)
         return policy, load, earlier
 
     # The work
@@ -254,11 +258,12 @@ class ArmGoalRun(GoalBase):
             expires=(today + datetime.timedelta(days=days)).isoformat() if days else None,
             offset_change=(settings.offset_change,) * self._robot.n,
         )
+        estimator = EstimatorSettings(gripper=settings.gripper)
         calibration = calibrate_arm(
-            earlier.robot, [*earlier.recordings, used], record, None, self._take_calibration, self._is_cancelled
+            earlier.robot, [*earlier.recordings, used], record, estimator, self._take_calibration, self._is_cancelled
         )
         self._tell(Phase.REPORTING, "writing the results", 0.97)
-        result = make_result(earlier.robot, calibration, None, checked, earlier.warnings)
+        result = make_result(earlier.robot, calibration, estimator, checked, earlier.warnings)
         self._relative_width = result.identification.relative_width
         return self._success(result)
 

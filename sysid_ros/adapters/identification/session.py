@@ -88,6 +88,8 @@ class ArmGoalSettings(Settings):
     """How much each torque offset may differ between recordings, and between them and later use."""
     valid_days: int = setting(180, "days", lower=0, upper=36500)
     """Days for which the calibration may be used; 0: without end."""
+    gripper: str = setting("")
+    """State of the gripper in all recordings of the arm, as the settings of the robot name it; empty: not stated."""
 
     @property
     def motions(self) -> int:

@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.bounds.consistency import (
     RowLabels,
     check_sensors,
@@ -42,7 +42,15 @@ from sysid_ros.core.model.calibrated import hash_kinematics
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.payload import object_box
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, PayloadPrior, PayloadShape, RobotModel, parameter_names
+from sysid_ros.core.model.robot import (
+    AS_CALIBRATED,
+    FRICTION,
+    INERTIAL,
+    PayloadPrior,
+    PayloadShape,
+    RobotModel,
+    parameter_names,
+)
 
 Array = NDArray[np.float64]
 
@@ -199,8 +207,8 @@ def calibrate_arm(
     Args:
         robot: The arm with the box that is known to hold its parameters.
         recordings: Recordings of this arm.
-        record: Serial number, dates and how much the torque offsets change; recordings and hash are filled in.
-        settings: Windows and assumptions of the estimator.
+        record: Serial number, dates and how much the torque offsets change; the rest is filled in.
+        settings: Windows and assumptions of the estimator, and the state of the gripper in all recordings.
         on_progress: Called with every step of the work.
         is_cancelled: Ends the work with :class:`CalibrationCancelled`.
 
@@ -211,7 +219,10 @@ def calibrate_arm(
         SysidError: There is no recording.
     """
     settings = replace(settings or EstimatorSettings(), body="payload", target="payload")
-    arm = replace(robot, calibration=None)
+    if settings.gripper == AS_CALIBRATED:
+        raise ParameterOutOfRange("gripper", AS_CALIBRATED, "a state of the robot file, or empty: not stated")
+    arm, gripper = replace(robot.with_gripper(settings.gripper), calibration=None), settings.gripper
+    settings = replace(settings, gripper="")  # the box of its state is that of the arm now
     offset_change = np.asarray(record.offset_change or np.zeros(robot.n), dtype=float)
     if not recordings:
         raise SysidError("there is no recording to calibrate from; give at least one with the empty hand")
@@ -236,7 +247,7 @@ def calibrate_arm(
         f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
         for recording, (rows, _, _) in zip(recordings, parts, strict=True)
     )
-    kept = replace(record, recordings=texts, data=digest.hexdigest())
+    kept = replace(record, gripper=gripper, recordings=texts, data=digest.hexdigest())
     calibration = replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
     if work.is_cut:
         raise CalibrationCancelled(calibration)
@@ -580,7 +591,8 @@ def describe_arm(
     names = parameter_names(robot)
     analysis = AnalysisSettings(joint_parameters=felt_joint_parameters(robot))
     combinations = Combinations.of(compare_robot(robot, analysis, _BODIES).snapped, names)
-    settings = settings or EstimatorSettings()
+    settings = replace(settings or EstimatorSettings(), gripper=calibration.record.gripper)
+    robot = robot.with_gripper(settings.gripper)
     unknowns = describe_unknowns(robot, settings)
     center, radius = shared_center(unknowns, settings), unknowns.radius
     shared, rows = Box(center - radius, center + radius), Box(calibration.lower, calibration.upper)

@@ -16,6 +16,7 @@ from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, require_physically_consistent
 from sysid_ros.core.model.payload import read_prior
 from sysid_ros.core.model.robot import (
+    AS_CALIBRATED,
     PROTOCOLS,
     EffortMeaning,
     GripperState,
@@ -130,7 +131,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         _require_fixed_to(model, frame, model.njoints - 1, "the last body")
     theta, box = _read_parameters(settings, model, joint_names)
 
-    grippers = _read_grippers(settings, theta, box, joint_names)
+    grippers, change = _read_grippers(settings, theta, box, joint_names)
     priors, default = _read_priors(settings, model, tool)
     robot = RobotModel(
         name=name,
@@ -155,6 +156,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         protocol=settings.text("protocol", "", ("", *PROTOCOLS)),
         elasticity=_read_elasticity(settings.section("elasticity", {}), theta[-4 * len(joint_names) :].reshape(-1, 4)),
         gripper_states=MappingProxyType(grippers),
+        gripper_change=change,
     )
     settings.finish()
     for array in (theta, home, *vars(limits).values()):
@@ -230,18 +232,28 @@ def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[
     return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()]))
 
 
-def _read_grippers(settings: Section, theta: Array, box: Box, joint_names: Sequence[str]) -> dict[str, GripperState]:
-    """Read the states of the gripper; the box of the last body must hold for all of them."""
+def _read_grippers(
+    settings: Section, theta: Array, box: Box, joint_names: Sequence[str]
+) -> tuple[dict[str, GripperState], Box | None]:
+    """Read the states of the gripper; the box of the last body must hold for all of them.
+
+    Returns:
+        The states, and by how much any of them may change the last body; None without states.
+    """
     section, last = settings.section("gripper", {}), slice(10 * (len(joint_names) - 1), 10 * len(joint_names))
-    relative = settings.section("inertial_uncertainty").number("relative", "-", 0.0, 1.0)
+    uncertainty, tip = settings.section("inertial_uncertainty"), joint_names[-1]
+    relative = uncertainty.number("relative", "-", 0.0, 1.0)
+    largest = uncertainty.section("absolute", {}).vector(tip, 10, "SI", 0.0, default=[0.0] * 10)
     states = {}
     for name in section.keys:
+        if name == AS_CALIBRATED:
+            raise ParameterOutOfRange(f"{section.path}.{name}", name, "another name: this one is of calibrated arms")
         state = section.section(name)
         change = state.vector("change", 10, "SI", -np.inf, np.inf, default=[0.0] * 10)
         radius = state.vector("radius", 10, "SI", 0.0, default=[0.0] * 10)
         state.finish()
         nominal = theta[last] + change
-        require_physically_consistent(nominal, f"{state.path}: everything moved by {joint_names[-1]}")
+        require_physically_consistent(nominal, f"{state.path}: everything moved by {tip}")
         whole = box.select(last)
         # The same relative part as in the box for any state, so that how large it is does not decide.
         least = Box.around(nominal, relative * np.abs(theta[last]) + radius)
@@ -250,14 +262,14 @@ def _read_grippers(settings: Section, theta: Array, box: Box, joint_names: Seque
             k = int(np.flatnonzero(outside)[0])
             allowed = (
                 f"within the box for any state: {PARAMETER_NAMES[k]} from {whole.lower[k]:.6g} to "
-                f"{whole.upper[k]:.6g}; enlarge inertial_uncertainty.absolute.{joint_names[-1]}"
+                f"{whole.upper[k]:.6g}; enlarge inertial_uncertainty.absolute.{tip}"
             )
             raise ParameterOutOfRange(state.path, [float(least.lower[k]), float(least.upper[k])], allowed)
         own = Box.around(nominal, relative * np.abs(nominal) + radius).intersect(whole)
         assert own is not None  # noqa: S101  # the nominal parameters are in both
         nominal.setflags(write=False)
-        states[name] = GripperState(nominal, own)
-    return states
+        states[name] = GripperState(nominal, own, Box.around(change, radius + relative * np.abs(change)))
+    return states, Box.around(np.zeros(10), largest) if states else None
 
 
 def _read_elasticity(settings: Section, friction: Array) -> JointElasticity | None:

@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationError
 from sysid_ros.core.model.inertia import require_physically_consistent
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, GripperState, RobotModel
 
 
 def apply_calibration(
     calibration: ArmCalibration, robot: RobotModel, source: str = "of the arm", today: datetime.date | None = None
 ) -> RobotModel:
     """Return the robot with the calibration: narrower box, new nominal parameters, rows for the estimator.
+
+    What is proven holds with the gripper as it was. A state of the gripper adds how far it may be from there to the
+    box of the last body, and to the rows; the robot's own box holds for all states, as before.
 
     Args:
         calibration: The calibration.
@@ -28,7 +32,8 @@ def apply_calibration(
         today: Day at which it has to be valid; today's by default.
 
     Raises:
-        CalibrationError: It is of another arm, has expired, or its box and that of the settings do not meet.
+        CalibrationError: It is of another arm, has expired, counts on a state of the gripper that the robot has not,
+            or its box and that of the settings do not meet.
     """
     calibration.record.check(source, today)
     if calibration.robot != robot.name:
@@ -36,11 +41,14 @@ def apply_calibration(
     if calibration.kinematics != hash_kinematics(robot):
         allowed = f"made with the kinematics, gravity and meaning of torques of {robot.name} as they are now"
         raise CalibrationError(source, "its model", "another one", allowed)
-    box = calibration.box.intersect(robot.theta_box)
+    state = calibration.record.gripper
+    if state and state not in robot.gripper_states:
+        known = ", ".join(robot.gripper_states) or "none"
+        raise CalibrationError(source, "its state of the gripper", state, f"one that {robot.name} has: {known}")
+    prior = robot.with_gripper(state).theta_box
+    box = calibration.box.intersect(prior)
     if box is None:
-        apart = np.flatnonzero(
-            (calibration.box.lower > robot.theta_box.upper) | (calibration.box.upper < robot.theta_box.lower)
-        )
+        apart = np.flatnonzero((calibration.box.lower > prior.upper) | (calibration.box.upper < prior.lower))
         allowed = f"inside the robot's box, which it misses in {apart.size} parameters: another arm?"
         raise CalibrationError(source, "its parameter box", "elsewhere", allowed)
     nominal = np.clip(calibration.nominal, box.lower, box.upper)
@@ -50,9 +58,44 @@ def apply_calibration(
         require_physically_consistent(part, f"everything moved by {name}, calibration {source}")
         model.inertias[body] = pin.Inertia.FromDynamicParameters(part)
     nominal.setflags(write=False)
-    known = {"theta_box": box, "theta_nominal": nominal, "pin_model": model, "calibration": calibration}
-    known["gripper_states"] = MappingProxyType({})  # its rows hold for the gripper as it was
-    return replace(robot, uncalibrated=robot.uncalibrated or robot, **known)
+    applied = replace(
+        robot,
+        theta_box=box,
+        theta_nominal=nominal,
+        pin_model=model,
+        calibration=calibration,
+        uncalibrated=robot.uncalibrated or robot,
+    )
+    return applied if robot.gripper_change is None else _with_states(applied, robot)
+
+
+def _with_states(applied: RobotModel, robot: RobotModel) -> RobotModel:
+    """Return an arm that is calibrated with its gripper as it was, with that gripper in every state of the robot.
+
+    The true last body at the calibration, and what the gripper changed then and changes now, are within what is known
+    of each; their sum and difference are the last body now.
+    """
+    last, none = robot.inertial_slice(robot.n), np.zeros(INERTIAL)
+    as_it_was, nominal = applied.theta_box.select(last), applied.theta_nominal[last]
+    assert applied.calibration is not None  # noqa: S101
+    before = robot.gripper_state(applied.calibration.record.gripper).change
+    states = {AS_CALIBRATED: GripperState(nominal, as_it_was, Box(none, none))}
+    for name in ("", *robot.gripper_states):
+        other = robot.gripper_state(name)
+        change = other.change + Box(-before.upper, -before.lower)
+        own = (as_it_was + change).intersect(other.box)
+        if own is None:
+            continue  # this arm is never in what the settings say of the state: it cannot be stated
+        states[name] = GripperState(np.clip(nominal + change.center, own.lower, own.upper), own, change)
+    unknown = states.pop("")  # there is one: what any state may change includes no change
+    lower, upper = applied.theta_box.lower.copy(), applied.theta_box.upper.copy()
+    lower[last], upper[last] = unknown.box.lower, unknown.box.upper
+    return replace(
+        applied,
+        theta_box=Box(lower, upper),
+        gripper_states=MappingProxyType(states),
+        gripper_change=unknown.change,
+    )
 
 
 def hash_kinematics(robot: RobotModel) -> str:

@@ -53,6 +53,7 @@ class CalibrationRecord:
         temperature: Temperature of the joints or the room, where known [degC].
         offset_change: How much each torque offset may differ between two recordings, and between them and later use,
             (n,) [Nm].
+        gripper: State of the gripper in all recordings, as the robot names it; empty: in one of them, not stated which.
         recordings: A sentence for each recording: its load and length.
         data: SHA-256 of all samples.
     """
@@ -63,6 +64,7 @@ class CalibrationRecord:
     firmware: str | None = None
     temperature: float | None = None
     offset_change: tuple[float, ...] = ()
+    gripper: str = ""
     recordings: tuple[str, ...] = ()
     data: str | None = None
 
@@ -118,7 +120,7 @@ class ArmCalibration:
 
 def save_calibration(calibration: ArmCalibration, path: str | Path) -> None:
     """Write a calibration as YAML; numbers keep all their digits."""
-    record = {key: value for key, value in vars(calibration.record).items() if value not in (None, ())}
+    record = {key: value for key, value in vars(calibration.record).items() if value not in (None, (), "")}
     values = {
         "format": FORMAT,
         "robot": calibration.robot,

@@ -246,10 +246,17 @@ class GripperState:
     Attributes:
         nominal: Nominal parameters, (10,).
         box: Box that contains the true ones; part of the box of the robot, which holds for every state.
+        change: By how much the gripper makes them differ from those of the URDF, (10,); where the arm is calibrated,
+            from those that its rows speak of.
     """
 
     nominal: Array
     box: Box
+    change: Box
+
+
+AS_CALIBRATED = "as_calibrated"
+"""State of a gripper that has not moved since the arm was calibrated."""
 
 
 PROTOCOLS = FRI, KORTEX = "fri", "kortex"
@@ -287,6 +294,7 @@ class RobotModel:
         elasticity: Elasticity of the joints; None where they are taken as rigid.
         uncalibrated: The arm without its calibration; None where it has none.
         gripper_states: What is known of the last body by the state of the gripper; see :meth:`gripper_state`.
+        gripper_change: The change that any of these states may make, see :class:`GripperState`; None without states.
     """
 
     name: str
@@ -313,6 +321,7 @@ class RobotModel:
     elasticity: JointElasticity | None = None
     uncalibrated: RobotModel | None = field(repr=False, default=None)
     gripper_states: Mapping[str, GripperState] = field(default_factory=lambda: MappingProxyType({}))
+    gripper_change: Box | None = None
 
     @property
     def n(self) -> int:
@@ -372,12 +381,11 @@ class RobotModel:
         """
         if not name:
             last = self.inertial_slice(self.n)
-            return GripperState(self.theta_nominal[last], self.theta_box.select(last))
+            none = Box(np.zeros(INERTIAL), np.zeros(INERTIAL))
+            return GripperState(self.theta_nominal[last], self.theta_box.select(last), self.gripper_change or none)
         if name not in self.gripper_states:
             known = ", ".join(self.gripper_states)
             allowed = f"one of {known}" if known else f"empty: {self.name} has no gripper whose states are known"
-            if self.calibration is not None:
-                allowed = "empty: the arm is calibrated with its gripper as it was then, and counts on that"
             raise ParameterOutOfRange("gripper", name, allowed)
         return self.gripper_states[name]
 

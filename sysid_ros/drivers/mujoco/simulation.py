@@ -27,7 +27,7 @@ from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form, transform_parameters
 from sysid_ros.core.model.loader import config_directories
-from sysid_ros.core.model.robot import JointElasticity, RobotModel, SensorModel, tool_transform
+from sysid_ros.core.model.robot import AS_CALIBRATED, JointElasticity, RobotModel, SensorModel, tool_transform
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.arm import Array
 
@@ -340,6 +340,8 @@ def draw_truth(robot: RobotModel, truth: str, seed: int, gripper: str = "") -> A
     """
     if truth not in TRUTHS:
         raise ParameterOutOfRange("truth", truth, "one of " + ", ".join(TRUTHS))
+    if gripper == AS_CALIBRATED and robot.calibration is not None:
+        gripper = robot.calibration.record.gripper
     robot = (robot.uncalibrated or robot).with_gripper(gripper)
     if truth == "nominal":
         return robot.theta_nominal

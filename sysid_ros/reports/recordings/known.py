@@ -11,6 +11,7 @@ from sysid_ros.core.estimation.calibration import KnownLoad, LoadedRecording, em
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, with_velocity_error
+from sysid_ros.reports.recordings.recording import GRIPPER
 
 SERIAL, ROBOT = "serial", "robot"
 """Descriptions of a recording that say which arm it is of: its serial number, and the name of its model."""
@@ -37,6 +38,7 @@ def read_recordings(
     serial: str,
     options: ReadOptions | None = None,
     on_progress: Callable[[float], object] = lambda share: None,
+    gripper: str = "",
 ) -> KnownRecordings:
     """Read recordings of one arm with known loads.
 
@@ -46,11 +48,13 @@ def read_recordings(
         serial: Its serial number; recordings that say that they are of another arm are refused.
         options: What the files leave open.
         on_progress: Called with the share of the files that is read.
+        gripper: State of the gripper in all of them; empty where it is not stated. Recordings that name another one are
+            refused.
 
     Raises:
         SysidError: One of them cannot be used; says what, where and what is allowed.
     """
-    loaded, warnings, computed = list[LoadedRecording](), list[str](), robot
+    loaded, warnings, computed, state = list[LoadedRecording](), list[str](), robot, gripper
     for number, text in enumerate(texts):
         path, load = read_load(text, robot)
 
@@ -59,7 +63,7 @@ def read_recordings(
             return True
 
         recording = read_recording(path, robot, options, watch)
-        _require_one_arm(path, recording, robot, serial)
+        state = _require_one_arm(path, recording, robot, serial, state)
         warnings += [f"{path.name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
         computed = with_velocity_error(computed, recording)
         loaded.append(LoadedRecording(path.name, recording.batches, load))
@@ -91,8 +95,8 @@ def read_mass(text: str) -> tuple[float, float]:
         raise ParameterOutOfRange("MASS+-TOLERANCE", text, "numbers in kg, such as 1.0+-0.002") from None
 
 
-def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str) -> None:
-    """Refuse a recording of another arm, or of more than one load."""
+def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str, gripper: str) -> str:
+    """Refuse a recording of another arm or state of the gripper, or of more than one load; return the known state."""
     said = recording.metadata or {}
     for key, what, expected in (
         (SERIAL, "the serial number of its arm", serial),
@@ -103,3 +107,8 @@ def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial
     if len(set(recording.payload_epochs)) > 1:
         allowed = "the same in the whole recording: make one of each"
         raise InvalidRecording(path, "what the hand holds", "announced to have changed", allowed)
+    state = said.get(GRIPPER, "") or gripper
+    if gripper and state != gripper:
+        allowed = f"{gripper}, as stated or in the others: leave the gripper as it is while you calibrate"
+        raise InvalidRecording(path, "the state of the gripper in it", state, allowed)
+    return state

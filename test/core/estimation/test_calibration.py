@@ -1,5 +1,6 @@
 """Calibration of an arm: recordings of known loads as certified rows, for random and adversarial truths."""
 
+import copy
 import dataclasses
 import datetime
 
@@ -9,7 +10,7 @@ import scipy.sparse
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,
@@ -23,9 +24,11 @@ from sysid_ros.core.estimation.calibration import (
     empty_hand,
     reference_weight,
 )
-from sysid_ros.core.estimation.parameters.estimate import AlarmCode
+from sysid_ros.core.estimation.parameters.estimate import AlarmCode, describe_guarantee
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, shared_center
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import (
@@ -137,6 +140,73 @@ def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, 
     assert estimates[1].error_budget["calibration"][0] > 0.0
 
 
+@pytest.fixture(scope="module")
+def known_by_state(robot, tools):
+    """The arm calibrated with its gripper closed, and with it in a state that was not stated."""
+    arm, found = tools.with_sensors(robot, effort_relative_error=0.03, effort_gain_error=0.025), {}
+    for state in ("closed", ""):
+        world = TrueWorld(arm.with_gripper(state), tools, 8, adversarial=True)
+        recording = LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand())
+        calibration = calibrate_arm(arm, [recording], RECORD, EstimatorSettings(gripper=state))
+        assert calibration.record.gripper == state and holds(calibration, world)
+        found[state] = world, apply_calibration(calibration, arm, today=TODAY)
+    return arm, found
+
+
+@pytest.mark.slow
+def test_another_state_of_the_gripper_than_at_the_calibration_is_accounted_for(known_by_state, tools, dumbbell):
+    """The gripper of the same arm, moved as far as its states say."""
+    arm, found = known_by_state
+    world, known = found["closed"]
+    last, closed, opened = arm.inertial_slice(7), arm.gripper_state("closed"), arm.gripper_state("open")
+    assert set(known.gripper_states) == {"as_calibrated", "open", "closed"}
+    moved = copy.copy(world)
+    far = opened.change.upper[3] - closed.change.lower[3]
+    change = np.where(np.arange(10) == 3, far, opened.change.center - closed.change.center)
+    moved.theta = world.theta.copy()
+    moved.theta[last] = np.clip(moved.theta[last] + change, opened.box.lower, opened.box.upper)
+    assert known.gripper_state("open").change.contains(moved.theta[last] - world.theta[last])
+    assert known.with_gripper("open").theta_box.contains(moved.theta)
+    assert known.theta_box.contains(moved.theta) and not known.gripper_state("closed").box.contains(moved.theta[last])
+    values = known.calibration.matrix @ world.shared  # rows that are as narrow as can be
+    narrow = dataclasses.replace(known.calibration, lower=values - 1e-9, upper=values + 1e-9)
+    for name, is_held in (("", True), ("open", True), ("as_calibrated", False)):
+        settings = EstimatorSettings(gripper=name)
+        unknowns = describe_unknowns(known, settings)
+        rows = calibration_rows(dataclasses.replace(known, calibration=narrow), unknowns, settings)
+        missed = np.abs(rows.b @ (moved.shared - shared_center(unknowns, settings)) - rows.u)
+        assert np.all(missed <= rows.errors.sum(axis=1)) == is_held
+    radius = {}
+    for name, state in (("", moved), ("open", moved), ("closed", world), ("as_calibrated", world)):
+        estimator = StreamingEstimator(known, EstimatorSettings(gripper=name, bound_tolerance=1e-3))
+        estimator.add(state.record(dumbbell, 30))
+        estimate = estimator.estimate()
+        assert estimate.contains(dumbbell)
+        radius[name] = estimate.radius[3]
+    assert radius["as_calibrated"] < radius["closed"] < radius[""]
+    sentence = describe_guarantee(EstimatorSettings(gripper="as_calibrated"))
+    assert "the gripper is as it was when the arm was calibrated, as stated" in sentence
+
+
+@pytest.mark.slow
+def test_a_gripper_whose_state_is_not_stated_may_have_moved_since_the_calibration(known_by_state):
+    arm, found = known_by_state
+    world, known = found[""]
+    last, absolute = arm.inertial_slice(7), arm.gripper_change.upper
+    as_it_was, anything = known.gripper_state("as_calibrated").box, known.gripper_state("").box
+    widest = as_it_was + Box.around(np.zeros(10), 2.0 * absolute)
+    np.testing.assert_allclose(anything.lower, np.maximum(widest.lower, arm.theta_box.lower[last]), rtol=1e-12)
+    np.testing.assert_allclose(anything.upper, np.minimum(widest.upper, arm.theta_box.upper[last]), rtol=1e-12)
+    with pytest.raises(ParameterOutOfRange, match="gripper is 'shut'; allowed: one of as_calibrated, open, closed"):
+        known.with_gripper("shut")
+    with pytest.raises(ParameterOutOfRange, match="as_calibrated.*not stated"):
+        calibrate_arm(arm, [], RECORD, EstimatorSettings(gripper="as_calibrated"))
+    other = dataclasses.replace(arm, gripper_states={}, gripper_change=None)
+    stated = dataclasses.replace(found["closed"][1].calibration, kinematics=known.calibration.kinematics)
+    with pytest.raises(CalibrationError, match="its state of the gripper is closed; allowed: one that .* has: none"):
+        apply_calibration(stated, other, today=TODAY)
+
+
 def exact_range(problem, index):
     """Least and largest value of one of all unknowns, target and nuisances in this order, in its radius, by HiGHS."""
     radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
@@ -165,8 +235,6 @@ def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
     # The same rows, written out for another solver; compacted rows are part of what the bounds rest on.
     prior = estimator.target.prior
     from sysid_ros.core.estimation.lp.problem import Problem
-    from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-    from sysid_ros.core.estimation.windows.rows import Rows
 
     unknowns = describe_unknowns(known, settings)
     problem = Problem.build(
@@ -257,7 +325,8 @@ def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, t
     (tmp_path / "kinova_gen3_2f85.yaml").write_text(text)
     loaded = load_robot(tmp_path / "kinova_gen3_2f85.yaml")
     assert loaded.calibration is not None and loaded.calibration.record.serial == "A1"
-    assert np.all(loaded.theta_box.lower >= calibration.box.lower)
+    as_it_was = loaded.with_gripper("as_calibrated").theta_box
+    assert np.all(as_it_was.lower >= calibration.box.lower)
     assert load_robot(tmp_path / "kinova_gen3_2f85.yaml", calibration=tmp_path / "arm.yaml").calibration is not None
 
 

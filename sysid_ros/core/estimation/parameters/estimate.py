@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.core.model.robot import AS_CALIBRATED
 
 Array = NDArray[np.float64]
 
@@ -264,7 +265,8 @@ def describe_guarantee(settings: EstimatorSettings) -> str:
         )
     hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
     special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
-    gripper = f"the gripper is {settings.gripper}, as stated, " if settings.gripper else ""
+    state = "as it was when the arm was calibrated" if settings.gripper == AS_CALIBRATED else settings.gripper
+    gripper = f"the gripper is {state}, as stated, " if state else ""
     text = _ASSUMPTIONS + gripper + special.format(hand=hand)
     if settings.method == "set_membership":
         text += f". {_SMALLEST}"

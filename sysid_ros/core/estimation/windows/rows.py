@@ -151,24 +151,26 @@ def calibration_rows(robot: RobotModel, unknowns: Unknowns, settings: EstimatorS
     """Return what the calibration of the arm says of the nuisance parameters, as rows; None where it says nothing.
 
     A calibration speaks of the arm alone: it says nothing of a target that includes part of the arm, nor where the hand
-    may hold something besides the target. An unknown offset on top of that of the arm widens its rows.
+    may hold something besides the target. An unknown offset on top of that of the arm widens its rows, and so does a
+    gripper that may have moved since.
     """
     known, target, n = robot.calibration, unknowns.target, robot.n
     if known is None or not target.is_added or (settings.payload_in_hand and settings.body != PAYLOAD):
         return None
     matrix, center = known.matrix, shared_center(unknowns, settings)
+    moved, last = robot.gripper_state(settings.gripper).change, matrix[:, robot.inertial_slice(n)]
     offsets = matrix[:, INERTIAL * n + 3 : 14 * n : FRICTION]
     count, size = matrix.shape
     rounding = 1e-14 * (np.abs(matrix) @ (np.abs(center) + unknowns.radius))
     errors = np.zeros((count, len(ERROR_TERMS)))
-    errors[:, ERROR_TERMS.index("calibration")] = 0.5 * (known.upper - known.lower)
+    errors[:, ERROR_TERMS.index("calibration")] = 0.5 * (known.upper - known.lower) + np.abs(last) @ moved.radius
     errors[:, ERROR_TERMS.index("torque_drift")] = np.abs(offsets).sum(axis=1) * settings.torque_offset
     errors[:, ERROR_TERMS.index("rounding")] = rounding
     none = np.zeros(count, dtype=np.int64)
     return Rows(
         y=np.zeros((count, target.columns.size)),
         b=matrix,
-        u=0.5 * (known.lower + known.upper) - matrix @ center,
+        u=0.5 * (known.lower + known.upper) + last @ moved.center - matrix @ center,
         errors=errors,
         ends=np.zeros((count, 2, unknowns.end_error.size, target.coupled + 2)),
         tilt=np.zeros((count, 3 if settings.gravity_cone > 0.0 else 0, target.coupled)),
