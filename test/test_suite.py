@@ -148,6 +148,13 @@ def test_what_ignores_signals_is_killed_with_its_children(make_suite, tmp_path, 
     assert_nothing_left(tmp_path, environment, before)
 
 
+def test_a_node_that_stands_still_goes_on_to_end_in_order(make_suite, tmp_path, environment):
+    before = existing_files()
+    assert make_suite(["frozen"], "client_done").run() == 0
+    assert "frozen stopped" in notes(tmp_path)
+    assert_nothing_left(tmp_path, environment, before)
+
+
 def test_real_nodes_get_their_parameters_and_leave_no_shared_memory(make_suite, tmp_path, environment):
     before = existing_files()
     suite = make_suite(["talking"], "client_waiting")

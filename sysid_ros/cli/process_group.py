@@ -87,6 +87,8 @@ def stop_groups(
 ) -> None:
     """End processes: SIGINT, then SIGTERM, then SIGKILL, to those that are left.
 
+    One that was stopped by a signal goes on, for otherwise it would hear of none but the last.
+
     Args:
         groups: The processes.
         interrupt_seconds: Time they get after SIGINT [s].
@@ -94,6 +96,7 @@ def stop_groups(
     """
     for group in groups:
         group.send(signal.SIGINT)
+        group.send(signal.SIGCONT)
     end = time.monotonic() + interrupt_seconds
     while time.monotonic() < end and any(group.returncode is None for group in groups):
         time.sleep(_POLL_SECONDS)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def stubborn():
     note("stubborn", f"pid {os.getpid()}")
     while True:
         time.sleep(0.05)
+
+
+def frozen():
+    """Stands still as soon as it handles signals."""
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    wait_for_signal("frozen")
 
 
 def orphaning():
