@@ -38,7 +38,7 @@ LONG = {"max_motion_time": 6.0, "number_of_trajectories": 3}
 """The goal that is disturbed."""
 SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
 """The goal that shows that all is well again."""
-PATIENCE = 90.0
+PATIENCE = 240.0
 """How long anything may take [s]; what takes longer counts as lost."""
 RESTING_SPEED = 0.02
 """Largest measured joint speed of an arm at rest [rad/s]: the noise of the sensors is in it."""

@@ -21,7 +21,7 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.procedure import PayloadModel, StopUnconfirmed
+from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, PayloadModel, StopUnconfirmed
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
 
@@ -113,6 +113,24 @@ def test_time_until_a_takeover_is_that_of_the_arm(bench, robot):
     assert bench.arm.has_begun(first) and not bench.arm.has_begun(second)
     bench.hear(104.0, 51.8, second, 0.3)
     assert bench.time_left(second) == pytest.approx(1.2) and bench.arm.has_begun(second)
+
+
+@pytest.mark.parametrize("wait", ["wait_until_ready", "wait_until_holding"])
+def test_a_driver_that_goes_while_it_takes_the_arm_over_is_not_waited_for(bench, robot, wait):
+    """It says nothing more, and its last word was that it is not done."""
+    bench.monitor.status.is_taking_over = True
+    bench.monitor.peers = SimpleNamespace(is_gone=lambda name: False)
+    gone = IdentificationFailed(IdentificationErrorCode.INTERRUPTED, "the node arm_driver has gone")
+
+    def require_alive(*names):
+        assert names == ("arm_driver",)
+        raise gone
+
+    bench.arm._session.require_alive = require_alive
+    arguments = [] if wait == "wait_until_ready" else [PayloadModel.prior(robot)]
+    with pytest.raises(IdentificationFailed, match="arm_driver has gone") as failure:
+        getattr(bench.arm, wait)(*arguments)
+    assert failure.value is gone
 
 
 def test_plans_are_wanted_earlier_where_the_driver_takes_long_to_prove_them(bench, robot):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,14 +113,14 @@ class RosArm:
             is_recent = time.monotonic() - monitor.status_time < STATUS_TIMEOUT
             return is_recent and not monitor.peers.is_gone("arm_driver")
 
-        is_there = session.wait_until(is_reporting)
+        is_there = self._wait_until(is_reporting)
         if not is_there and monitor.status is not None and monitor.status.is_taking_over:
-            is_there = session.wait_until(is_reporting, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
+            is_there = self._wait_until(is_reporting, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
         if not is_there:
             error = session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold(None)
-        if not session.wait_until(self._samples_arrive):
+        if not self._wait_until(self._samples_arrive):
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES)
             error = timeout if monitor.sample_fault is None else monitor.sample_fault
             raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, error)
@@ -170,7 +171,7 @@ class RosArm:
                 heard.append(monitor.status_time)
             return len(heard) > _STATUSES_ON_THE_WAY
 
-        self._session.wait_until(is_news)
+        self._wait_until(is_news)
         return monitor.status is not None and monitor.status.model_box_hash == self._box_hash(model)
 
     def execute(self, plan: CertifiedPlan, model: PayloadModel | None = None) -> None:
@@ -266,6 +267,21 @@ class RosArm:
 
     # Helpers
 
+    def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until the driver says something; see :meth:`Session.wait_until`.
+
+        Raises:
+            IdentificationFailed: The driver has gone since the goal began (``INTERRUPTED``).
+        """
+
+        def holds() -> bool:
+            if condition():
+                return True
+            self._session.require_alive("arm_driver")
+            return False
+
+        return self._session.wait_until(holds, seconds)
+
     @property
     def _status(self) -> DriverStatus:
         """The latest status of the driver.
@@ -310,13 +326,11 @@ class RosArm:
         """Wait until the arm is held, with the model of that box hash; None for any."""
         if self._is_moved_by_others:
             return
-        session, fault = self._session, DriverStatus.MODE_FAULT
+        fault = DriverStatus.MODE_FAULT
         # What was asked of the driver a moment ago may not show in its status yet.
-        session.wait_until(
-            lambda: self._is_holding(wanted) or self._status.is_taking_over or self._status.mode == fault
-        )
-        session.wait_until(lambda: not self._status.is_taking_over, TAKE_OVER_TIMEOUT)
-        session.wait_until(lambda: self._is_holding(wanted) or self._status.mode == fault)
+        self._wait_until(lambda: self._is_holding(wanted) or self._status.is_taking_over or self._status.mode == fault)
+        self._wait_until(lambda: not self._status.is_taking_over, TAKE_OVER_TIMEOUT)
+        self._wait_until(lambda: self._is_holding(wanted) or self._status.mode == fault)
         if not self._is_holding(wanted):
             status = self._status
             state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
@@ -331,9 +345,7 @@ class RosArm:
     def _wait_until_settled(self, certificate: Certificate) -> None:
         """Wait until the arm has been held as long as a certificate asks for; the driver refuses it before."""
         needed, wanted = certificate.rest_before, certificate.box_hash
-        self._session.wait_until(
-            lambda: self._status.rested >= needed or not self._is_holding(wanted), needed + REST_PATIENCE
-        )
+        self._wait_until(lambda: self._status.rested >= needed or not self._is_holding(wanted), needed + REST_PATIENCE)
 
     def _samples_arrive(self) -> bool:
         return time.monotonic() - self._monitor.sample_time < SAMPLE_TIMEOUT
