@@ -35,7 +35,6 @@ import numpy as np
 from _table import describe_machine, print_table
 from _trials import describe_results, read_results, write_result
 
-from sysid_ros.reports.writer import RECORDING
 from sysid_ros.ros.environment import choose_domain_id, existing_files, loopback_environment, remove_unused
 
 DOMAIN = choose_domain_id()
@@ -58,6 +57,8 @@ DISK_SIZES = (0, 4096, 100_000, 1_000_000)
 CLOCK_JUMPS = (3600.0, -3600.0, 2.0, -2.0, 0.2, -0.2)
 """How far the clock of the whole suite jumps [s]."""
 
+BEGUN = "weighing at rest"
+"""What the client says as soon as the goal has begun."""
 ALL_BUSY = "all cores busy"
 INVALID_GOAL = 11
 """Code of a goal that is refused before the arm moves, as where its folder cannot be used."""
@@ -198,21 +199,27 @@ def try_supervised(campaign: Campaign, case: Case, rng: np.random.Generator) -> 
     command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
     runner = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     started = time.monotonic()
-    # The goal's recording begins with the goal: a node that is disturbed while it starts is another fault.
-    while not any(Path(results).rglob(RECORDING)) and time.monotonic() - started < PATIENCE:
-        time.sleep(0.5)
+    assert runner.stdout is not None
+    lines = list[str]()
+    reader = threading.Thread(target=lines.extend, args=(iter(runner.stdout.readline, ""),), daemon=True)
+    reader.start()
+    # All nodes have found each other then: one that is disturbed while it starts is another fault.
+    while not any(BEGUN in line for line in list(lines)) and time.monotonic() - started < PATIENCE:
+        time.sleep(0.2)
     time.sleep(rng.uniform(0.0, 8.0))
     for pid, node in _suite_pids(domain).items():
         if node == name and pid not in before:
             os.kill(pid, FAULTS[fault])
     since = time.monotonic()
-    try:
-        said, _ = runner.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        runner.wait(PATIENCE)
+    if runner.poll() is None:
         runner.kill()
-        said, _ = runner.communicate()
+        runner.wait()
     took, status = time.monotonic() - since, runner.returncode
     left = [pid for pid in _suite_pids(domain) if pid not in before]
+    reader.join(2.0)  # what is left has the pipe, too
+    said = "".join(lines)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -40,6 +40,8 @@ SAMPLE_TIMEOUT = qos.ALIVE_LEASE + GRACE + 0.5
 """Without samples for this long the arm counts as silent [s]: a driver that has gone is known, and named, before."""
 SECOND_LOOK = 0.5
 """How much longer samples are waited for before the arm counts as silent in motion [s]."""
+_NEEDED = ("estimator", "arm_driver", "safe_planner")
+"""Nodes without which no motion goes on: one that goes ends a goal at once, also where it waits for another."""
 STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
@@ -224,7 +226,7 @@ class RosArm:
     def motion_state(self) -> MotionState:
         """See :class:`Arm`."""
         session, monitor, status = self._session, self._monitor, self._status
-        session.require_alive("estimator", "arm_driver", "safe_planner")
+        session.require_alive(*_NEEDED)
         # A process that was kept from running has not heard what waits for it.
         if not self._samples_arrive() and not session.wait_until(self._samples_arrive, SECOND_LOOK):
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
@@ -263,7 +265,7 @@ class RosArm:
 
     def wait(self, duration: float) -> None:
         """See :class:`Arm`."""
-        self._session.sleep(duration)
+        self._wait_until(lambda: False, duration)
 
     # Helpers
 
@@ -271,13 +273,13 @@ class RosArm:
         """Wait until the driver says something; see :meth:`Session.wait_until`.
 
         Raises:
-            IdentificationFailed: The driver has gone since the goal began (``INTERRUPTED``).
+            IdentificationFailed: A node that motions need has gone since the goal began (``INTERRUPTED``).
         """
 
         def holds() -> bool:
             if condition():
                 return True
-            self._session.require_alive("arm_driver")
+            self._session.require_alive(*_NEEDED)
             return False
 
         return self._session.wait_until(holds, seconds)
