@@ -182,6 +182,7 @@ def samples_file(robot, tmp_path):
 def test_what_a_person_can_get_wrong_is_said_before_anything_moves(robot, monkeypatch, fields, words):
     goal = Goal(robot, monkeypatch, **fields)
     result = goal.run(collect=lambda: pytest.fail("it moves"))
+    assert goal.warnings == [f"INVALID_GOAL: {result.error_text}"] and not goal.errors
     assert result.error_code == Identify.Result.INVALID_GOAL and words in result.error_text, result.error_text
 
 

@@ -357,7 +357,7 @@ class ArmGoalRun(GoalBase):
             result.results_directory = str(self._folder.absolute())
             if self._monitor.records.plans and (self._folder / RECORDING).is_file():
                 text += f". What was recorded is in {self._folder / RECORDING}"
-        self._logger.error(f"{failure.code.name}: {text}")
+        self._log_end(failure, text)
         result.error_text = text
         return result
 

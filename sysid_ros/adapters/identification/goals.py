@@ -50,6 +50,13 @@ _WITH_FILES = (
 
 _KNOWN_SO_FAR = (Identify.Result.CANCELED, Identify.Result.PLAN_FAILED, Identify.Result.NOT_IDENTIFIED)
 """Ends of a goal after which what it has found out of the payload still holds."""
+_ROUTINE = (
+    IdentificationErrorCode.CANCELED,
+    IdentificationErrorCode.INVALID_GOAL,
+    IdentificationErrorCode.NO_WINDOWS,
+    IdentificationErrorCode.NOT_IDENTIFIED,
+)
+"""Ends of a goal that belong to daily work."""
 _SAMPLES_SECONDS = 5.0
 """How long samples of the last estimate may take to come [s]."""
 FEEDBACK_PERIOD = 1.0
@@ -108,6 +115,14 @@ class GoalBase:
     def motion_time(self) -> float:
         """How long the arm has moved [s]."""
         return self._arm.motion_time
+
+    def _log_end(self, failure: IdentificationFailed, text: str) -> None:
+        """Log how the goal ended: what belongs to daily work is no error."""
+        line = f"{failure.code.name}: {text}"
+        if failure.code in _ROUTINE and failure.stop_unconfirmed is None:
+            self._logger.warning(line)
+        else:
+            self._logger.error(line)
 
     def _make_folder(self, wanted: str) -> Path | None:
         """Make the folder that a goal names, else one of the node's own; None where there are to be no files.
@@ -287,11 +302,14 @@ class GoalRun(GoalBase):
             if result.error_code in _WITH_FILES:
                 on_progress(Progress(Phase.REPORTING, "writing the files", 1.0, 0, 0, self._monitor.estimate))
                 faults += self._write(self._folder, outcome, evidence)
+        is_whole = outcome is not None and outcome.estimate.status is EstimateStatus.IDENTIFIED
         for fault in faults:
-            self._logger.error(fault)
+            if outcome is None or is_whole:
+                self._logger.error(fault)
+            else:  # what is not known goes into no file
+                self._logger.warning(fault)
         if faults and outcome is not None and result.error_code == Identify.Result.NONE:
             result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
-            is_whole = outcome.estimate.status is EstimateStatus.IDENTIFIED
             what = "identified" if is_whole else "identified in part"
             result.error_text = f"{what}, but {'; '.join(faults)}. The estimate in this result is good"
         return result
@@ -319,7 +337,7 @@ class GoalRun(GoalBase):
 
     def _failure(self, failure: IdentificationFailed) -> Identify.Result:
         text = describe_failure(failure)
-        self._logger.error(f"{failure.code.name}: {text}")
+        self._log_end(failure, text)
         result = Identify.Result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
         estimate = self._monitor.estimate
         if estimate is not None:
@@ -408,7 +426,7 @@ class MoveRun(GoalBase):
         text = describe_failure(failure)
         if failure.code is IdentificationErrorCode.INCONSISTENT:
             text += ". The next move will be planned with the prior of the payload; identify it to know more"
-        self._logger.error(f"{failure.code.name}: {text}")
+        self._log_end(failure, text)
         return self._result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
 
     def _result(self, **fields: object) -> MoveTo.Result:

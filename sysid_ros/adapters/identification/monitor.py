@@ -379,7 +379,7 @@ class SuiteMonitor:
             self.control_law = RobustSettings.of_law(control_law_from_message(message))
         except SysidError as error:
             self.control_law = None
-            self._node.get_logger().error(f"arm_driver/control_law: {error}", throttle_duration_sec=5.0)
+            self._node.get_logger().warning(f"arm_driver/control_law: {error}", throttle_duration_sec=5.0)
 
     def _take_joint_states(self) -> None:
         # For the recording alone, so they stay as they came; some arms send a thousand per second.

@@ -117,7 +117,7 @@ class PlanService:
             if self._requests.on_control_law(message):
                 self._node.get_logger().info(f"plans are for the driver's control law: {self._requests.control.law}")
         except SysidError as error:
-            self._node.get_logger().error(f"nothing is certified: {error}")
+            self._node.get_logger().warning(f"nothing is certified: {error}")
 
     def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.searches.cancel()
