@@ -65,6 +65,8 @@ def fill_message(message: Any, fields: Mapping[str, object]) -> Any:
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             kind = _message_type(kinds[name])
             setattr(message, name, [fill_message(kind(), item) for item in value])
+        elif kinds[name] == "octet" and isinstance(value, int):
+            setattr(message, name, bytes([value]))  # a plain number would be sent as whatever lies in memory
         else:
             setattr(message, name, value)
     return message

@@ -5,7 +5,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Pose, PoseArray
+from rclpy.serialization import deserialize_message, serialize_message
 from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
@@ -21,6 +23,8 @@ def test_messages_are_filled_from_plain_values():
     message = fill_message(PoseArray(), {"header": {"frame_id": "tool"}, "poses": [pose, pose]})
     assert message.header.frame_id == "tool" and [one.position.z for one in message.poses] == [3.0, 3.0]
     assert not fill_message(Marker(), {"points": []}).points
+    status = fill_message(DiagnosticStatus(), {"level": 2})
+    assert status.level == b"\x02" and deserialize_message(serialize_message(status), DiagnosticStatus) == status
     with pytest.raises(ParameterOutOfRange, match="field of PoseArray .*header, poses"):
         fill_message(PoseArray(), {"pose": {}})
 
@@ -60,7 +64,7 @@ def kind(name, **fields):
 MOVEIT = {
     "shape_msgs/SolidPrimitive": kind("SolidPrimitive", type="uint8", dimensions="sequence<double, 3>"),
     "moveit_msgs/CollisionObject": kind(
-        "CollisionObject", header="std_msgs/Header", pose="geometry_msgs/Pose", id="string", operation="byte",
+        "CollisionObject", header="std_msgs/Header", pose="geometry_msgs/Pose", id="string", operation="octet",
         primitives="sequence<shape_msgs/SolidPrimitive>", primitive_poses="sequence<geometry_msgs/Pose>",
         meshes="sequence<shape_msgs/Mesh>", mesh_poses="sequence<geometry_msgs/Pose>",
         planes="sequence<shape_msgs/Plane>", plane_poses="sequence<geometry_msgs/Pose>",
@@ -166,3 +170,4 @@ def test_with_moveit_the_object_is_attached_with_its_weight():
     assert attached.object.header.frame_id == "tool_link" and attached.object.primitives[0].type == 2
     assert attached.object.primitives[0].dimensions == [pytest.approx(np.sqrt(0.015 / 1.5))]
     assert attached.object.primitive_poses[0].position.z == 0.1
+    assert attached.object.operation == b"\0"
