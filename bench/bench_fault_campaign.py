@@ -522,7 +522,8 @@ def tell(entry: Entry) -> str:
     """Describe a trial in one line."""
     shown = f"{entry['group']}, {', '.join(entry['case'])}: code {entry['code']} after {entry['seconds']:.1f} s"
     lost = [key for key in ("rest", "again", "alive") if not entry.get(key, True)]
-    return f"{shown}, {entry['text'][:110]!r}" + (f"; not {', '.join(lost)}" if lost else "")
+    text = re.sub(r"\S*/", "", entry["text"])  # paths are of no use elsewhere
+    return f"{shown}, {text[:110]!r}" + (f"; not {', '.join(lost)}" if lost else "")
 
 
 def main() -> None:
