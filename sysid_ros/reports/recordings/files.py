@@ -47,10 +47,12 @@ def read_recording(
     suffix = file.suffix.lower()
     if file.is_dir():
         return read_bag(file, robot, options, watch)
+    if not file.exists():
+        raise InvalidRecording(file, "the file", "missing", "a readable file, or a folder of rosbag2")
     if suffix not in SUFFIXES:
         raise InvalidRecording(file, "the ending", f"'{file.suffix}'", "a folder of rosbag2 or " + ", ".join(SUFFIXES))
     if not file.is_file():
-        raise InvalidRecording(file, "the file", "missing" if not file.exists() else "not a file", "a readable file")
+        raise InvalidRecording(file, "the file", "not a file", "a readable file")
     if suffix == ".mcap" and holds(file, SAMPLES):
         return read_mcap(file, robot, options, watch)
     if suffix in BAGS:
