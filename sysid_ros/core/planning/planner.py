@@ -360,7 +360,12 @@ class CertifiedPlanner:
                 if patience.is_up():
                     return None
                 continue
-            self._warm_start.way = (end, *(way if share < 1.0 else way[1:]))
+            after = way if share < 1.0 else way[1:]
+            if plan.duration > _LONG and not patience.is_up():
+                plan = self._in_two(replace(request, goal=end), plan, now, patience) or plan
+                if np.abs(plan.trajectory.end - end).max() > _SAME_POSTURE:
+                    after = (end, *after)
+            self._warm_start.way = (plan.trajectory.end, *after)
             return plan
         return None
 
@@ -447,14 +452,15 @@ class CertifiedPlanner:
     def _find_way(
         self, request: PlanRequest, errors: AssumedErrors, number: int, patience: Patience
     ) -> tuple[Array, ...] | None:
-        """Find a way with the widest margins that start and goal leave."""
+        """Find a short way, or any, with the widest margins that start and goal leave."""
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
-        for done, margins in enumerate(MARGINS):
-            until = patience.part(1.0 / (len(MARGINS) - done))
+        tries = [(is_short, margins) for is_short in (True, False) for margins in MARGINS]
+        for done, (is_short, margins) in enumerate(tries):
+            until = patience.part(1.0 / (len(tries) - done))
             try:
                 check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
-                return find_route(check, start, goal, self.settings.seed + number, until.is_up)
+                return find_route(check, start, goal, self.settings.seed + number, until.is_up, is_short)
             except NoRoute:
                 if patience.is_up():
                     break

@@ -1,15 +1,16 @@
 """Find a way between postures around what a straight motion would touch, or where it could not hold its payload.
 
-Mostly one posture beside the straight way is enough: of many random ones the best counts. Where there is none, two
-trees of postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), then the
-way is shortened. In the end its postures are moved to where the legs are about the fastest: short, and
-with much torque left. Postures count as free where samples say so, with margins for tracking errors; nothing is
-proven here: every leg is certified before the arm moves.
+Mostly one or two postures beside the straight way are enough: of many random ones the best count. Where there are none,
+two trees of postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), and the
+way is shortened. In the end its postures are moved to where the legs are about the fastest: short, and with much torque
+left. Postures count as free where samples say so, with margins for tracking errors; nothing is proven here: every leg
+is certified before the arm moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,9 +35,12 @@ _DRAWS = 8
 _GOAL_SHARE = 0.2
 """Share of draws that are the other tree's root."""
 _SHORTCUTS = 120
+_TREES = 3
+"""Ways that are found by trees, of which the fastest counts: they differ by much."""
+_NOT_FREE = 30.0  # [s]
 _REACHES = (0.25, 0.5, 1.0, 2.0)
 """How far from the straight way the postures are that are tried to go around by [rad]."""
-_BESIDE = 96
+_BESIDE = 256
 """Number of postures that are tried at each of these distances."""
 _MOVES, _MOVED = 24, (0.4, 0.2, 0.1, 0.05)
 """Random displacements of a posture of a way of which the best counts, and how large they are [rad]."""
@@ -183,7 +187,7 @@ class _Tree:
 
 
 def find_route(
-    check: PostureCheck, start: Array, goal: Array, seed: int, must_stop: Callable[[], bool]
+    check: PostureCheck, start: Array, goal: Array, seed: int, must_stop: Callable[[], bool], is_short: bool = False
 ) -> tuple[Array, ...]:
     """Find postures between which straight ways are free, from start to goal.
 
@@ -193,6 +197,7 @@ def find_route(
         goal: Where it ends, (n,) [rad].
         seed: Of the random postures; the same seed gives the same way, unless the time runs out.
         must_stop: Whether to give up.
+        is_short: Whether only ways by one or two postures beside the straight one are looked for.
 
     Returns:
         The postures after the start, (n,) each; the goal is the last.
@@ -202,33 +207,60 @@ def find_route(
     """
     rng = np.random.default_rng(seed)
     way = _beside(check, start, goal, rng, must_stop)
+    if way is None and is_short:
+        raise NoRoute("there is none by two postures beside the straight one")
     if way is None:
-        way = _shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop)
+        ways = [_shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop)]
+        while len(ways) < _TREES and not must_stop():
+            with suppress(NoRoute):
+                ways.append(_shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop))
+        way = min(ways, key=lambda one: _time_of(check, one))
     return tuple(_faster(check, way, rng, must_stop)[1:])
+
+
+def _time_of(check: PostureCheck, way: list[Array]) -> float:
+    """Estimate how long a way takes [s]; one that is free in other samples only counts as a long one."""
+    seconds = [float(check.times(*pair[:, None])[0]) for pair in np.stack([way[:-1], way[1:]], axis=1)]
+    return float(np.minimum(seconds, _NOT_FREE).sum()) + _LEG_TIME * (len(way) - 1)
 
 
 def _beside(
     check: PostureCheck, start: Array, goal: Array, rng: np.random.Generator, must_stop: Callable[[], bool]
 ) -> list[Array] | None:
-    """Find the fastest of some ways by one posture beside the straight way; None where none is free."""
+    """Find the fastest of some ways by one or two postures beside the straight way; None where none is free.
+
+    Two postures are beside it in the same direction: what is in between is passed at a distance.
+    """
     best, least = None, np.inf
     for reach in _REACHES:
-        if must_stop():
-            break
-        draws = reach * rng.uniform(-1.0, 1.0, (_BESIDE, start.size)) * (rng.random((_BESIDE, start.size)) < 0.5)
-        middles = start + rng.uniform(0.2, 0.8, (_BESIDE, 1)) * (goal - start) + draws
-        middles = middles[check.are_free(middles)]
-        if not len(middles):
-            continue
-        first = check.times(np.broadcast_to(start, middles.shape), middles)
-        middles, first = middles[np.isfinite(first)], first[np.isfinite(first)]
-        if not len(middles):
-            continue
-        times = first + check.times(middles, np.broadcast_to(goal, middles.shape))
-        index = int(times.argmin())
-        if times[index] < least:
-            best, least = [start, middles[index], goal], float(times[index])
+        shape = (_BESIDE, start.size)
+        draws = reach * rng.uniform(-1.0, 1.0, shape) * (rng.random(shape) < 0.5)
+        first, last = np.sort(rng.uniform(0.1, 0.9, (2, _BESIDE, 1)), axis=0)
+        one, other = (start + share * (goal - start) + draws for share in (first, last))
+        for way in ((one,), (one, other)):
+            if must_stop():
+                return best
+            found, seconds = _fastest(check, start, goal, way)
+            seconds += _LEG_TIME * len(way)
+            if found is not None and seconds < least:
+                best, least = found, seconds
     return best
+
+
+def _fastest(
+    check: PostureCheck, start: Array, goal: Array, middles: tuple[Array, ...]
+) -> tuple[list[Array] | None, float]:
+    """Find the fastest of B ways by postures (B, n) each; None where none is free."""
+    free = np.all([check.are_free(q) for q in middles], axis=0)
+    stops = [np.broadcast_to(start, middles[0].shape), *middles, np.broadcast_to(goal, middles[0].shape)]
+    times = np.where(free, 0.0, np.inf)
+    for begins, ends in zip(stops, stops[1:], strict=False):
+        known = np.isfinite(times)
+        if not known.any():
+            return None, np.inf
+        times[known] += check.times(begins[known], ends[known])
+    index = int(times.argmin())
+    return ([q[index].copy() for q in stops], float(times[index])) if np.isfinite(times[index]) else (None, np.inf)
 
 
 def _faster(
