@@ -353,7 +353,7 @@ class CertifiedPlanner:
         """Plan along the first leg of a way, or a part of it."""
         start = request.state[0]
         for share in _LEG_PARTS:
-            end = start + share * (way[0] - start)
+            end = way[0] if share == 1.0 else start + share * (way[0] - start)
             try:
                 plan = self._straight(request, end, now, patience)
             except (PlanRejected, BoundNotAvailable):
