@@ -248,6 +248,7 @@ def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
         assert estimate.upper[index] - estimate.lower[index] <= 1.1 * (high - low)
 
 
+@pytest.mark.slow
 def test_gains_are_results_with_bounds(arm, calibrated):
     world, calibration = calibrated
     found = describe_arm(arm, calibration).sensors

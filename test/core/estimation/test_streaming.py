@@ -222,6 +222,7 @@ class TestPayloadChange:
         estimate, _, _ = estimate_from_samples(robot, self.blocks(robot, tools, dumbbell), FAST)
         assert not estimate.is_consistent and "The payload has changed" in estimate.alarm.text
 
+    @pytest.mark.slow
     def test_restarts_the_estimate_where_asked(self, robot, tools, dumbbell):
         notices = []
         settings = dataclasses.replace(FAST, detect_payload_change=True)

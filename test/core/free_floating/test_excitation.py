@@ -159,6 +159,7 @@ def test_free_knots_respect_limits_and_improve(robot):
     assert plan.gap >= SMALL.clearance
 
 
+@pytest.mark.slow
 def test_a_second_part_begins_where_the_first_ends_and_counts_it(robot):
     first = plan_with_free_knots(robot, robot.tree.parameters, 12, SMALL, start=robot.home)
     np.testing.assert_array_equal(first.motion.joints.knots[0], robot.home)
@@ -187,6 +188,7 @@ def test_what_is_left_of_a_plan_is_where_the_next_search_begins(robot):
         plan_with_free_knots(robot, robot.truth, 9, SMALL, before=first, guess=rest)
 
 
+@pytest.mark.slow
 def test_motions_keep_clear_of_the_robot_itself(robot):
     """Densely sampled, a proven motion has no smaller gap; one through the base, and one at it, are refused."""
     model = SelfCollisionModel(robot)

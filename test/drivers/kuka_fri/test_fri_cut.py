@@ -104,6 +104,7 @@ def test_any_one_datagram_may_be_lost_during_take_over(monkeypatch):
         assert settle(memory) < 0.005 and memory.farthest < 0.005, first
 
 
+@pytest.mark.slow
 def test_a_cable_that_breaks_during_hand_back_leaves_the_arm_with_its_controller(monkeypatch):
     """At 0.15 rad/s at first: what it goes is that times the controller's 6 ms, and what its own braking takes."""
     for first in (1, 62, 153, 299):

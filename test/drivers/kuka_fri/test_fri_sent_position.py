@@ -25,7 +25,8 @@ def follow(path, settings=OFFSET, limits=ROBOT.limits):
     return positions[1:]
 
 
-@pytest.mark.parametrize("kind", [PositionSent.MEASURED, pytest.param(PositionSent.OFFSET, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PositionSent.MEASURED, PositionSent.OFFSET])
 def test_friction_is_compensated_as_the_choice_says_in_every_joint(kind):
     """Four joints move through zero, and rest there at first. The measured position that is sent is a cycle old."""
     controller = make_controller(inner=InnerLoopSettings(friction_compensation=1.0), payload="0.6")

@@ -194,6 +194,7 @@ def test_torque_errors(setup, tools, name):
     check(residual[steady], {key: term[steady] for key, term in terms.items()}, [name, "quadrature"], 0.5)
 
 
+@pytest.mark.slow
 def test_encoder_errors_of_the_worst_sign(setup, tools):
     robot, theta, payload, motion = setup
     noisy = tools.with_sensors(robot, position_resolution=2e-3)
