@@ -252,7 +252,7 @@ class FakeSession(Session):
         options = IdentificationParameters(procedure=SETTINGS, service_timeout=1.0, planning_timeout=1.0)
         super().__init__(Suite(node, world.robot, FakeMonitor(world), clients), options, lambda: False)
 
-    def sleep(self, duration):
+    def sleep(self, duration, *needed):
         self._world.advance(duration)
 
     def wait_until(self, condition, seconds=None):

@@ -265,7 +265,7 @@ class RosArm:
 
     def wait(self, duration: float) -> None:
         """See :class:`Arm`."""
-        self._wait_until(lambda: False, duration)
+        self._session.sleep(duration, *_NEEDED)
 
     # Helpers
 

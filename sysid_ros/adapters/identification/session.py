@@ -234,12 +234,18 @@ class Session:
         except Cancelled as cancelled:
             raise _cancelled() from cancelled
 
-    def sleep(self, duration: float) -> None:
-        """Let time pass [s]."""
+    def sleep(self, duration: float, *needed: str) -> None:
+        """Let time pass [s].
+
+        Args:
+            duration: How long [s].
+            *needed: Nodes that must not go meanwhile; see :meth:`require_alive`.
+        """
         end = time.monotonic() + duration
         while (left := end - time.monotonic()) > 0.0:
             time.sleep(min(left, _LONGEST_SLEEP))
             self.require_not_cancelled()
+            self.require_alive(*needed)
 
     def require_not_cancelled(self) -> None:
         """Raise the code ``CANCELED`` where the goal is to end."""
