@@ -193,8 +193,7 @@ def run_arm(options: argparse.Namespace) -> int:
         allowed = f"one number or {robot.n}, not negative"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
     require_numbers(options, "valid_days")
-    if not options.serial.strip():
-        raise ParameterOutOfRange("--serial", options.serial, "the serial number of the arm")
+    _require_serial(options.serial)
     if options.temperature is not None:
         require_numbers(options, "temperature", least=-273.15, most=1000.0)
     try:
@@ -246,6 +245,11 @@ def run_arm(options: argparse.Namespace) -> int:
             print(f"warning: {sentence}")
         print(f"Files: {folder}")
     return ExitStatus.OK
+
+
+def _require_serial(serial: str) -> None:
+    if not serial.strip():
+        raise ParameterOutOfRange("--serial", serial, "the serial number of the arm")
 
 
 def _require_writable(path: Path) -> None:
@@ -339,8 +343,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     require_numbers(options, "motion_time", "validation_time")
     require_numbers(options, "seed", most=LARGEST_SEED - len(options.weight))
     robot, started = load_robot(options.model), resolve(launch_values(options, ARGUMENTS))
-    if not options.serial.strip():
-        raise ParameterOutOfRange("--serial", options.serial, "the serial number of the arm")
+    _require_serial(options.serial)
     if options.com is None and options.com_tolerance != COM_TOLERANCE:
         raise ParameterOutOfRange("--com-tolerance", options.com_tolerance, "nothing without --com")
     (robot.uncalibrated or robot).gripper_state(options.gripper)

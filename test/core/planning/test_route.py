@@ -43,6 +43,13 @@ def payload_within(robot, share, scene):
     return Assumptions.of_payload(robot, box, scene=scene)
 
 
+def check_around_the_box(robot, goal):
+    planner, assumptions = CertifiedPlanner(robot), payload_within(robot, 0.05, a_box_in_the_way(robot))
+    planner._model.torque.set_boxes(*assumptions.boxes)
+    ends = np.stack([robot.home, goal])
+    return PostureCheck(planner._model, assumptions.scene, AssumedErrors.none(robot.n), RouteMargins(0.01, 0.0), ends)
+
+
 def legs_to(planner, assumptions, goal, most=8):
     """Plans from rest to rest until the goal is reached, each one proven."""
     plans, at = [], assumptions.robot.home
@@ -120,11 +127,8 @@ def test_margins_are_kept_but_close_to_ends_that_leave_less(gen3, by, monkeypatc
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_way_and_no_time_gives_none(gen3):
-    planner, goal = CertifiedPlanner(gen3), gen3.home + TURN
-    assumptions = payload_within(gen3, 0.05, a_box_in_the_way(gen3))
-    planner._model.torque.set_boxes(*assumptions.boxes)
-    ends = np.stack([gen3.home, goal])
-    check = PostureCheck(planner._model, assumptions.scene, AssumedErrors.none(gen3.n), RouteMargins(0.01, 0.0), ends)
+    goal = gen3.home + TURN
+    check = check_around_the_box(gen3, goal)
     ways = [find_route(check, gen3.home, goal, seed, lambda: False) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(ways[0], ways[1])
     assert len(ways[0]) != len(ways[2]) or not np.array_equal(ways[0], ways[2])
@@ -134,11 +138,8 @@ def test_the_same_seed_gives_the_same_way_and_no_time_gives_none(gen3):
 
 @pytest.mark.slow
 def test_postures_of_a_way_move_to_where_it_is_faster_and_needless_ones_are_left_out(gen3):
-    planner, goal = CertifiedPlanner(gen3), gen3.home + TURN
-    assumptions = payload_within(gen3, 0.05, a_box_in_the_way(gen3))
-    planner._model.torque.set_boxes(*assumptions.boxes)
-    ends = np.stack([gen3.home, goal])
-    check = PostureCheck(planner._model, assumptions.scene, AssumedErrors.none(gen3.n), RouteMargins(0.01, 0.0), ends)
+    goal = gen3.home + TURN
+    check = check_around_the_box(gen3, goal)
     rng = np.random.default_rng(0)
     middle = route._beside(check, gen3.home, goal, rng, lambda: False)[1]
     start = gen3.home
