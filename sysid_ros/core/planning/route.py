@@ -10,7 +10,6 @@ is certified before the arm moves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +36,8 @@ _GOAL_SHARE = 0.2
 _SHORTCUTS = 120
 _TREES = 3
 """Ways that are found by trees, of which the fastest counts: they differ by much."""
-_NOT_FREE = 30.0  # [s]
+_NOT_FREE = 30.0
+"""What a leg counts that is free in other samples only [s]."""
 _REACHES = (0.25, 0.5, 1.0, 2.0)
 """How far from the straight way the postures are that are tried to go around by [rad]."""
 _BESIDE = 256
@@ -210,10 +210,13 @@ def find_route(
     if way is None and is_short:
         raise NoRoute("there is none by two postures beside the straight one")
     if way is None:
-        ways = [_shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop)]
-        while len(ways) < _TREES and not must_stop():
-            with suppress(NoRoute):
+        ways = list[list[Array]]()
+        while not ways or (len(ways) < _TREES and not must_stop()):
+            try:
                 ways.append(_shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop))
+            except NoRoute:  # the time is up
+                if not ways:
+                    raise
         way = min(ways, key=lambda one: _time_of(check, one))
     return tuple(_faster(check, way, rng, must_stop)[1:])
 
