@@ -11,6 +11,10 @@ is left of the time goes into better plans where the condition number is poor.
 Priors: "gripper" = nothing is held; "held object" = the default; "Table I" = last body and payload together in the box
 of SAFE-ID's Table I, the payload being a body of its own. Baseline in the same run: the same problems with constant
 tracking errors that nobody has proven, as in bench_planner.py.
+
+What limits the condition number: the same chains by the same search, with errors that nobody has proven, either none at
+all ("no errors": what torque limits allow with the worst payload of the box) or throughout those of the arm held at the
+start ("errors at rest": what is lost beyond is the growth of errors in motion and the search that has to guess it).
 """
 
 from __future__ import annotations
@@ -26,10 +30,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from _table import describe_machine, print_table
-from bench_planner import Case, ConstantProver, paper_scene, random_obstacles
+from bench_planner import Case, ConstantBound, ConstantProver, paper_scene, random_obstacles
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -39,14 +43,32 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import PayloadPrior, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
+from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 
 WEIGHING = 1.0  # [s]
 FIRST_LIMIT = 10.0  # [s]; the nodes give a plan from rest this long
+LIMITS = {"no errors": 0.0, "errors at rest": 1.0}  # shares of the errors of the arm held at the start
+
+
+class RestProver(RobustProver):
+    """The verifier, with a share of the errors of the arm held at the start, however it moves."""
+
+    def __init__(self, share: float):
+        super().__init__(VerifierSettings())
+        self._share, self._found = share, None
+
+    def bound(self, request: PlanRequest, trajectory: Trajectory) -> ConstantBound:
+        if request.predecessor is None:
+            still = np.zeros(request.start.size)
+            held = request.assumptions.bound(BezierTrajectory(request.start, still, still, request.start, 1.0))
+            self._found = ConstantBound(*(self._share * x for x in (held.position, held.velocity, held.torque)))
+        return self._found
 
 
 @dataclass
@@ -178,22 +200,26 @@ def main() -> None:
         planner, constant = CertifiedPlanner(robot), CertifiedPlanner(robot)
         case = replace(Case.of("held object"), robot=robot)
         for name in arguments.obstacles:
-            got, rng = Found(), np.random.default_rng(7)
+            got, limits, rng = Found(), {limit: Found() for limit in LIMITS}, np.random.default_rng(7)
             scene = paper_scene() if name == "paper" else None
             for _ in range(arguments.states):
                 problem = draw(robot, planner, kind, scene, 0 if scene else int(name), rng)
                 solve(planner, problem, arguments.plans, arguments.deadline, got)
                 got.constant.append(time_constant(constant, case, *problem, arguments.deadline))
+                for limit, share in LIMITS.items():
+                    other = CertifiedPlanner(robot, prover=RestProver(share))
+                    solve(other, problem, arguments.plans, arguments.deadline, limits[limit])
             every.append(got)
+            without = [np.median(limit.ends or [np.inf]) for limit in limits.values()]
             rows.append([
                 kind, name, np.median(got.certified), np.median(got.later), np.percentile(got.later, 99),
                 np.median(got.constant), f"{got.found} of {got.asked}", f"{got.whole} of {got.problems}",
-                np.median(got.ends or [np.inf]), np.max(got.ends or [np.inf]),
+                np.median(got.ends or [np.inf]), np.max(got.ends or [np.inf]), *without,
             ])  # fmt: skip
             if arguments.reasons:
                 print(*(f"  {kind}, {name}: {reason}" for reason in got.reasons), sep="\n")
     titles = ["prior", "obstacles", "certified [s]", "in motion [s]", "p99 [s]", "baseline [s]", "plans found",
-              "whole chains", f"cond after {arguments.plans}", "worst"]  # fmt: skip
+              "whole chains", f"cond after {arguments.plans}", "worst", *LIMITS]  # fmt: skip
     print_table(titles, rows, "Median time until a plan was certified, and until it was returned while the arm moved")
     for text, name in (("until the first certificate", "certified"), ("in motion", "later"), ("from rest", "first")):
         times = np.concatenate([getattr(got, name) for got in every])
