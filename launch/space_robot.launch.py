@@ -9,8 +9,10 @@ from __future__ import annotations
 from launch import LaunchContext, LaunchDescription
 from launch_ros.actions import Node
 
+from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.launching import describe_launch, make_description_publisher, make_nodes, make_rviz, read_arguments
-from sysid_ros.processes import SPACE_ARGUMENTS, resolve_space
+from sysid_ros.processes import SPACE_ARGUMENTS, Spelling, resolve_space
+from sysid_ros.start_check import require_modules, require_parameters
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -19,14 +21,16 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def start_nodes(context: LaunchContext) -> list[Node]:
-    """Return the nodes for the given launch arguments; when one of ours ends, all do."""
+    """Return the nodes for the given launch arguments; when one of ours ends, all do.
+
+    Raises:
+        SysidError: Some node would refuse what it is given.
+    """
     values = read_arguments(context, SPACE_ARGUMENTS)
-    return make_nodes(resolve_space(values), values) + (rviz_nodes(values) if values["launch_rviz"] == "true" else [])
-
-
-def rviz_nodes(values: dict[str, str]) -> list[Node]:
-    """RViz and what it needs to show the robot; the driver publishes where its base is."""
-    from sysid_ros.core.free_floating.robot import load_free_flyer  # reads the whole model: only when it is shown
-
-    publisher = make_description_publisher(values, load_free_flyer(values["model"]).urdf)
-    return [publisher, make_rviz(values, "rviz/space_robot.rviz")]
+    started, robot = resolve_space(values), load_free_flyer(values["model"])
+    require_modules(is_simulated=values["mode"] == "mock", is_arm=False)
+    require_parameters(started, {}, Spelling.LAUNCH)
+    nodes = make_nodes(started, values)
+    if values["launch_rviz"] == "true":  # the driver publishes where the base is
+        nodes += [make_description_publisher(values, robot.urdf), make_rviz(values, "rviz/space_robot.rviz")]
+    return nodes

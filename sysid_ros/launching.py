@@ -16,6 +16,7 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import describe_missing
 from sysid_ros.processes import (
     RESPAWN_DELAY,
     STOP_TIMEOUT,
@@ -59,7 +60,14 @@ def describe_launch(
         )
         for argument in arguments
     ]
-    return LaunchDescription([*declared, OpaqueFunction(function=start_nodes)])
+
+    def start(context: LaunchContext) -> list[Node]:
+        try:
+            return start_nodes(context)
+        except ModuleNotFoundError as error:
+            raise SysidError(describe_missing(error)) from error
+
+    return LaunchDescription([*declared, OpaqueFunction(function=start)])
 
 
 def read_arguments(context: LaunchContext, arguments: Iterable[Argument]) -> dict[str, str]:

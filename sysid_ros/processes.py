@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, make_run_key
@@ -30,6 +31,21 @@ class UnknownArgument(SysidError):
         super().__init__(f"launch argument '{name}' is unknown; there are {', '.join(self.valid_names)}")
 
 
+class Spelling(Enum):
+    """How arguments are typed, for messages: as launch arguments, or as options of a command."""
+
+    LAUNCH = "{}:={}"
+    OPTION = "--{} {}"
+
+    def title(self, argument: str) -> str:
+        """Return how a message calls an argument."""
+        return f"launch argument '{argument}'" if self is Spelling.LAUNCH else f"--{argument.replace('_', '-')}"
+
+    def pair(self, argument: str, value: str) -> str:
+        """Return an argument with its value, as it is typed."""
+        return self.value.format(argument if self is Spelling.LAUNCH else argument.replace("_", "-"), value)
+
+
 @dataclass(frozen=True)
 class Argument:
     """A launch argument.
@@ -50,7 +66,7 @@ class Argument:
     kind: type = str
     is_optional: bool = False
 
-    def value(self, text: str) -> ParameterValue:
+    def value(self, text: str, spelling: Spelling = Spelling.LAUNCH) -> ParameterValue:
         """The typed value of a text.
 
         Raises:
@@ -59,11 +75,11 @@ class Argument:
         if self.is_optional and not text:
             return ""
         if self.choices and text not in self.choices:
-            raise ParameterOutOfRange(f"launch argument '{self.name}'", text, f"one of {', '.join(self.choices)}")
+            raise ParameterOutOfRange(spelling.title(self.name), text, f"one of {', '.join(self.choices)}")
         try:
             return text == "true" if self.kind is bool else self.kind(text)
         except ValueError:
-            raise ParameterOutOfRange(f"launch argument '{self.name}'", text, "a number") from None
+            raise ParameterOutOfRange(spelling.title(self.name), text, "a number") from None
 
 
 _SWITCH = ("true", "false")
@@ -327,10 +343,10 @@ def is_emulated(mode: str) -> bool:
     return Mode(mode).is_emulated
 
 
-def resolve_space(values: Mapping[str, str]) -> list[StartedProcess]:
+def resolve_space(values: Mapping[str, str], spelling: Spelling = Spelling.LAUNCH) -> list[StartedProcess]:
     """What has to be started for a free-flying robot; see :func:`resolve`."""
-    texts, typed = _read(values, SPACE_ARGUMENTS)
-    own = _own_parameters(texts["parameters_file"])
+    texts, typed = _read(values, SPACE_ARGUMENTS, spelling)
+    own = _own_parameters(texts["parameters_file"], spelling)
     return [
         StartedProcess(process, texts["robot_name"].strip("/"), own, {name: typed[name] for name in process.arguments})
         for process in SPACE
@@ -338,12 +354,15 @@ def resolve_space(values: Mapping[str, str]) -> list[StartedProcess]:
     ]
 
 
-def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) -> list[StartedProcess]:
+def resolve(
+    values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY, spelling: Spelling = Spelling.LAUNCH
+) -> list[StartedProcess]:
     """What has to be started for given launch arguments.
 
     Args:
         values: Launch arguments as texts; those left out take their defaults.
         processes: The table.
+        spelling: How they were typed.
 
     Raises:
         UnknownArgument: There is no such argument.
@@ -351,14 +370,15 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
         ResourceNotFound: A parameter file is missing.
         ModelError: There is no such robot.
     """
-    texts, typed = _read(values, ARGUMENTS)
+    texts, typed = _read(values, ARGUMENTS, spelling)
     if typed["mode"] == "hardware" and not typed["robot_ip"]:
-        raise ParameterOutOfRange("launch argument 'robot_ip'", "", "the address of the arm, with mode:=hardware")
+        allowed = f"the address of the arm, with {spelling.pair('mode', 'hardware')}"
+        raise ParameterOutOfRange(spelling.title("robot_ip"), "", allowed)
     if texts["payload"] and not Mode(texts["mode"]).is_simulated:
-        raise ParameterOutOfRange("launch argument 'payload'", texts["payload"], "nothing, with a real arm")
-    _require_model(texts["model"])
+        raise ParameterOutOfRange(spelling.title("payload"), texts["payload"], "nothing, with a real arm")
+    _require_model(texts["model"], spelling)
     known = {argument.name: argument for argument in ARGUMENTS}
-    own = _own_parameters(texts["parameters_file"])
+    own = _own_parameters(texts["parameters_file"], spelling)
     return [
         StartedProcess(
             process=process,
@@ -371,30 +391,32 @@ def resolve(values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY) 
     ]
 
 
-def _read(values: Mapping[str, str], arguments: Sequence[Argument]) -> tuple[dict[str, str], dict[str, ParameterValue]]:
+def _read(
+    values: Mapping[str, str], arguments: Sequence[Argument], spelling: Spelling
+) -> tuple[dict[str, str], dict[str, ParameterValue]]:
     """Texts and typed values of all arguments."""
     table = {argument.name: argument for argument in arguments}
     for name in values:
         if name not in table:
             raise UnknownArgument(name, list(table))
     texts = {name: values.get(name, argument.default) for name, argument in table.items()}
-    return texts, {name: argument.value(texts[name]) for name, argument in table.items()}
+    return texts, {name: argument.value(texts[name], spelling) for name, argument in table.items()}
 
 
-def _require_model(model: str) -> None:
+def _require_model(model: str, spelling: Spelling) -> None:
     """Refuse a robot that does not exist once, before every node does."""
     from sysid_ros.core.model.loader import find_settings  # takes a second to load
 
     path = Path(model) if Path(model).suffix == ".urdf" else find_settings(model)
     if not path.expanduser().is_file():
-        raise ParameterOutOfRange("launch argument 'model'", model, "the name of a robot or an existing YAML file")
+        raise ParameterOutOfRange(spelling.title("model"), model, "the name of a robot or an existing YAML file")
 
 
-def _own_parameters(path: str) -> tuple[Path, ...]:
+def _own_parameters(path: str, spelling: Spelling) -> tuple[Path, ...]:
     """The user's file of parameters, if there is one."""
     if not path:
         return ()
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        raise ParameterOutOfRange("launch argument 'parameters_file'", path, "an existing YAML file of ROS parameters")
+        raise ParameterOutOfRange(spelling.title("parameters_file"), path, "an existing YAML file of ROS parameters")
     return (file,)

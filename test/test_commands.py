@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sysid_ros import start_check
 from sysid_ros.cli import main as door
-from sysid_ros.cli import suite
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.main import COMMANDS, EMULATORS, PAPERS
 from sysid_ros.core.model.loader import load_robot
@@ -206,7 +206,7 @@ def test_without_an_extra_nothing_is_started(words, module, extra, tmp_path, mon
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(suite, "find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr(start_check, "find_spec", lambda name: None if name == module else object())
     if words == "space" and module == "casadi":
         pytest.skip("a free-flying robot needs no certified plans")
     status = door.main([*words.split(), "--results", str(tmp_path / "results")])

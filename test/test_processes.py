@@ -175,10 +175,55 @@ def launch_packages(monkeypatch):
 
 
 @pytest.fixture
-def launch_file(launch_packages):
+def checked_launch_file(launch_packages):
     """The launch file and the defaults of its arguments."""
     values = {argument.name: argument.default for argument in ARGUMENTS}
     return SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "identify.launch.py"))), values
+
+
+@pytest.fixture
+def launch_file(monkeypatch, launch_packages):
+    """The same without the checks, which take a second."""
+    monkeypatch.setattr("sysid_ros.start_check.check_suite", lambda *_: {})
+    monkeypatch.setattr("sysid_ros.start_check.require_movable", lambda *_, **__: None)
+    values = {argument.name: argument.default for argument in ARGUMENTS}
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "identify.launch.py"))), values
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"payload": "10"}, "payload is '10'; allowed: inside the payload prior 'held_object' of kinova_gen3_2f85"),
+        ({"gripper": "ajar"}, "ajar"),
+        ({"mode": "hardware"}, "launch argument 'robot_ip' is ''; allowed: .* with mode:=hardware"),
+        ({"robot_ip": "10.0.0.1"}, "'robot_ip' is '10.0.0.1'; .*no connection to kinova_gen3_2f85 with mode:=mock"),
+        ({"robot_name": "a b"}, "launch argument 'robot_name' is 'a b'; allowed: letters"),
+        ({"model": "ur5e", "mode": "emulated"}, "mode of ur5e is 'emulated'; allowed: mock, ros2_control or"),
+        ({"mode": "ros2_control"}, "torque_command is 'unset'"),
+        ({"model": "ur5e"}, r"model:=ur5e: no motion of 'ur5e' can be certified[^$]*launch.py works with kinova_gen3"),
+    ],
+)
+def test_launch_refuses_what_cannot_work_before_a_process_starts(checked_launch_file, monkeypatch, given, said):
+    monkeypatch.setattr("sysid_ros.start_check.available_robots", lambda: ("kinova_gen3_2f85",))
+    module, values = checked_launch_file
+    with pytest.raises(SysidError, match=said):
+        module.start_nodes({**values, **given})
+
+
+def test_launch_starts_arms_that_others_move_and_those_led_by_hand(checked_launch_file, tmp_path):
+    module, values = checked_launch_file
+    guided = tmp_path / "guided.yaml"
+    guided.write_text("/**/arm_driver:\n  ros__parameters: {allows_guiding: true}\n")
+    for given in ({"mode": "monitor_only"}, {"parameters_file": str(guided)}):
+        assert module.start_nodes({**values, "model": "ur5e", **given, "publish_tf": "false"})
+
+
+def test_launch_says_which_extra_is_missing(checked_launch_file, monkeypatch):
+    module, values = checked_launch_file
+    monkeypatch.setattr("sysid_ros.start_check.find_spec", lambda name: None if name == "mujoco" else object())
+    start = module.generate_launch_description().args[0][-1].function
+    with pytest.raises(SysidError, match=r"install it with: pip install 'sysid_ros\[sim\]'"):
+        start(values)
 
 
 def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
@@ -376,7 +421,7 @@ def test_launch_file_starts_rviz_only_when_asked(launch_file):
 def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
     assert main(["--mode", "hardware", "--results", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        "error: launch argument 'robot_ip' is ''; allowed: the address of the arm, with mode:=hardware\n"
+        "error: --robot-ip is ''; allowed: the address of the arm, with --mode hardware\n"
     )
     assert main(["--domain-id", "102", "--results", str(tmp_path)]) == 2
     assert "ROS_DOMAIN_ID is 102; allowed: 0 to 101" in capsys.readouterr().err

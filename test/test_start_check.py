@@ -7,12 +7,12 @@ import pytest
 
 from sysid_ros.cli import calibrate, demo, identify, space
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.start_check import read_parameters
 from sysid_ros.cli.suite import Suite
 from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
 from sysid_ros.core.common.yaml_files import UnreadableYaml
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.nodes import ros2_control_emulator
+from sysid_ros.start_check import read_parameters
 
 COMMANDS = {
     "demo": demo.main, "identify": identify.main, "calibrate": calibrate.main, "space": space.main,
@@ -50,7 +50,7 @@ def run(monkeypatch, tmp_path, capsys):
         ("identify --max-motion-time 1e9", r"max_motion_time \[s\] is 1000000000.0; allowed: above 0, at most 600"),
         ("identify --trajectories 1000", "trajectories .* is 1000; allowed: from 0 to 100"),
         ("identify --nodes-only --trajectories 3", "--trajectories is 3; allowed: nothing with --nodes-only"),
-        ("identify --parameters-file none.yaml", "'parameters_file' is 'none.yaml'"),
+        ("identify --parameters-file none.yaml", "--parameters-file is 'none.yaml'"),
         ("identify --mode ros2_control", "torque_command is 'unset'"),
         ("calibrate run --model kinova_gen3 --serial ' '", "--serial is ' '; allowed: the serial number"),
         ("calibrate run --model kinova_gen3 --serial 1 --com-tolerance 1", "--com-tolerance is 1.0; allowed: nothing"),
@@ -75,9 +75,11 @@ def test_what_cannot_work_is_refused_before_anything_starts(run, tmp_path, line,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("line", ["demo", "demo --calibrate", "identify", "calibrate run --serial 1"])
+@pytest.mark.parametrize(
+    "line", ["demo", "demo --calibrate", "identify", "identify --nodes-only", "calibrate run --serial 1"]
+)
 def test_an_arm_that_no_proof_can_move_is_refused_with_those_that_can_be(run, tmp_path, monkeypatch, line):
-    monkeypatch.setattr("sysid_ros.cli.start_check.available_robots", lambda: ("kinova_gen3_2f85", "xarm7"))
+    monkeypatch.setattr("sysid_ros.start_check.available_robots", lambda: ("kinova_gen3_2f85", "xarm7"))
     status, shown = run(f"{line} --model ur5e")
     assert status == ExitStatus.BAD_INPUT and not list(tmp_path.iterdir())
     command = " ".join(word for word in line.split()[:2] if word.isalpha())
@@ -89,7 +91,7 @@ def test_an_arm_that_no_proof_can_move_is_refused_with_those_that_can_be(run, tm
 def test_what_others_move_needs_no_proof_and_a_real_arm_no_payload(run):
     for line in (
         "identify --model ur5e --mode monitor_only",
-        "identify --model ur5e --nodes-only",
+        "identify --nodes-only",
         "identify --model kuka_lbr_med7 --mode hardware --robot-ip 10.0.0.1 --fri-version 2.5 --max-motion-time 20",
         "identify --mode hardware --robot-ip gen3.local",
         "demo --payload none",

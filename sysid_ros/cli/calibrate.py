@@ -23,18 +23,16 @@ from rich.console import RenderableType
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.offline import add_recording_options, parse_settings, read_with_progress, recording_options
-from sysid_ros.cli.start_check import require_connection, require_movable, require_parameters
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
     client_of,
     launch_values,
-    require_modules,
     say,
     say_where,
     suite_environment,
 )
-from sysid_ros.cli.terminal import ProgressDisplay, make_table, show, watching, working
+from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -51,7 +49,7 @@ from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, 
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
-from sysid_ros.processes import ARGUMENTS, ParameterValue, is_emulated, resolve
+from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
 from sysid_ros.reports.arm import (
     TorqueCheck,
     make_result,
@@ -60,7 +58,9 @@ from sysid_ros.reports.arm import (
     write_arm_result,
 )
 from sysid_ros.reports.recordings.known import KnownRecordings, read_mass, read_recordings
-from sysid_ros.reports.writer import RECORDING, make_results_directory
+from sysid_ros.reports.recordings.recording import RECORDING
+from sysid_ros.reports.writer import make_results_directory
+from sysid_ros.start_check import check_suite, require_movable
 
 CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
@@ -217,7 +217,7 @@ def run_arm(options: argparse.Namespace) -> int:
             kept = read_recordings([options.check], robot, options.serial, reading, watch, settings.gripper)
     warnings = [*used.warnings, *(() if kept is None else kept.warnings)]
     for sentence in warnings:
-        print(f"warning: {sentence}")
+        show(hanging("warning: ", sentence))
     record = CalibrationRecord(
         serial=options.serial,
         date=day.isoformat(),
@@ -242,7 +242,7 @@ def run_arm(options: argparse.Namespace) -> int:
         with working("writing the files"):
             found = write_arm_result(result, folder, options.model)
         for sentence in found:
-            print(f"warning: {sentence}")
+            show(hanging("warning: ", sentence))
         print(f"Files: {folder}")
     return ExitStatus.OK
 
@@ -286,7 +286,7 @@ def _calibrate_with_progress(
             if cancelled.proven is None:
                 display.message("stopped before anything was proven; the recordings are as they were")
                 raise KeyboardInterrupt from None
-            display.message("stopped: the rows that were proven by then are kept")
+            display.message("stopped: what was proven by then is kept")
             return cancelled.proven, True
 
 
@@ -342,7 +342,8 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     """
     require_numbers(options, "motion_time", "validation_time")
     require_numbers(options, "seed", most=LARGEST_SEED - len(options.weight))
-    robot, started = load_robot(options.model), resolve(launch_values(options, ARGUMENTS))
+    robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
+    started = resolve(arguments, spelling=Spelling.OPTION)
     _require_serial(options.serial)
     if options.com is None and options.com_tolerance != COM_TOLERANCE:
         raise ParameterOutOfRange("--com-tolerance", options.com_tolerance, "nothing without --com")
@@ -351,20 +352,21 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     masses = [read_mass(text) for text in options.weight]
     for mass in masses:
         stated_box(robot, reference_weight(robot, *mass, com))
-    require_modules(options.mode == "mock" or is_emulated(options.mode))
-    require_connection(options, robot)
-    values = require_parameters(started, {"arm_emulator": {"seed": options.seed}})["identification"]
+    is_emulator = is_emulated(options.mode)
+    is_simulated, simulated = options.mode == "mock" or is_emulator, "arm_emulator" if is_emulator else "arm_driver"
+    first = {simulated: {"payload": "none", "seed": options.seed}} if is_simulated else {}
+    found = check_suite(arguments, started, first, Spelling.OPTION)
+    values = found["identification"]
     if values.is_moved_by_others:
         allowed = "one in which this package moves the arm; record what others move, and calibrate with"
         raise ParameterOutOfRange("--mode", options.mode, f"{allowed} sysid calibrate arm")
     times = {name: getattr(options, name) for name in ("motion_time", "validation_time")}
     replace(values.arm, **{name: value for name, value in times.items() if value})
-    require_movable(robot, options.model, command)
+    require_movable(found, command, Spelling.OPTION)
     results = make_results_directory(options.results)
     motions = [_Motion(results / "1_empty")]
     motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]
-    is_emulator = is_emulated(options.mode)
-    is_simulated, status = options.mode == "mock" or is_emulator, int(ExitStatus.OK)
+    status = int(ExitStatus.OK)
     for number, motion in enumerate(motions):
         if not is_simulated:
             _ask(motion.request)
@@ -377,7 +379,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
         own = {"identification": known}
         if is_simulated:
-            own["arm_emulator" if is_emulator else "arm_driver"] = {"payload": payload, "seed": options.seed}
+            own[simulated] = {"payload": payload, "seed": options.seed}
         words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
         words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
         if motion.com is not None:

@@ -29,8 +29,9 @@ from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel, tool_transform
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
 from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import IdentificationResult
-from sysid_ros.reports.writer import ESTIMATE, RECORDING, make_results_directory
+from sysid_ros.reports.writer import ESTIMATE, make_results_directory
 
 Array = NDArray[np.float64]
 

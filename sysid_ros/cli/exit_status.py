@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 
+from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import describe_missing
 
 
 class ExitStatus(IntEnum):
@@ -45,21 +46,6 @@ def endings(*statuses: ExitStatus) -> dict[int, str]:
     return {int(status): status.meaning for status in ExitStatus if status in wanted}
 
 
-EXTRAS = {
-    "casadi": "planning", "mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes",
-    "distributed": "cluster",
-}  # fmt: skip
-"""Extra of the package that brings a module."""
-
-
-def describe_missing(error: ModuleNotFoundError) -> str:
-    """Say which module is missing, and how to install it."""
-    name = (error.name or "").partition(".")[0]
-    if name in EXTRAS:
-        return f"{name} is not installed, which this takes; install it with: pip install 'sysid_ros[{EXTRAS[name]}]'"
-    return f"the module {error.name} is missing; install the package again: pip install sysid_ros"
-
-
 def run_command(work: Callable[[], int], failures: tuple[type[SysidError], ...] = ()) -> int:
     """Run a command and return its exit status; tell an error in one sentence.
 
@@ -70,10 +56,10 @@ def run_command(work: Callable[[], int], failures: tuple[type[SysidError], ...] 
     try:
         return work()
     except SysidError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell("error: ", str(error))
         return ExitStatus.FAILED if isinstance(error, failures) else ExitStatus.BAD_INPUT
     except ModuleNotFoundError as error:
-        print(f"error: {describe_missing(error)}", file=sys.stderr)
+        tell("error: ", describe_missing(error))
         return ExitStatus.BAD_INPUT
     except KeyboardInterrupt:
         return ExitStatus.STOPPED

@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import hanging, make_table, show, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, tell
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.identifiability.advice import Advice, advise
@@ -127,10 +127,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 path.write_text(text(), encoding="utf-8")
                 show(f"written: {path}")
     except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        tell("error: ", f"{error.filename}: {error.strerror}")
         return ExitStatus.BAD_INPUT
     except SysidError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell("error: ", str(error))
         return ExitStatus.BAD_INPUT
     return ExitStatus.OK
 

@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus, endings
-from sysid_ros.cli.start_check import require_connection, require_held, require_movable, require_parameters
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
     client_of,
     launch_values,
-    require_modules,
     say,
     say_where,
     suite_environment,
 )
 from sysid_ros.cli.view import add_view_option, free_port
-from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
+from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
@@ -34,6 +32,7 @@ from sysid_ros.processes import (
     IDENTIFY,
     ParameterValue,
     Process,
+    Spelling,
     StartedProcess,
     is_emulated,
     network_of,
@@ -41,6 +40,7 @@ from sysid_ros.processes import (
 )
 from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
+from sysid_ros.start_check import check_suite, require_movable
 from sysid_ros.view.scene import LOOPBACK
 
 DEFAULT_PAYLOAD = "dumbbell_4lb"
@@ -126,19 +126,14 @@ def check_options(
     if options.nodes_only and given:
         name, value = "--" + given[0].replace("_", "-"), getattr(options, given[0])
         raise ParameterOutOfRange(name, value, "nothing with --nodes-only, which sends no goal")
-    robot = load_robot(options.model)
-    robot.gripper_state(options.gripper)
-    require_modules(is_simulated)
-    require_connection(options, robot)
-    started = resolve(launch_values(options, ARGUMENTS), processes)
-    payload = options.payload or DEFAULT_PAYLOAD
-    simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
+    values = launch_values(options, ARGUMENTS)
+    load_robot(options.model)  # says more of one that does not exist
+    started = resolve(values, processes, Spelling.OPTION)
     own: dict[str, Mapping[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
     if is_simulated:
-        own[simulated] = {"payload": payload, "seed": options.seed}
-    values = require_parameters(started, own)
-    if is_simulated:
-        require_held(robot, payload)
+        simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
+        own[simulated] = {"payload": options.payload or DEFAULT_PAYLOAD, "seed": options.seed}
+    found = check_suite(values, started, own, Spelling.OPTION)
     if not options.nodes_only:
         from sysid_msgs.action import Identify  # ROS may not be installed
         from sysid_ros.adapters.identification.goals import settings_of
@@ -148,9 +143,8 @@ def check_options(
             target_mass_width=options.target_mass_width,
             number_of_trajectories=min(options.trajectories, LARGEST_SEED),
         )
-        settings = settings_of(values["identification"].procedure, goal)
-        if settings.strategy != "observe":
-            require_movable(robot, options.model, command)
+        settings_of(found["identification"].procedure, goal)  # refuses what the goal cannot have
+    require_movable(found, command, Spelling.OPTION, has_goal=not options.nodes_only)
     return CheckedRun(started, own)
 
 
@@ -166,7 +160,7 @@ def main(
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell("error: ", str(error))
         return ExitStatus.BAD_INPUT
     client = None if options.nodes_only else client_command(options, results)
     say_where(environment, results / "log")

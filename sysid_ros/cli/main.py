@@ -5,6 +5,7 @@ Each command is a module with a function ``main(argv)``; only the one that is ca
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.core.common.command_line import fill
+from sysid_ros.core.common.command_line import fill, tell
 
 PACKAGE = "sysid_ros"
 
@@ -106,10 +107,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}, line {where.lineno}"
-        print(
-            f"error: a fault of sysid_ros itself, {type(error).__name__} in {place}: {error}\n"
+        tell(
+            "error: ",
+            f"a fault of sysid_ros itself, {type(error).__name__} in {place}: {error}\n"
             f"Please report it with the output of the same command after: export {TRACEBACK}=1",
-            file=sys.stderr,
         )
         return ExitStatus.FAULT
 
@@ -125,7 +126,9 @@ def _run(words: list[str]) -> int:
             print(describe(name, commands))
             return ExitStatus.OK if word else ExitStatus.BAD_INPUT
         if word not in commands:
-            print(f"error: '{word}' is no command of {name}; it has {', '.join(commands)}", file=sys.stderr)
+            near = difflib.get_close_matches(word, commands, 1)
+            hint = f" (did you mean {name} {near[0]}?)" if near else ""
+            tell("error: ", f"'{word}' is no command of {name}; it has {', '.join(commands)}{hint}")
             return ExitStatus.BAD_INPUT
         name, command = f"{name} {word}", commands[word]
         if command.module is not None:

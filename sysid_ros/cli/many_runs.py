@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sysid_ros.cli.terminal import ProgressDisplay, duration_text
+from sysid_ros.core.common.command_line import tell
 from sysid_ros.experiments.executor import (
     Completion,
     Executor,
@@ -119,7 +120,7 @@ def name_of(completion: Completion) -> str:
 def report_failures(failures: Sequence[Completion]) -> None:
     """Say which runs have failed each time they were tried."""
     for completion in failures:
-        print(f"error: no result of {name_of(completion)}: {completion.failure}", file=sys.stderr)
+        tell("error: ", f"no result of {name_of(completion)}: {completion.failure}")
 
 
 def print_throughput(results: ResultsFile, executor: Executor) -> None:

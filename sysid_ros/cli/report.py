@@ -21,9 +21,10 @@ from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.recordings.runs import RecordedRun, read_run
 from sysid_ros.reports.result import followed_motions
-from sysid_ros.reports.writer import ESTIMATE, RECORDING
+from sysid_ros.reports.writer import ESTIMATE
 
 
 def build_parser() -> CommandParser:

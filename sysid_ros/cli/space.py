@@ -15,18 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings
-from sysid_ros.cli.start_check import require_parameters
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
     client_of,
     launch_values,
-    require_modules,
     say_where,
     suite_environment,
 )
 from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
-from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
+from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers, tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.identification import (
@@ -45,10 +43,11 @@ from sysid_ros.core.free_floating.identification import (
 from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.regression import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, resolve_space
+from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, Spelling, resolve_space
 from sysid_ros.reports.free_flyer import read_knowledge, write_free_flyer, write_held_object
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
 from sysid_ros.reports.writer import make_results_directory
+from sysid_ros.start_check import require_modules, require_parameters
 
 CLIENT_MODULE = "sysid_ros.nodes.free_flyer_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
@@ -116,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.object:
             robot.frame(options.object)
         require_modules(is_simulated=True, is_arm=False)
-        started = resolve_space(launch_values(options, SPACE_ARGUMENTS))
+        started = resolve_space(launch_values(options, SPACE_ARGUMENTS), Spelling.OPTION)
         own: dict[str, dict[str, ParameterValue]] = {
             "free_flyer_driver": {"seed": options.seed},
             "free_flyer_identification": {
@@ -127,11 +126,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "known_robot": str(options.known or ""),
             },
         }
-        require_parameters(started, own)
+        require_parameters(started, own, Spelling.OPTION)
         results = make_results_directory(options.results)
         environment = suite_environment(results / "log", options.domain_id, vars(options))
     except SysidError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell("error: ", str(error))
         return ExitStatus.BAD_INPUT
     client = None
     if not options.nodes_only:

@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
+from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import (
     RESPAWN_DELAY,
@@ -222,21 +222,6 @@ def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
     return [sys.executable, "-m", module, *words, *names]
 
 
-def require_modules(is_simulated: bool, is_arm: bool = True) -> None:
-    """Refuse to start processes that would end at once, because an extra of the package is not installed.
-
-    Args:
-        is_simulated: Whether an arm or robot is simulated.
-        is_arm: Whether it is an arm, for which motions are planned and certified.
-
-    Raises:
-        ModuleNotFoundError: Names the module.
-    """
-    for name in ("rclpy", "sysid_msgs", *(["mujoco"] if is_simulated else []), *(["casadi"] if is_arm else [])):
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-
-
 def say_where(environment: Mapping[str, str], log_directory: Path) -> None:
     """Tell in which ROS domain the nodes run, who hears them, and where their output goes."""
     is_here = environment.get(PROFILE_VARIABLE) == str(LOOPBACK_PROFILE)
@@ -293,7 +278,7 @@ def ending(code: int | None) -> str:
 
 def say(text: str) -> None:
     """Tells the person at the terminal."""
-    print(f"[runner] {text}", file=sys.stderr, flush=True)
+    tell("[runner] ", text)
 
 
 def indented(text: str) -> str:

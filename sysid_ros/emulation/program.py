@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
-from sysid_ros.core.common.command_line import require_numbers
+from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, draw_truth, load_payload
@@ -192,7 +192,7 @@ def run_program(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def say(text: str) -> None:
-        print(f"[{name}] {text}", file=sys.stderr, flush=True)
+        tell(f"[{name}] ", text)
 
     try:
         require_program_options(options)

@@ -24,7 +24,7 @@ from rclpy.validate_namespace import validate_namespace
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser, require_numbers
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser, require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import Noise
@@ -260,7 +260,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def say(text: str) -> None:
-        print(f"[ros2_control_emulator] {text}", file=sys.stderr, flush=True)
+        tell("[ros2_control_emulator] ", text)
 
     try:
         setup = setup_of(options)

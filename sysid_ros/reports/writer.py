@@ -96,7 +96,7 @@ def software_versions() -> dict[str, str]:
     return {**found, "python": platform.python_version()}
 
 
-ESTIMATE, URDF, REPORT, RECORDING = "estimate.yaml", "robot_with_payload.urdf", "report.html", "recording.mcap"
+ESTIMATE, URDF, REPORT = "estimate.yaml", "robot_with_payload.urdf", "report.html"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
 FRANKA, SDF, MJCF, XACRO = "payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"
 NEEDED = {

@@ -17,6 +17,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
+from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.node import EXIT_REFUSED, StopRequest, spin_until
@@ -53,7 +54,7 @@ def client_main(
         try:
             return run(options, stop)
         except SysidError as error:
-            print(error, file=sys.stderr)
+            tell("", str(error))
             return EXIT_REFUSED
         finally:
             rclpy.try_shutdown()

@@ -21,7 +21,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
-from sysid_ros.reports.recordings.known import read_load
+from sysid_ros.reports.recordings.known import names_apart, read_load
 
 MODEL = "kinova_gen3_2f85"
 
@@ -131,19 +131,27 @@ def test_a_stopped_calibration_keeps_the_rows_that_it_proved(robot, record, tmp_
     whole = load_calibration(tmp_path / "arm.yaml")
     (tmp_path / "arm.yaml").unlink()
     monkeypatch.setattr(calibrate.ProgressDisplay, "update", interrupt)
-    for at[0] in (0.1, 0.3):  # in the first pass: among windows and bounds
+    for at[0] in (0.1, 0.24, 0.6):  # among windows and bounds of the first pass, which narrows nothing here; after it
         assert calibrate.main(words) == ExitStatus.STOPPED and not (tmp_path / "arm.yaml").exists()
         assert "stopped before anything was proven" in capsys.readouterr().out
     monkeypatch.setattr("sysid_ros.core.estimation.calibration._BATCH", 4)
-    at[0] = 0.6
+    at[0] = 0.8
     assert calibrate.main(words) == ExitStatus.STOPPED
-    assert "stopped: the rows that were proven by then are kept" in capsys.readouterr().out
+    assert "stopped: what was proven by then is kept" in capsys.readouterr().out
     kept = load_calibration(tmp_path / "arm.yaml")
     assert 4 <= len(kept.matrix) < len(whole.matrix) and kept.record.serial == "K7" and kept.record.recordings
     np.testing.assert_allclose(kept.matrix, whole.matrix[: len(kept.matrix)], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(kept.lower, whole.lower[: len(kept.matrix)], rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(kept.upper, whole.upper[: len(kept.matrix)], rtol=1e-3, atol=1e-6)
     assert load_robot(MODEL, calibration=tmp_path / "arm.yaml").calibration is not None
+
+
+def test_recordings_are_named_so_that_they_can_be_told_apart(tmp_path):
+    runs = [tmp_path / "1_empty" / "recording.mcap", tmp_path / "2_weight" / "recording.mcap"]
+    assert names_apart(runs) == ["1_empty/recording.mcap", "2_weight/recording.mcap"]
+    others = [tmp_path / name for name in ("a.npz", "x/b.npz", "y/b.npz")]
+    assert names_apart(others) == ["a.npz", "x/b.npz", "y/b.npz"]
+    assert names_apart([others[0], others[0]])[0].endswith("a.npz")
 
 
 def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
@@ -238,7 +246,7 @@ def test_what_fails_ends_the_run_and_bad_weights_are_refused_before_it(suites, t
         (["--weight", "heavy"], "numbers in kg"),
         (["--weight", "9.0"], "inside the payload prior 'held_object'"),
         (["--weight", "1.0", "--com", "0", "0", "0.14", "--com-tolerance", "-1"], "--com-tolerance [m] is -1.0"),
-        (["--mode", "hardware"], "'robot_ip' is ''"),
+        (["--mode", "hardware"], "--robot-ip is ''"),
     ):
         assert calibrate.main(run_words(tmp_path, *words)) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err

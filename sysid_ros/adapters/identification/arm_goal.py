@@ -57,8 +57,7 @@ from sysid_ros.core.procedure import (
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
 from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
-from sysid_ros.reports.recordings.recording import GRIPPER
-from sysid_ros.reports.writer import RECORDING
+from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
+import re
+import shutil
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
@@ -15,6 +19,8 @@ LARGEST_PORT = 65535
 ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
 """Exit statuses of a program that runs until it is told to end."""
 _HANGING = " " * 7
+_HANGING_AT_MOST = 9
+_AT_WORDS: Mapping[str, Any] = MappingProxyType({"break_long_words": False, "break_on_hyphens": False})
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -33,6 +39,36 @@ class CommandParser(argparse.ArgumentParser):
         options = {"formatter_class": _Formatter, "epilog": "\n\n".join(parts), **options}
         super().__init__(**options)
         self.examples = tuple(examples)
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong with the command line, in lines that end at words, and the option that may be meant."""
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        near = difflib.get_close_matches(unknown[1], self._option_string_actions, 1) if unknown else []
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        self.print_usage(sys.stderr)
+        tell(f"{self.prog}: error: ", message + hint)
+        sys.exit(2)
+
+
+def tell(prefix: str, text: str, stream: TextIO | None = None) -> None:
+    """Tell a person something: on a terminal in lines that end at words, indented by the prefix; elsewhere as it is.
+
+    Args:
+        prefix: What it begins with, such as ``error: ``.
+        text: What is told.
+        stream: Where to; None takes standard error.
+    """
+    stream = sys.stderr if stream is None else stream
+    lines = text.splitlines()
+    if stream.isatty():
+        width = max(shutil.get_terminal_size().columns, 2 * len(prefix))
+        indents = [prefix, *[" " * min(len(prefix), _HANGING_AT_MOST)] * len(lines)]
+        lines = [
+            textwrap.fill(line, width, initial_indent=first, subsequent_indent=indents[-1], **_AT_WORDS)
+            for first, line in zip(indents, lines, strict=False)
+        ]
+        prefix = ""
+    print(prefix + "\n".join(lines), file=stream, flush=True)
 
 
 def port_number(text: str) -> int:
@@ -90,8 +126,7 @@ def fill(paragraph: str, width: int, indent: str = "") -> str:
             width,
             initial_indent=indent + line[: len(line) - len(line.lstrip())],
             subsequent_indent=indent + _HANGING if line.startswith(" ") else indent,
-            break_long_words=False,
-            break_on_hyphens=False,
+            **_AT_WORDS,
         )
         for line in lines
     )

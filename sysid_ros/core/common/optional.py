@@ -27,6 +27,21 @@ _NEEDED_FOR = {
 }
 
 
+EXTRAS = {
+    "casadi": "planning", "mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes",
+    "distributed": "cluster",
+}  # fmt: skip
+"""Extra of the package that brings a module."""
+
+
+def describe_missing(error: ModuleNotFoundError) -> str:
+    """Say which module is missing, and how to install it."""
+    name = (error.name or "").partition(".")[0]
+    if name in EXTRAS:
+        return f"{name} is not installed, which this takes; install it with: pip install 'sysid_ros[{EXTRAS[name]}]'"
+    return f"the module {error.name} is missing; install the package again: pip install sysid_ros"
+
+
 class PackageNotInstalled(SysidError):
     """A Python package that is needed for what was asked is not installed.
 

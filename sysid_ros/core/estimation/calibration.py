@@ -66,8 +66,10 @@ _JITTER = ERROR_TERMS.index("jitter")
 _ROUNDING = 1e-100
 """A radius below this is none: boxes are rounded outwards, so that what is exactly zero has a radius of 5e-324. It adds
 less to a row than the allowance for rounding."""
-_WINDOWS_SHARE = 0.3
-"""Share of a pass that windows take; the bounds take the rest."""
+_WINDOWS_SHARE, _DIRECTIONS_SHARE = 0.3, 0.15
+"""Shares of a pass that windows, and the directions to be bounded, take; the bounds take the rest."""
+_LEFT_AFTER_STEP = 0.93
+"""Part of what was left of a solution that is left after a step of the solver, to tell how far it is."""
 _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _BODIES = MechanismOptions(massless="unknown")
@@ -232,23 +234,39 @@ def calibrate_arm(
             for values in (block.stamps, block.q, block.v, block.tau):
                 digest.update(np.ascontiguousarray(values).tobytes())
     work = _Work(sum(len(recording.blocks) for recording in recordings), on_progress, is_cancelled)
+    first_box = arm.theta_box
+    result: ArmCalibration | None = None
+    texts: tuple[str, ...] = ()
+
+    def finished() -> ArmCalibration | None:
+        """Return what is proven by the passes so far."""
+        if result is None:
+            return None
+        kept = replace(record, gripper=gripper, recordings=texts, data=digest.hexdigest())
+        return replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
+
     for number in range(_PASSES):
         work.begin(number)
         parts: list[_Part] = []
-        for recording in recordings:
-            rows, unknowns = _collect(arm, recording, settings, offset_change, work)
-            parts.append((rows, unknowns, recording.load.prior.box))
-        problem = _join(parts, offset_change)
-        _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
-        asked = parts if number == _PASSES - 1 else []
-        result = _solve(arm, problem, parts[0][1], settings, asked, offset_change, work)
+        try:
+            for recording in recordings:
+                rows, unknowns = _collect(arm, recording, settings, offset_change, work)
+                parts.append((rows, unknowns, recording.load.prior.box))
+            work.tell("whether the recordings agree", _WINDOWS_SHARE)
+            problem = _join(parts, offset_change)
+            _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
+            asked = parts if work.is_last_pass else []
+            texts = tuple(
+                f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
+                for recording, (rows, _, _) in zip(recordings, parts, strict=True)
+            )
+            result = _solve(arm, problem, parts[0][1], settings, asked, offset_change, work)
+        except CalibrationCancelled:
+            is_narrower = result is not None and np.any(result.box.width < first_box.width)
+            raise CalibrationCancelled(finished() if is_narrower else None) from None
         arm = replace(arm, theta_box=result.box)
-    texts = tuple(
-        f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
-        for recording, (rows, _, _) in zip(recordings, parts, strict=True)
-    )
-    kept = replace(record, gripper=gripper, recordings=texts, data=digest.hexdigest())
-    calibration = replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
+    calibration = finished()
+    assert calibration is not None
     if work.is_cut:
         raise CalibrationCancelled(calibration)
     return calibration
@@ -277,14 +295,24 @@ class _Work:
     def count_block(self, name: str) -> None:
         """Note that a block of a recording is done."""
         self._done += 1
-        self._tell(_WINDOWS_SHARE * self._done / self._blocks, f"windows of {name}")
+        self.tell(f"windows of {name}", _WINDOWS_SHARE * self._done / self._blocks)
+
+    def tell_directions(self, share: float) -> None:
+        """Note the share of the directions to be bounded that is found."""
+        self.tell("directions to be bounded", _WINDOWS_SHARE + _DIRECTIONS_SHARE * share)
 
     def tell_bounds(self, share: float, widths: Array) -> None:
         """Note the share of the bounds that is done, and the widths of rows over those before, (K,)."""
         mean = float(np.exp(np.mean(np.log(np.maximum(widths, 1e-12))))) if widths.size else 1.0
-        self._tell(_WINDOWS_SHARE + (1.0 - _WINDOWS_SHARE) * share, "bounds", mean)
+        before = _WINDOWS_SHARE + _DIRECTIONS_SHARE
+        self.tell("bounds", before + (1.0 - before) * share, mean)
 
-    def _tell(self, share: float, phase: str, relative_width: float = 1.0) -> None:
+    def tell(self, phase: str, share: float, relative_width: float = 1.0) -> None:
+        """Note the share of the pass that is done when what is now being done begins.
+
+        Raises:
+            CalibrationCancelled: It was cancelled.
+        """
         if self._is_cancelled():
             raise CalibrationCancelled
         self._on_progress(CalibrationProgress((self._pass + share) / _PASSES, phase, relative_width))
@@ -318,7 +346,9 @@ def _solve(
     deviation = np.zeros(unknowns.radius.size)
     deviation[used] = problem.radius * step
     directions = vectors[:, (values > _KNOWN_ENOUGH) & bool(asked)].T / problem.radius
-    felt = [_payload_directions(arm, asked, motion, offset_change, deviation) for motion in range(len(asked))]
+    felt = []
+    for motion in range(len(asked)):
+        felt.append(_payload_directions(arm, asked, motion, offset_change, deviation, work))
     directions = np.concatenate([directions, *felt])
     own = np.sqrt(np.diag(np.linalg.inv(np.eye(used.size) + gram))) < _SHRINKS
     objectives = np.concatenate([directions, np.eye(used.size)[own]])
@@ -345,7 +375,7 @@ def _solve(
 
 
 def _payload_directions(
-    arm: RobotModel, parts: Sequence[_Part], motion: int, offset_change: Array, deviation: Array
+    arm: RobotModel, parts: Sequence[_Part], motion: int, offset_change: Array, deviation: Array, work: _Work
 ) -> Array:
     """Compute how the arm acts on the bounds of a payload that is moved like that of a recording.
 
@@ -359,6 +389,7 @@ def _payload_directions(
         motion: Which of them has the motion.
         offset_change: Largest change of the torque offsets between recordings, (n,) [Nm].
         deviation: The most likely shared unknowns, from their center, (U,).
+        work: Told how far it is.
 
     Returns:
         The directions of the shared unknowns that count, (20, used), in units in which the largest reach over the box
@@ -382,7 +413,10 @@ def _payload_directions(
         theta_size=joint.delta_radius[:count],
         objectives=np.eye(count),
     )
-    multipliers = bound_by_membership(problem, _TOLERANCE).warm_start.multipliers
+    found = bound_by_membership(
+        problem, _TOLERANCE, on_step=lambda step: work.tell_directions((motion + _share(step)) / len(parts))
+    )
+    multipliers = found.warm_start.multipliers
     assert multipliers is not None
     directions = multipliers[:, : len(virtual)] @ joint.y[: len(virtual)]
     size = np.abs(directions) @ joint.radius
@@ -474,25 +508,35 @@ def _bound(problem: Problem, objectives: Array, before: Array, work: _Work) -> t
 
     Cancelled in the last pass it returns the bounds so far, which are as good as all.
     """
-    widths = before.copy()
-    lower, upper = np.zeros(len(objectives)), np.zeros(len(objectives))
-    for first in range(0, len(objectives), _BATCH):
+    widths, count = before.copy(), len(objectives)
+    lower, upper = np.zeros(count), np.zeros(count)
+    for first in range(0, count, _BATCH):
         part = slice(first, first + _BATCH)
-        sided = bound_by_membership(replace(problem, objectives=objectives[part]), _TOLERANCE)
+        size = len(objectives[part])
+
+        def tell(step: int, first: int = first, size: int = size) -> None:
+            work.tell_bounds((first + size * _share(step)) / count, widths / before)
+
+        try:
+            sided = bound_by_membership(replace(problem, objectives=objectives[part]), _TOLERANCE, on_step=tell)
+        except CalibrationCancelled:
+            if not (work.is_last_pass and first):
+                raise
+            work.is_cut = True
+            return lower[:first], upper[:first]
         if sided.infeasibility is not None or np.any(sided.lower > sided.upper):
             raise CalibrationInconsistent("all recordings together", "their rows are jointly infeasible")
         limit = np.abs(objectives[part]) @ problem.radius
         lower[part], upper[part] = np.maximum(sided.lower, -limit), np.minimum(sided.upper, limit)
         found = slice(first, min(first + _BATCH, len(before)))
         widths[found] = upper[found] - lower[found]
-        try:
-            work.tell_bounds(min(first + _BATCH, len(objectives)) / len(objectives), widths / before)
-        except CalibrationCancelled:
-            if not work.is_last_pass:
-                raise
-            work.is_cut = first + _BATCH < len(objectives)
-            return lower[: first + _BATCH], upper[: first + _BATCH]
+    work.tell_bounds(1.0, widths / before)
     return lower, upper
+
+
+def _share(step: int) -> float:
+    """Return which share of a solution about so many steps of the solver are: nobody knows how many it takes."""
+    return 1.0 - _LEFT_AFTER_STEP**step
 
 
 def _narrow(robot: RobotModel, entries: NDArray[np.intp], lower: Array, upper: Array) -> Box | None:

@@ -11,7 +11,7 @@ from sysid_ros.core.estimation.calibration import KnownLoad, LoadedRecording, em
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, with_velocity_error
-from sysid_ros.reports.recordings.recording import GRIPPER
+from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 
 SERIAL, ROBOT = "serial", "robot"
 """Descriptions of a recording that say which arm it is of: its serial number, and the name of its model."""
@@ -55,8 +55,9 @@ def read_recordings(
         SysidError: One of them cannot be used; says what, where and what is allowed.
     """
     loaded, warnings, computed, state = list[LoadedRecording](), list[str](), robot, gripper
-    for number, text in enumerate(texts):
-        path, load = read_load(text, robot)
+    read = [read_load(text, robot) for text in texts]
+    names = names_apart([path for path, _ in read])
+    for number, ((path, load), name) in enumerate(zip(read, names, strict=True)):
 
         def watch(share: float, number: int = number) -> bool:
             on_progress((number + share) / len(texts))
@@ -64,10 +65,26 @@ def read_recordings(
 
         recording = read_recording(path, robot, options, watch)
         state = _require_one_arm(path, recording, robot, serial, state)
-        warnings += [f"{path.name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
+        warnings += [f"{name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
         computed = with_velocity_error(computed, recording)
-        loaded.append(LoadedRecording(path.name, recording.batches, load))
+        loaded.append(LoadedRecording(name, recording.batches, load))
     return KnownRecordings(computed, tuple(loaded), tuple(warnings))
+
+
+def names_apart(paths: Sequence[Path]) -> list[str]:
+    """Return names that tell files apart: the file's, with as many folders before it as that takes.
+
+    A file ``recording.mcap`` of this suite is always named with its folder, which says which run it is of.
+    """
+    parts = [path.absolute().parts for path in paths]
+    lengths = [2 if path.name == RECORDING else 1 for path in paths]
+    while True:
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        twins = [k for k, name in enumerate(names) if names.count(name) > 1 and lengths[k] < len(parts[k])]
+        if not twins:
+            return names
+        for k in twins:
+            lengths[k] += 1
 
 
 def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:

@@ -22,6 +22,8 @@ from sysid_ros.core.common.optional import optional_module
 mcap_writer = optional_module("mcap.writer")
 mcap_ros2_dynamic = optional_module("mcap_ros2._dynamic")  # its public writer takes no serialized messages
 
+RECORDING = "recording.mcap"
+"""The file, in the folder of a run."""
 SEPARATOR = "=" * 80
 _PRIMITIVES = {
     *("bool", "byte", "char", "string", "wstring", "float32", "float64"),

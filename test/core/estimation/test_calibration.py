@@ -121,6 +121,18 @@ def holds(calibration, world):
 
 
 @pytest.mark.slow
+def test_cancelled_in_the_second_pass_it_keeps_what_the_first_one_proved(arm, tools):
+    world, told = TrueWorld(arm, tools, 0, adversarial=True), []
+    with pytest.raises(CalibrationCancelled) as cancelled:
+        calibrate(world, arm, on_progress=told.append, is_cancelled=lambda: bool(told) and told[-1].share > 0.5)
+    shares = [one.share for one in told]
+    assert shares == sorted(shares) and max(np.diff(shares)) < 0.1, "it moves, and never stands for long"
+    proven = cancelled.value.proven
+    assert not len(proven.matrix) and holds(proven, world) and proven.record.recordings
+    assert np.all(proven.box.width <= arm.theta_box.width) and np.any(proven.box.width < 0.9 * arm.theta_box.width)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "adversarial", "change"), [(1, True, 0.0), (2, False, 0.0), (3, True, 1.0)])
 def test_rows_box_and_payload_bounds_hold_the_truth(arm, tools, dumbbell, seed, adversarial, change):
     """The truth of every shared unknown, and of the payload that is identified with them."""

@@ -10,6 +10,7 @@ holds for every body and any z.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -184,6 +185,7 @@ def bound_by_membership(
     tolerance: float,
     warm_start: WarmStart | None = None,
     reweightings: int = 0,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> SidedBounds:
     """Compute the smallest box of the objectives, widened by at most about ``tolerance`` of its width.
 
@@ -193,6 +195,8 @@ def bound_by_membership(
         warm_start: Multipliers (2 K, r) of earlier bounds for the first r rows, which prove these bounds again and from
             which the programmes start; and cuts.
         reweightings: Steps towards the best left inverse, the fallback where the linear programmes fail.
+        on_step: Called before every step of the solver with the number of those before; an error that it raises ends
+            the work.
     """
     count, warm_start = len(problem.objectives), warm_start or WarmStart()
     cuts = np.zeros((0, problem.center.size)) if warm_start.cuts is None else warm_start.cuts
@@ -209,7 +213,7 @@ def bound_by_membership(
     active = np.ones(count, dtype=bool) if previous is None or warm_start.active is None else warm_start.active
     both = np.tile(active, 2)
     part = replace(whole, objectives=whole.objectives[active])
-    solution, found = solve_programmes(part, tolerance, start=start[both])
+    solution, found = solve_programmes(part, tolerance, start=start[both], on_step=on_step)
     multipliers = start.copy()
     multipliers[both] = found
     notice, infeasibility = None, None
@@ -233,7 +237,11 @@ def bound_by_membership(
 
 
 def solve_programmes(
-    problem: Problem, tolerance: float, max_steps: int = MAX_STEPS, start: Array | None = None
+    problem: Problem,
+    tolerance: float,
+    max_steps: int = MAX_STEPS,
+    start: Array | None = None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> tuple[Solution, Array]:
     """Compute minimum and maximum of every objective over all unknowns.
 
@@ -242,6 +250,7 @@ def solve_programmes(
         tolerance: See :func:`bound_by_membership`.
         max_steps: Largest number of steps of the solver.
         start: Rows of multipliers for a warm start, (2 K, R), or None.
+        on_step: See :func:`bound_by_membership`.
 
     Returns:
         The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
@@ -254,7 +263,7 @@ def solve_programmes(
     if start is not None:
         signs = np.repeat([1.0, -1.0], count)
         dual = np.nan_to_num((start / (signs * np.tile(scale, 2))[:, None] * chain.error).T, posinf=0.0, neginf=0.0)
-    solution = solve(Programmes(chain, problem.r / chain.error, costs / scale), tolerance, dual, max_steps)
+    solution = solve(Programmes(chain, problem.r / chain.error, costs / scale), tolerance, dual, max_steps, on_step)
     multipliers = (solution.dual / chain.error[:, None]).T * np.tile(scale, 2)[:, None]
     multipliers[count:] *= -1.0
     return solution, multipliers

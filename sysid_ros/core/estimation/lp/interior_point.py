@@ -68,7 +68,13 @@ class Programmes:
     maxima: bool = True
 
 
-def solve(programmes: Programmes, tolerance: float, start: Array | None = None, max_steps: int = MAX_STEPS) -> Solution:
+def solve(
+    programmes: Programmes,
+    tolerance: float,
+    start: Array | None = None,
+    max_steps: int = MAX_STEPS,
+    on_step: Callable[[int], None] = lambda step: None,
+) -> Solution:
     """Solve the programmes as far as ``max_steps`` allows.
 
     Args:
@@ -77,6 +83,7 @@ def solve(programmes: Programmes, tolerance: float, start: Array | None = None, 
             the minimum itself without maxima.
         start: Multipliers for a warm start, (R, S), or None.
         max_steps: Largest number of steps.
+        on_step: Called before every step with the number of those before; an error that it raises ends the work.
     """
     chain, costs, maxima = programmes.chain, programmes.costs, programmes.maxima
     half = costs.shape[1]
@@ -88,6 +95,7 @@ def solve(programmes: Programmes, tolerance: float, start: Array | None = None, 
         objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
         active, steps, factorise = np.arange(count), 0, chain.factorise
         while True:
+            on_step(steps)
             present, value = state.gap(), state.objective()
             is_better = present < gap[active]
             better = active[is_better]

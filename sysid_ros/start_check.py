@@ -1,12 +1,15 @@
-"""What is refused before a process starts: what some process would refuse seconds later, or could never carry out."""
+"""What is refused before a process starts: what some process would refuse seconds later, or could never carry out.
+
+The commands and the launch files both ask here.
+"""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,11 @@ import numpy as np
 from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
 from sysid_ros.drivers.modes import Mode
-from sysid_ros.processes import ParameterValue, StartedProcess
+from sysid_ros.processes import ParameterValue, Spelling, StartedProcess, is_emulated
 
 _PAYLOAD = "payload"
 _KEY = "ros__parameters"
@@ -30,23 +34,69 @@ _CONNECTIONS: Mapping[str, tuple[str, ...]] = {
 _ROUNDING = 1e-9
 
 
-def require_connection(options: argparse.Namespace, robot: RobotModel) -> None:
-    """Refuse options of a connection that is not made with the arm and the mode.
+def check_suite(
+    values: Mapping[str, str],
+    started: Sequence[StartedProcess],
+    own: Mapping[str, Mapping[str, ParameterValue]],
+    spelling: Spelling,
+) -> dict[str, Any]:
+    """Refuse what some process of the suite of an arm would refuse later; needs ROS.
+
+    Args:
+        values: Launch arguments as texts.
+        started: What is going to be started.
+        own: Parameters by executable over those of ``started``.
+        spelling: How the arguments were typed.
+
+    Returns:
+        The parameters of every node, see :func:`require_parameters`.
 
     Raises:
-        ParameterOutOfRange: Names the option.
+        SysidError: No such arm, gripper or payload, a value out of range, or arguments that do not go together.
+        ModuleNotFoundError: An extra of the package is not installed.
     """
-    has_one = Mode(options.mode) in (Mode.HARDWARE, Mode.EMULATED)
+    robot, mode = load_robot(values["model"]), Mode(values["mode"])
+    robot.gripper_state(values["gripper"])
+    require_modules(mode.is_simulated)
+    require_connection(values, robot, spelling)
+    found = require_parameters(started, own, spelling)
+    if mode.is_simulated:
+        require_held(robot, found["arm_emulator" if is_emulated(mode) else "arm_driver"].payload)
+    return found
+
+
+def require_modules(is_simulated: bool, is_arm: bool = True) -> None:
+    """Refuse to start processes that would end at once, because an extra of the package is not installed.
+
+    Args:
+        is_simulated: Whether an arm or robot is simulated.
+        is_arm: Whether it is an arm, for which motions are planned and certified.
+
+    Raises:
+        ModuleNotFoundError: Names the module.
+    """
+    for name in ("rclpy", "sysid_msgs", *(["mujoco"] if is_simulated else []), *(["casadi"] if is_arm else [])):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+
+def require_connection(values: Mapping[str, str], robot: RobotModel, spelling: Spelling) -> None:
+    """Refuse arguments of a connection that is not made with the arm and the mode.
+
+    Raises:
+        ParameterOutOfRange: Names the argument.
+    """
+    has_one = Mode(values["mode"]) in (Mode.HARDWARE, Mode.EMULATED)
     used = _CONNECTIONS.get(robot.protocol, ()) if has_one else ()
     for name in sorted({name for names in _CONNECTIONS.values() for name in names} - set(used)):
-        value = getattr(options, name)
+        value = values[name]
         if value:
-            where = f"to {robot.name} with --mode {options.mode}"
+            where = f"to {robot.name} with {spelling.pair('mode', values['mode'])}"
             allowed = f"nothing: no connection {where} has it" if used else f"nothing: there is no connection {where}"
-            raise ParameterOutOfRange("--" + name.replace("_", "-"), value, allowed)
-    if options.robot_ip and not _is_address(options.robot_ip):
+            raise ParameterOutOfRange(spelling.title(name), value, allowed)
+    if values["robot_ip"] and not _is_address(values["robot_ip"]):
         allowed = "the address of the arm's controller, as in 192.168.1.10, or the name of a computer"
-        raise ParameterOutOfRange("--robot-ip", options.robot_ip, allowed)
+        raise ParameterOutOfRange(spelling.title("robot_ip"), values["robot_ip"], allowed)
 
 
 def _is_address(text: str) -> bool:
@@ -58,13 +108,16 @@ def _is_address(text: str) -> bool:
 
 
 def require_parameters(
-    started: Sequence[StartedProcess], own: Mapping[str, Mapping[str, ParameterValue]]
+    started: Sequence[StartedProcess],
+    own: Mapping[str, Mapping[str, ParameterValue]],
+    spelling: Spelling,
 ) -> dict[str, Any]:
     """Build the parameters of every node as the node itself will, and the arm of the driver; needs ROS.
 
     Args:
         started: What is going to be started.
         own: Parameters by executable over those of ``started``.
+        spelling: How the arguments were typed.
 
     Returns:
         The :class:`~sysid_ros.ros.parameters.NodeParameters` by executable.
@@ -87,7 +140,7 @@ def require_parameters(
                 validate_namespace(f"/{one.namespace}")
             except InvalidNamespaceException:
                 allowed = "letters, digits and _, as in left or cell_1/left; no part begins with a digit"
-                raise ParameterOutOfRange("--robot-name", one.namespace, allowed) from None
+                raise ParameterOutOfRange(spelling.title("robot_name"), one.namespace, allowed) from None
         given: dict[str, Any] = {}
         for path in one.parameter_files:
             given |= read_parameters(path, name, one.namespace)
@@ -175,25 +228,33 @@ def require_held(robot: RobotModel, payload: str) -> None:
         raise ParameterOutOfRange("payload", payload, allowed)
 
 
-def require_movable(robot: RobotModel, model: str, command: str) -> None:
+def require_movable(found: Mapping[str, Any], command: str, spelling: Spelling, has_goal: bool = True) -> None:
     """Refuse an arm of which no motion can be certified, and say which arms can be moved and what to do with this one.
 
     Args:
-        robot: The arm.
-        model: How it was named.
-        command: The command that would move it, as it is typed.
+        found: The parameters of the suite, of :func:`require_parameters`.
+        command: What would move it, as it is typed.
+        spelling: How its arguments are typed.
+        has_goal: Whether it is to be identified by motions; otherwise it may be moved without certificates, too: by
+            hand, or by a law without a bound.
 
     Raises:
         SysidError: None can.
     """
+    driver = found["arm_driver"]
+    needs_no_proof = driver.controller != ROBUST or driver.loop.allows_guiding
+    if found["identification"].is_moved_by_others or (needs_no_proof and not has_goal):
+        return
     try:
-        require_certifiable(robot)
+        require_certifiable(load_robot(driver.model))
     except NeverCertified as error:
         works = ", ".join(name for name in available_robots() if _is_certifiable(load_robot(name)))
+        model = spelling.pair("model", driver.model)
+        watch = "sysid identify" if spelling is Spelling.OPTION else command
         raise SysidError(
-            f"--model {model}: {error}.\n{command} works with {works}. What this arm carries can be identified from a "
-            f"recording (sysid offline BAG --model {model}), or while another controller moves it (sysid identify "
-            f"--mode monitor_only --model {model})"
+            f"{model}: {error}.\n{command} works with {works}. What this arm carries can be identified from a "
+            f"recording (sysid offline BAG --model {driver.model}), or while another controller moves it "
+            f"({watch} {spelling.pair('mode', 'monitor_only')} {model})"
         ) from error
 
 
