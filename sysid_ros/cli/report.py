@@ -59,6 +59,9 @@ def run(options: argparse.Namespace) -> int:
     recording_path, known = locate(options.source)
     about = read_run(recording_path) if recording_path.suffix == ".mcap" and recording_path.is_file() else RecordedRun()
     model = options.model or known or next((plan.robot_name for plan in about.plans), None)
+    if model is None and recording_path.is_dir() and not (recording_path / "metadata.yaml").is_file():
+        allowed = "a recording, or the folder of one result, with estimate.yaml"
+        raise InvalidRecording(recording_path, "the folder", "without a result of its own", allowed)
     if model is None:
         raise InvalidRecording(recording_path, "the arm", "not named", "a robot: --model")
     robot = load_robot(model)

@@ -239,7 +239,7 @@ def _rosbags_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
 
 def _choose(path: Path, robot: RobotModel, streams: list[_Stream], options: ReadOptions) -> list[_Stream]:
     """Return the streams that have the joints of the robot: one with all of them, or several with some each."""
-    wanted = set(robot.joint_names)
+    wanted, known = set(robot.joint_names), sorted({name for stream in streams for name in stream.names})
     streams = [stream for stream in streams if wanted & set(stream.names) and len(stream.stamps) > 1]
     whole = [stream for stream in streams if wanted <= set(stream.names)]
     if len(whole) == 1:
@@ -250,7 +250,6 @@ def _choose(path: Path, robot: RobotModel, streams: list[_Stream], options: Read
     names = [name for stream in streams for name in stream.names if name in wanted]
     missing = [name for name in robot.joint_names if name not in names]
     if missing:
-        known = sorted({name for stream in streams for name in stream.names})
         given = f"without {', '.join(missing)}" + (f"; the bag has {', '.join(known)}" if known else "")
         allowed = "all joints of the arm; other names are given as --map NAME_IN_BAG=JOINT"
         raise InvalidRecording(path, "the list of joints", given, allowed)
