@@ -60,14 +60,14 @@ test: install
 	@$(MAKE) --no-print-directory -j4 NICE=nice lint types pure-tests process-tests
 
 quick-tests: install
-	@$(PYTEST) -m "not processes and not realtime and not slow"
+	@$(PYTEST) --kind pure -m "not slow"
 
 pure-tests: install
-	@$(NICE) $(PYTEST) -o cache_dir=.pytest_cache/pure -m "not processes and not realtime"
+	@$(NICE) $(PYTEST) -o cache_dir=.pytest_cache/pure --kind pure
 
 # Tests in real time fail where a busy machine stops for a second: files that failed beside others must pass alone.
 process-tests: install
-	@$(PYTEST) -m "processes or realtime" || { test $$? = 1 && echo "once more, one at a time: the files that failed beside others" \
+	@$(PYTEST) --kind processes || { test $$? = 1 && echo "once more, one at a time: the files that failed beside others" \
 	  && $(BIN)/python -m pytest -q --failed-files; }
 
 format: install

@@ -65,6 +65,8 @@ MARKERS = {
     "test/ros/test_waiting.py": "processes",
 }
 
+WAITING = ("processes", "realtime")
+
 WORKER_DIED = pytest.StashKey[bool]()
 
 ORDER = ("realtime", "processes", "slow")
@@ -90,6 +92,20 @@ def pytest_addoption(parser):
     """Add what `make test` runs failed tests once more with."""
     words = "only files in which a test failed last time, whole: the tests of a suite of processes rest on each other"
     parser.addoption("--failed-files", action="store_true", help=words)
+    words = "only tests that compute, or only those with processes or in real time; files without any are not imported"
+    parser.addoption("--kind", choices=("pure", "processes"), help=words)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Pass over files without a test of the kind that is asked for: to import all of them takes each worker seconds."""
+    kind = config.getoption("--kind")
+    if kind is None or not collection_path.match("test_*.py"):
+        return None
+    path, text = collection_path.relative_to(ROOT).as_posix(), collection_path.read_text(encoding="utf-8")
+    is_pure = _marker_of(path) == "pure"
+    if kind == "pure":
+        return True if not is_pure else None
+    return True if is_pure and not any(f"mark.{name}" in text for name in WAITING) else None
 
 
 def pytest_collection_modifyitems(config, items):
@@ -100,13 +116,17 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--failed-files"):
         failed = {name.partition("::")[0] for name in config.cache.get("cache/lastfailed", {})}
         items[:] = [item for item in items if item.nodeid.partition("::")[0] in failed]
+    for item in items:
+        marker = _marker_of(item.path.relative_to(ROOT).as_posix())
+        if marker != "pure" and not _is_marked(item):
+            item.add_marker(marker)
+    if kind := config.getoption("--kind"):
+        others = [item for item in items if _is_marked(item) != (kind == "processes")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _is_marked(item) == (kind == "processes")]
     ranks = {}
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
-        if not _is_marked(item):
-            marker = next((marker for pattern, marker in MARKERS.items() if fnmatch(path, pattern)), "pure")
-            if marker != "pure":
-                item.add_marker(marker)
         ranks[path] = min(ranks.get(path, len(ORDER)), *(_rank(item, name) for name in ORDER))
     items.sort(key=lambda item: ranks[item.path.relative_to(ROOT).as_posix()])
 
@@ -116,7 +136,11 @@ def _rank(item, name):
 
 
 def _is_marked(item):
-    return any(item.get_closest_marker(name) for name in ("processes", "realtime"))
+    return any(item.get_closest_marker(name) for name in WAITING)
+
+
+def _marker_of(path):
+    return next((marker for pattern, marker in MARKERS.items() if fnmatch(path, pattern)), "pure")
 
 
 @pytest.hookimpl(optionalhook=True)

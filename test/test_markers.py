@@ -49,7 +49,7 @@ def test_files_that_wait_come_first(conftest):
         ("nodes/test_any.py", None), ("test_b.py", None),
     ]  # fmt: skip
     items = [Item(*one) for one in given]
-    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda name: False), items)
+    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda name: None), items)
     names = [item.path.relative_to(ROOT / "test").as_posix() for item in items]
     assert names == ["nodes/test_any.py", "ros/test_talk.py", "test_b.py", "test_b.py", "test_b.py", "test_a.py"]
     assert items[3].markers == {"slow"}  # within a file the order stays
@@ -63,9 +63,27 @@ def test_only_files_in_which_a_test_failed_are_run_again(conftest):
         for name, test in [("test/a.py", "test_1"), ("test/a.py", "test_2[x::y]"), ("test/b.py", "test_1")]
     ]
     failed = {"test/a.py::test_2[x::y]": True, "test/gone.py::test_1": True}
-    config = SimpleNamespace(getoption=lambda name: True, cache=SimpleNamespace(get=lambda name, other: failed))
+    config = SimpleNamespace(
+        getoption={"--failed-files": True}.get, cache=SimpleNamespace(get=lambda name, other: failed)
+    )
     conftest.pytest_collection_modifyitems(config, items)
     assert [item.nodeid for item in items] == ["test/a.py::test_1", "test/a.py::test_2[x::y]"]
+
+
+def test_no_test_is_lost_between_the_kinds(conftest):
+    """A file that is passed over has no test of its kind, by its pattern or by a marker of its own."""
+    passed_over = {
+        kind: {
+            path for path in FILES
+            if conftest.pytest_ignore_collect(ROOT / path, SimpleNamespace(getoption=lambda name, kind=kind: kind))
+        }
+        for kind in ("pure", "processes")
+    }  # fmt: skip
+    assert not passed_over["pure"] & passed_over["processes"]
+    assert "test/nodes/test_identification_node.py" in passed_over["pure"]
+    assert "test/core/estimation/test_calibration.py" in passed_over["processes"]
+    both = set(FILES) - passed_over["pure"] - passed_over["processes"]
+    assert Path(__file__).relative_to(ROOT).as_posix() in both
 
 
 @pytest.mark.parametrize("worker", range(3))
