@@ -57,6 +57,7 @@ MARKERS = {
     "test/drivers/kuka_fri/test_fri_takeover.py": "processes",
     "test/drivers/ros2_control/test_lbr_messages.py": "processes",
     "test/ros/test_alive.py": "processes",
+    "test/ros/test_clock_steps.py": "processes",
     "test/ros/test_environment.py": "processes",
     "test/ros/test_inbox.py": "processes",
     "test/ros/test_node.py": "processes",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rclpy
+from _shifted_clock import ShiftedClock
 from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -34,7 +33,7 @@ from sysid_ros.ros.node import spin_until
 from sysid_ros.ros.waiting import ServerProbe
 
 NAMES = tuple(process.executable for process in IDENTIFY)
-LONG = {"max_motion_time": 6.0, "number_of_trajectories": 3}
+LONG = {"max_motion_time": 4.5, "number_of_trajectories": 2}
 """The goal that is disturbed."""
 SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
 """The goal that shows that all is well again."""
@@ -45,49 +44,8 @@ RESTING_SPEED = 0.02
 PAYLOAD = "dumbbell_4lb"
 PARAMETERS = {
     "arm_driver": {"payload": PAYLOAD, "truth": "random", "seed": 5},
-    "identification": {"weighing_time": 1.0, "return_to_start": False},
+    "identification": {"weighing_time": 0.5, "return_to_start": False, "statistical_data": 2.0},
 }
-
-
-class FakeClock:
-    """The clock of processes that libfaketime gives them; that of the machine, and steady time, stay as they are.
-
-    Args:
-        file: Holds how far it is ahead of the machine's.
-    """
-
-    def __init__(self, file: Path):
-        self._file, self._ahead = file, 0.0
-        self.jump(0.0)
-
-    @staticmethod
-    @functools.cache
-    def library() -> str | None:
-        """Return the path of libfaketime; None where it is not installed, or programs cannot sleep with it."""
-        folders = [*Path("/usr/lib").glob("*/faketime"), Path("/usr/lib/faketime"), Path("/usr/local/lib/faketime")]
-        for path in (folder / "libfaketimeMT.so.1" for folder in folders):
-            # Some versions refuse the absolute steady times with which Python sleeps.
-            variables = {**os.environ, "LD_PRELOAD": str(path), "FAKETIME": "+0", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-            sleep = [sys.executable, "-c", "import time; time.sleep(0.01)"]
-            if path.is_file() and not subprocess.run(sleep, env=variables, capture_output=True).returncode:
-                return str(path)
-        return None
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Environment variables for processes that are to have this clock."""
-        return {
-            "LD_PRELOAD": self.library() or "",
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
-
-    def jump(self, seconds: float) -> None:
-        """Set the clock forward, or back [s]; processes have it within a second."""
-        self._ahead += seconds
-        self._file.write_text(f"{self._ahead:+.3f}\n")
 
 
 @dataclass
@@ -117,7 +75,7 @@ class Rig:
         clock: Clock of its processes; None for that of the machine.
     """
 
-    def __init__(self, folder: Path, domain_id: int, namespace: str = "", clock: FakeClock | None = None):
+    def __init__(self, folder: Path, domain_id: int, namespace: str = "", clock: ShiftedClock | None = None):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         started = resolve({"robot_name": namespace, "results_root": str(folder / "results")})

@@ -148,10 +148,15 @@ def test_what_ignores_signals_is_killed_with_its_children(make_suite, tmp_path, 
     assert_nothing_left(tmp_path, environment, before)
 
 
-def test_a_node_that_stands_still_goes_on_to_end_in_order(make_suite, tmp_path, environment):
+def test_a_node_that_stands_still_is_named_and_goes_on_to_end_in_order(
+    make_suite, tmp_path, environment, capfd, monkeypatch
+):
+    monkeypatch.setattr("sysid_ros.cli.suite._STILL_SECONDS", 0.0)
     before = existing_files()
-    assert make_suite(["frozen"], "client_done").run() == 0
+    assert make_suite(["frozen"], "client_done_later").run() == 0
     assert "frozen stopped" in notes(tmp_path)
+    (pid,) = noted_pids(tmp_path)
+    assert capfd.readouterr().err.count(f"frozen stands still: a signal has stopped it; kill -CONT {pid} lets") == 1
     assert_nothing_left(tmp_path, environment, before)
 
 

@@ -15,6 +15,8 @@ from sysid_ros.processes import STOP_TIMEOUT
 _POLL_SECONDS = 0.1
 _ORPHAN_SECONDS = 0.5
 """How long the children of a process may outlive it [s]."""
+_STOPPED = ("T", "t")
+"""States of processes that a signal, or a debugger, has stopped."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -56,6 +58,11 @@ class ProcessGroup:
     def returncode(self) -> int | None:
         """Exit status, minus the signal's number if one ended it; None while it runs."""
         return self._child.poll()
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether a signal has stopped the child, as Ctrl-Z does, and it would go on with SIGCONT."""
+        return self.returncode is None and _state_and_group(Path("/proc", str(self.pid)))[0] in _STOPPED
 
     def pids(self) -> list[int]:
         """Return running processes of the group, the child itself and what it started."""
@@ -135,14 +142,20 @@ def _running_by_group() -> dict[int, list[int]]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        try:
-            stat = (entry / "stat").read_text(errors="replace")
-        except OSError:
-            continue
-        state, _, group = stat[stat.rindex(")") + 2 :].split()[:3]
+        state, group = _state_and_group(entry)
         if state not in "ZX":
-            members.setdefault(int(group), []).append(int(entry.name))
+            members.setdefault(group, []).append(int(entry.name))
     return members
+
+
+def _state_and_group(entry: Path) -> tuple[str, int]:
+    """Return the letter of the state and the group of a process, by its folder in /proc; ``X`` where it has ended."""
+    try:
+        stat = (entry / "stat").read_text(errors="replace")
+    except OSError:
+        return "X", 0
+    state, _, group = stat[stat.rindex(")") + 2 :].split()[:3]
+    return state, int(group)
 
 
 def _die_with(parent: int) -> None:

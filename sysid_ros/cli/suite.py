@@ -38,6 +38,8 @@ from sysid_ros.ros.environment import (
 )
 
 _POLL_SECONDS = 0.1
+_STILL_SECONDS = 1.0
+"""How long a node must stand still until it is named [s]."""
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
 """Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
 _ONLY_LAUNCHED = (
@@ -74,6 +76,8 @@ class Suite:
         self._parameters = parameters or {}
         self._nodes: list[ProcessGroup] = []  # in the order of the processes
         self._again: dict[int, float] = {}  # which of them are started again, and when: monotonic [s]
+        self._standing: dict[int, float] = {}  # which of their numbers stand still, and since when: monotonic [s]
+        self._named: set[int] = set()  # those of them that were named
         self._client: ProcessGroup | None = None
         self._before = existing_files()
         self._shared: set[Path] = set()
@@ -135,6 +139,7 @@ class Suite:
     def _watch(self, interrupts: Interrupts) -> int:
         while True:
             self._scan()
+            self._name_those_that_stand_still()
             if interrupts.count:
                 say("stopping the arm, then the nodes" if self._client else "stopping the nodes")
                 return 128 + interrupts.number
@@ -144,6 +149,20 @@ class Suite:
                 code = self._client.returncode
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)
+
+    def _name_those_that_stand_still(self) -> None:
+        """Say which nodes a signal has stopped: of one that stops before the others find it, they know nothing."""
+        now = time.monotonic()
+        for node, started in zip(self._nodes, self._processes, strict=True):
+            if not node.stands_still:
+                self._standing.pop(node.pid, None)
+                if node.pid in self._named and node.returncode is None:
+                    self._named.remove(node.pid)
+                    say(f"{node.name} goes on")
+            elif now - self._standing.setdefault(node.pid, now) > _STILL_SECONDS and node.pid not in self._named:
+                self._named.add(node.pid)
+                needed = "" if started.process.is_required else "; nothing that moves needs it"
+                say(f"{node.name} stands still: a signal has stopped it; kill -CONT {node.pid} lets it go on{needed}")
 
     def _has_lost_a_node(self) -> bool:
         """Return whether a node has ended that the suite needs; start the others again."""

@@ -23,6 +23,9 @@ from sysid_ros.core.common.settings import Settings, setting
 
 Array = NDArray[np.float64]
 
+REFUSALS = "refused"
+"""Key of :meth:`Arm.health` for sentences about what was received and not used, one for each kind; tuple of str."""
+
 
 class ArmError(SysidError):
     """The arm cannot do what is asked."""

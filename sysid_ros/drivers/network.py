@@ -175,6 +175,11 @@ class UdpEndpoint:
             address and port, until :meth:`forget_peer`: nobody else is heard, and nothing is sent before. None makes
             whoever was heard last the peer.
 
+    Attributes:
+        peer: Where :meth:`send` goes; None where nobody is the peer.
+        ignored: Datagrams of others so far.
+        first_ignored: Who sent the first of them; None before.
+
     Raises:
         SocketUnavailable: The port is in use or forbidden, or a host is unknown.
     """
@@ -191,6 +196,7 @@ class UdpEndpoint:
         self._is_from_peer = is_from_peer
         self.peer = peer
         self.ignored = 0
+        self.first_ignored: Address | None = None
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._peer_host = None if peer_host is None else socket.gethostbyname(peer_host)
@@ -266,17 +272,21 @@ class UdpEndpoint:
             except OSError:
                 return None
             if self._peer_host is not None and sender[0] != self._peer_host:
-                self.ignored += 1
+                self._ignore(sender)
                 continue
             if self._is_from_peer is None:
                 self.peer = sender
             elif self.peer is None:
                 self.peer = sender if self._is_from_peer(datagram) else None
             elif sender != self.peer:
-                self.ignored += 1
+                self._ignore(sender)
                 continue
             return datagram
         return None
+
+    def _ignore(self, sender: Address) -> None:
+        self.ignored += 1
+        self.first_ignored = self.first_ignored or sender
 
 
 def free_port() -> int:

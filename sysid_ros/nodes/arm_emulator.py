@@ -18,7 +18,7 @@ from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, load_payload
 from sysid_ros.emulation.program import HAND_BACK_SECONDS
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import truth_to_message
-from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter, parameter_like
 from sysid_ros.ros.robot import RobotParameters
 
@@ -143,7 +143,7 @@ class ArmEmulatorNode(Node):
         self._truth_publisher = self.create_publisher(SimulationTruth, "arm_driver/truth", qos.LATCHED)
         now = self.get_clock().now().nanoseconds
         self._truth_publisher.publish(truth_to_message(payload, now, robot.joint_names[-1]))
-        self._timer = self.create_timer(_WATCH_SECONDS, self._watch)
+        self._timer = create_timer(self, _WATCH_SECONDS, self._watch)
 
     def _watch(self) -> None:
         code = self._process.poll()

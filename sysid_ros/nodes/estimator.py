@@ -23,7 +23,7 @@ from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
-from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer
 from sysid_ros.ros.source import SingleSource, SourceReceiver
 
@@ -67,8 +67,8 @@ class EstimatorNode(Node):
         receiver = SourceReceiver(self, SampleBatch, self._source, self._take_batch, self._tell_refused)
         receiver.listen(self.create_subscription(SampleBatch, "arm_driver/samples", receiver, qos.SAMPLES, raw=True))
         self.create_service(ResetEstimator, "~/reset", self._reset)
-        self._timer = self.create_timer(1.0 / values.publish_rate, self._publish)
-        self.create_timer(1.0, self._publish_diagnostics)
+        self._timer = create_timer(self, 1.0 / values.publish_rate, self._publish)
+        create_timer(self, 1.0, self._publish_diagnostics)
         self._config.on_change(lambda new: self._set_rate(new.publish_rate))
         target = self._estimator.target
         what = f"the {target.label}" if target.body else target.label

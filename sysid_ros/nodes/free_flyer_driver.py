@@ -22,7 +22,7 @@ from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.drivers.free_flyer import simulate_free_flyer
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import stamp_to_message, trajectory_from_message
-from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
 from sysid_ros.ros.transforms import TransformBroadcaster
 
@@ -84,9 +84,9 @@ class FreeFlyerDriverNode(Node):
         self.create_subscription(Empty, "~/heartbeat", self._take_heartbeat, 1)
         self.create_service(Trigger, "~/brake", self._brake)
         self.create_service(SetPayload, "~/set_payload", self._set_payload)
-        self.create_timer(1.0 / (values.sample_rate * values.speed), self._tick)
-        self.create_timer(0.2, self._publish_status)
-        self.create_timer(1.0, self._publish_drift)
+        create_timer(self, 1.0 / (values.sample_rate * values.speed), self._tick)
+        create_timer(self, 0.2, self._publish_status)
+        create_timer(self, 1.0, self._publish_drift)
         kind = type(self._loop.simulation).__name__
         self.get_logger().info(f"ready: '{self._robot.name}' floats at rest ({kind}); send ~/trajectory")
 

@@ -37,7 +37,7 @@ from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.reports.free_flyer import SimulationTruth, read_knowledge
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_to_message
-from sysid_ros.ros.node import end_goal, run_in_thread, spin_main, spin_while
+from sysid_ros.ros.node import create_timer, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
 
 CLOSE_TIMEOUT = 15.0
@@ -102,7 +102,7 @@ class FreeFlyerIdentificationNode(Node):
             self, Identify, "~/identify_object", execute_callback=self._execute_identify_object,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )  # fmt: skip
-        self.create_timer(0.2, self._draw)
+        create_timer(self, 0.2, self._draw)
         self.get_logger().info(f"ready: send a goal to ~/identify, robot '{self._robot.name}'")
 
     def close(self) -> None:

@@ -33,7 +33,14 @@ from sysid_ros.ros.conversions import (
     require_no_mechanism,
     stamp_from_message,
 )
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while, start_in_thread
+from sysid_ros.ros.node import (
+    create_long_service,
+    create_timer,
+    run_in_thread,
+    spin_main,
+    spin_while,
+    start_in_thread,
+)
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 from sysid_ros.ros.waiting import no_messages
@@ -78,9 +85,9 @@ class IdentifiabilityNode(Node):
         self.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
         self.create_subscription(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
         create_long_service(self, AnalyzeIdentifiability, "~/analyze", self._analyze)
-        self._timer = self.create_timer(values.data_interval, self._report_data)
+        self._timer = create_timer(self, values.data_interval, self._report_data)
         self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 * new.data_interval)))
-        self._patience = self.create_timer(DESCRIPTION_PATIENCE, self._miss_description)
+        self._patience = create_timer(self, DESCRIPTION_PATIENCE, self._miss_description)
         self.get_logger().info("ready: call ~/analyze; the report on ~/structure follows the robot description")
 
     def close(self) -> None:

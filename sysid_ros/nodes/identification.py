@@ -17,6 +17,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify, IdentifyArm, MoveTo
+from sysid_ros.adapters.identification.arm import find_missing
 from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
 from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
@@ -24,11 +25,14 @@ from sysid_ros.adapters.identification.session import IdentificationParameters, 
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
 from sysid_ros.ros import qos
-from sysid_ros.ros.node import create_long_service, end_goal, run_in_thread, spin_main, spin_while
+from sysid_ros.ros.node import create_long_service, create_timer, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
 
 R = TypeVar("R", Identify.Result, MoveTo.Result, IdentifyArm.Result)
 
+READY_PERIOD, READY_PATIENCE, READY_REMINDER = 0.5, 10.0, 60.0
+"""How often the node looks whether a goal could begin, how long it waits until it says that none could, and until it
+says so again [s]."""
 HEARTBEAT_PERIOD = 0.1
 """Time between two heartbeats to the driver while a goal runs [s]."""
 ALIVE_PERIOD = 5.0
@@ -89,8 +93,9 @@ class IdentificationNode(Node):
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._payload = self.create_publisher(InertiaStamped, "~/payload", qos.LATCHED)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
-        self.create_timer(HEARTBEAT_PERIOD, self._beat)
-        self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")
+        create_timer(self, HEARTBEAT_PERIOD, self._beat)
+        self._patience = time.monotonic() + READY_PATIENCE
+        self._readiness = create_timer(self, READY_PERIOD, self._tell_readiness)
 
     def close(self) -> None:
         """Cancel what runs, wait until the arm rests and the answer is out; called before the node ends."""
@@ -113,6 +118,16 @@ class IdentificationNode(Node):
         if progress.phase != Phase.MOVING:
             self.get_logger().info(f"{progress.text}: for {now - since:.0f} s now")
         on_progress(progress)
+
+    def _tell_readiness(self) -> None:
+        """Say once that a goal can begin, and until then, now and again, what it would wait for."""
+        missing, now = find_missing(self._suite, self._config.values.is_moved_by_others), time.monotonic()
+        if missing is None:
+            self._readiness.cancel()
+            self.get_logger().info("ready: send a goal to ~/identify or call ~/identify_payload")
+        elif now > self._patience:
+            self._patience = now + READY_REMINDER
+            self.get_logger().warning(f"not ready yet: goals wait for {missing}")
 
     # Action
 

@@ -33,7 +33,7 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
 )
 from sysid_ros.ros.markers import MarkerBuilder, PlanCache, draw_plan, draw_scene
-from sysid_ros.ros.node import spin_main
+from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.view.scene import ArmView
@@ -91,7 +91,7 @@ class MonitorNode(Node):
         self.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         self.create_subscription(SceneMessage, "safe_planner/scene", self._take_scene, qos.LATCHED)
         self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
-        self._timer = self.create_timer(1.0 / self._config.values.rate, self._publish)
+        self._timer = create_timer(self, 1.0 / self._config.values.rate, self._publish)
         self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.rate)))
 
     def _open_view(self, port: int) -> ArmView | None:

@@ -6,26 +6,72 @@ A node that is killed, or stopped by a signal, falls silent at once; one that on
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 from rclpy.event_handler import QoSLivelinessChangedInfo, SubscriptionEventCallbacks
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from std_msgs.msg import Empty
 
 from sysid_ros.ros import qos
 
 TOPIC = "alive"
+_LOOK_SECONDS = 0.2
+"""How often the clock of the machine is looked at [s]."""
+_SET_BACK = 0.05
+"""What less the clock is set back by does no harm: waits last so much longer [s]."""
 GRACE = 0.5
 """How long a node may seem gone before it is taken to have gone [s]: another one of its name may just have begun."""
 
 
-def announce(node: Node) -> None:
-    """Let others know that a node is alive, for as long as it is.
+def announce(node: Node) -> Publisher[Empty]:
+    """Let others know that a node is alive, for as long as it is, and return the publisher that does.
 
     One message is for all: whoever finds the node gets it, and knows at once, before the middleware asserts anything.
     """
-    node.create_publisher(Empty, f"~/{TOPIC}", qos.ALIVE).publish(Empty())
+    publisher: Publisher[Empty] = node.create_publisher(Empty, f"~/{TOPIC}", qos.ALIVE)
+    publisher.publish(Empty())
+    return publisher
+
+
+class ClockSetBackWatch:
+    """Wake a node up where the clock of its machine was set back.
+
+    Fast DDS as wheels bring it (made for a C library older than 2.30) waits for steady times by the wall clock: a wait
+    that had begun before goes on for as long as the clock was set back, and with it the executor and the assertion that
+    the node is alive. Any message to send wakes its threads; from then on their waits are right again.
+
+    Args:
+        node: The node.
+        alive: Its publisher of :func:`announce`.
+        wake: Wakes its executor.
+    """
+
+    def __init__(self, node: Node, alive: Publisher[Empty], wake: Callable[[], None]):
+        self._node, self._alive, self._wake = node, alive, wake
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="clock", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the watch."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        ahead = time.time() - time.monotonic()
+        while not self._over.wait(_LOOK_SECONDS):
+            now = time.time() - time.monotonic()
+            if ahead - now > _SET_BACK:
+                self._alive.publish(Empty())
+                self._wake()
+                text = (
+                    f"the clock of this machine was set back by {ahead - now:.1f} s; stamps of messages go back with it"
+                )
+                self._node.get_logger().warning(text)
+            ahead = now
 
 
 class Peers:

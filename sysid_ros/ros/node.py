@@ -17,6 +17,7 @@ import rclpy
 from rclpy._rclpy_pybind11 import RCLError
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
@@ -25,11 +26,12 @@ from rclpy.qos import QoSProfile
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
+from rclpy.timer import Timer
 from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.ros.alive import announce
+from sysid_ros.ros.alive import ClockSetBackWatch, announce
 from sysid_ros.ros.node_help import node_parser
 
 T = TypeVar("T")
@@ -128,8 +130,8 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
         name = getattr(node_class, "__name__", "node")
         rclpy.logging.get_logger(name).fatal(f"cannot start: {error}")
         return EXIT_REFUSED, None
-    announce(node)
     executor = SingleThreadedExecutor()
+    set_back = ClockSetBackWatch(node, announce(node), executor.wake)
     try:
         executor.add_node(node)
         if isinstance(node, LifecycleNode) and not _autostart(node):
@@ -141,6 +143,7 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
     except ExternalShutdownException:
         pass
     finally:
+        set_back.close()
         close = getattr(node, "close", None)
         if close is not None:
             close()
@@ -161,7 +164,7 @@ def _autostart(node: LifecycleNode) -> bool:
 
 
 class ClockWatch:
-    """Says where a node waits for a clock that nobody gives: its timers and stamps stand still until then.
+    """Says where a node waits for a clock that nobody gives: what it stamps has no time until then.
 
     Args:
         node: The node.
@@ -182,10 +185,24 @@ class ClockWatch:
         if self._is_waiting:
             publishers = len(self._node.get_publishers_info_by_topic("/clock"))
             self._node.get_logger().error(
-                f"use_sim_time is true and no time has come on /clock ({publishers} publishers): nothing timed works "
-                "until it does. Start the simulator, or leave use_sim_time false: the simulated arms of this package "
-                "need no clock"
+                f"use_sim_time is true and no time has come on /clock ({publishers} publishers): what is "
+                "stamped has no time, and joint states are not published, until it does. Start the simulator, or leave "
+                "use_sim_time false: the simulated arms of this package need no clock"
             )
+
+
+def create_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
+    """Call something again and again by steady time.
+
+    The timers of a node follow its clock by default, and stand still for as long as the clock was set back, or a
+    simulation pauses; heartbeats, samples and statuses must come all the same.
+
+    Args:
+        node: The node.
+        period: Time between two calls [s].
+        callback: What is called.
+    """
+    return node.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 
 def create_long_service(node: Node, service_type: type, name: str, callback: Callable[..., Any]) -> Service:
@@ -235,8 +252,8 @@ class Interfaces:
         self._keep(self._node.destroy_service, create_long_service(self._node, kind, name, callback))
 
     def create_timer(self, period: float, callback: Callable[[], None]) -> None:
-        """See :meth:`Node.create_timer`."""
-        self._keep(self._node.destroy_timer, self._node.create_timer(period, callback))
+        """See :func:`create_timer`."""
+        self._keep(self._node.destroy_timer, create_timer(self._node, period, callback))
 
     def destroy(self) -> None:
         """Destroy everything that was made, the last first; doing so twice is harmless."""

@@ -43,9 +43,16 @@ class ServiceUnavailable(SysidError):
         self.name = name
         self.seconds = seconds
         self.nodes = tuple(nodes)
+        server = name.rpartition("/")[0]
+        advice = (
+            "Start the node, or check namespace and ROS_DOMAIN_ID. A node that a signal has stopped (Ctrl-Z, SIGSTOP) "
+            "before the others have found it is not seen either"
+        )
+        if server in self.nodes:
+            advice = f"{server} is there and does not offer it: it still starts, is not active, or stands still"
         super().__init__(
             f"nobody offers the service {name} (waited {seconds:g} s); nodes seen: {', '.join(self.nodes) or 'none'}. "
-            "Start the node, or check namespace and ROS_DOMAIN_ID"
+            f"{advice}"
         )
 
 

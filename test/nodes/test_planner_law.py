@@ -1,17 +1,29 @@
 """The safe planner proves its plans for the control law that the driver says it runs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from node_bench import PATIENCE, Bench
+from std_msgs.msg import Header
 
-from sysid_msgs.msg import ControlLaw
+from sysid_msgs.msg import ControlLaw, DriverStatus
 from sysid_msgs.srv import PlanTo
+from sysid_ros.adapters.safe_planner import requests as requests_module
+from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
+from sysid_ros.adapters.safe_planner.requests import PlanRequests
+from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import GravityPid, RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_from_message, control_law_to_message, estimate_to_message
+from sysid_ros.ros.conversions import (
+    certified_from_message,
+    control_law_to_message,
+    estimate_to_message,
+    stamp_to_message,
+)
 from sysid_ros.ros.waiting import wait_until
 
 OTHER = RobustSettings(bandwidth=150.0, period=0.0012, delay=0.0012)
@@ -61,3 +73,18 @@ def test_plans_are_for_the_law_of_the_driver(bench, robot, known):
     assert "no other law has a proven tracking bound" in plan().message
     publisher.publish(control_law_to_message(RobustSettings().law))
     assert wait_until(lambda: plan().success and law_of_plan() == RobustSettings().law, PATIENCE)
+
+
+def test_certificates_are_made_for_the_time_of_the_loop_whatever_the_clock_is_set_to(robot, monkeypatch):
+    values = SafePlannerParameters()
+    requests = PlanRequests(robot, SceneStore(robot, values.fixed_scene()), values)
+    steady, wall = 5_000_000_000, 1_700_000_000_000_000_000
+    clock = SimpleNamespace(time_ns=lambda: wall, monotonic_ns=lambda: steady)
+    monkeypatch.setattr(requests_module, "time", clock)
+    assert requests._now() == 1e-9 * wall  # nobody has said anything else
+    requests.on_driver_status(
+        DriverStatus(mode=DriverStatus.MODE_HOLD, header=Header(stamp=stamp_to_message(wall + 60_000_000_000)))
+    )
+    wall -= 3_600_000_000_000
+    steady += 250_000_000
+    assert requests._now() == pytest.approx(1_700_000_060.25, abs=1e-6)

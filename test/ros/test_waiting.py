@@ -59,6 +59,10 @@ def test_service_nobody_offers(node):
     with pytest.raises(ServiceUnavailable, match="nobody offers the service /cell/excitation_planner/plan") as caught:
         call_service(node, client, Trigger.Request(), 0.2)
     assert "/cell/asker" in caught.value.nodes  # those of other tests may still be seen for a while
+    assert "Start the node" in str(caught.value) and "SIGSTOP" in str(caught.value)
+    client = node.create_client(Trigger, "asker/plan")
+    with pytest.raises(ServiceUnavailable, match="/cell/asker is there and does not offer it: it still starts"):
+        call_service(node, client, Trigger.Request(), 0.2)
 
 
 def offer_silence(node, then=lambda: None):

@@ -130,6 +130,15 @@ def killed_talking():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def client_done_later():
+    """Ends well as soon as the other stands still, and a moment more."""
+    wait_for_pids(*os.environ["STANDIN_AWAITED"].split())
+    (frozen,) = (line.split()[-1] for line in (FOLDER / "notes").read_text().splitlines() if " pid " in line)
+    while Path(f"/proc/{frozen}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+
 def client_done():
     """A client that is done soon after all nodes are there, with a status of its own."""
     print("mass 1.8 kg", flush=True)

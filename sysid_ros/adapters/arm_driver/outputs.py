@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
@@ -19,6 +20,7 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import REFUSALS
 from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
 from sysid_ros.drivers.loop_types import LoopStatus
@@ -151,6 +153,7 @@ class ArmOutputs:
         self._online: OnlineModel | None = None
         self._authenticator: Authenticator | None = None
         self._dropped = self._joint_state_ns = 0
+        self._told: set[str] = set()  # what was refused and told already
 
     @property
     def timing(self) -> int:
@@ -305,9 +308,15 @@ class ArmOutputs:
 
     def _arm_health(self) -> dict[str, object]:
         try:
-            return self._arm.loop.health()
+            health = self._arm.loop.health()
         except SysidError as error:
             return {"connection": str(error)}
+        refusals = cast(tuple[str, ...], health.pop(REFUSALS, ()))
+        for text in refusals:
+            if text not in self._told:
+                self._told.add(text)
+                self._node.get_logger().warning(f"refused: {text}; more of the kind are only counted, in /diagnostics")
+        return {**health, REFUSALS: "; ".join(refusals)} if refusals else health
 
 
 def status_message(status: LoopStatus, timing: LoopTiming) -> DriverStatus:

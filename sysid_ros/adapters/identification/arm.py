@@ -16,7 +16,7 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory
-from sysid_ros.adapters.identification.session import Session, converted
+from sysid_ros.adapters.identification.session import Session, Suite, converted, node_of
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
@@ -66,6 +66,28 @@ _MODES = {
     DriverStatus.MODE_FAULT: ("has a fault", "remove the cause, then call arm_driver/reconnect"),
 }
 """What each mode of the driver means for somebody who wants to move the arm, and what to do about it."""
+
+
+def find_missing(suite: Suite, is_moved_by_others: bool) -> str | None:
+    """Return in words what a goal would have to wait for; None where it could begin at once.
+
+    Args:
+        suite: The suite.
+        is_moved_by_others: Whether somebody else moves the arm, and holds it.
+    """
+    monitor, now = suite.monitor, time.monotonic()
+    status, clients = monitor.status, suite.clients
+    if status is None or now - monitor.status_time > STATUS_TIMEOUT:
+        return "the driver, which says nothing"
+    if not is_moved_by_others and (status.mode != DriverStatus.MODE_HOLD or status.is_taking_over):
+        return f"the driver to hold the arm; it says '{status.text}'"
+    if now - monitor.sample_time > SAMPLE_TIMEOUT:
+        return "samples of the driver"
+    needed = [clients.reset]
+    if not is_moved_by_others:
+        needed += [clients.plan, clients.plan_next, clients.execute, clients.set_model]
+    silent = sorted({node_of(client) for client in needed if not client.service_is_ready()})
+    return " and ".join(silent) or None
 
 
 class RosArm:

@@ -41,6 +41,7 @@ from sysid_ros.ros.conversions import (
     truth_from_message,
 )
 from sysid_ros.ros.inbox import Inbox
+from sysid_ros.ros.node import create_timer
 from sysid_ros.ros.source import SingleSource, SourceReceiver
 from sysid_ros.ros.transforms import contents_of
 
@@ -167,7 +168,7 @@ class SuiteMonitor:
         one.listen(node.create_subscription(ControlLaw, "arm_driver/control_law", one, qos.LATCHED, raw=True))
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
-        node.create_timer(_JOINT_STATES_PERIOD, self._take_joint_states)
+        create_timer(node, _JOINT_STATES_PERIOD, self._take_joint_states)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
 

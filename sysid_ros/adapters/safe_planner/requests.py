@@ -67,7 +67,8 @@ class PlanRequests:
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
         self._control = RobustSettings()
         self._law_fault: str | None = None
-        self._offset_ns = 0
+        self._loop_ns: int | None = None  # time of the loop, as it said last
+        self._heard_ns = 0  # when that was, steady time
 
     # What a proof takes for given
 
@@ -99,7 +100,7 @@ class PlanRequests:
         """Note session and time of the loop that executes plans; certificates are made for them."""
         self._session = status.session
         if status.mode != DriverStatus.MODE_IDLE:
-            self._offset_ns = stamp_from_message(status.header.stamp) - time.time_ns()
+            self._loop_ns, self._heard_ns = stamp_from_message(status.header.stamp), time.monotonic_ns()
 
     def require_ready(self) -> None:
         """Check that plans can be proven.
@@ -168,8 +169,13 @@ class PlanRequests:
         return self._planner.plan_to(wanted, self._now(), request.duration or None, is_unwanted)
 
     def _now(self) -> float:
-        """Return the time of the loop that executes plans [s]."""
-        return 1e-9 * (time.time_ns() + min(self._offset_ns, 0))
+        """Return the time of the loop that executes plans [s].
+
+        It has nothing to do with the clock of this machine, which may be set, but where the loop has said nothing yet.
+        """
+        if self._loop_ns is None:
+            return 1e-9 * time.time_ns()
+        return 1e-9 * (self._loop_ns + time.monotonic_ns() - self._heard_ns)
 
     def _find_plan(self, plan_id: str) -> CertifiedPlan:
         if plan_id not in self._plans:

@@ -106,6 +106,7 @@ class FriArm(Arm):
         self._link: FriLink | None = None
         self._last: ArmState | None = None
         self._is_commanding = False
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()  # this machine's clock may be set later
         self._offset_ns: int | None = None
         self._sequence: int | None = None
         self._missed = self._late_before = 0
@@ -239,7 +240,7 @@ class FriArm(Arm):
             raise ArmLost("; ".join(("the controller has left torque mode", *message.stops)))
 
     def _measure(self, link: FriLink, message: Monitoring) -> ArmState:
-        q, tau, now_ns = message.q, message.tau, time.time_ns()
+        q, tau, now_ns = message.q, message.tau, self._epoch_ns + time.monotonic_ns()
         if q is None or tau is None:  # the session lets no such message through but in IDLE
             raise ArmLost("a message without positions or torques")
         stamp = now_ns if message.stamp_ns is None else message.stamp_ns

@@ -9,7 +9,7 @@ from enum import Enum
 
 import numpy as np
 
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import REFUSALS, Array
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import (
     JOINTS,
@@ -38,6 +38,7 @@ class SessionCounts:
         answered: Commands sent.
         fallbacks: Times the controller ended COMMANDING_ACTIVE.
         rejected: Why the latest refused datagram was; None if none was.
+        first_rejected: Why the first one was.
     """
 
     sequence: SequenceCounts
@@ -45,6 +46,7 @@ class SessionCounts:
     answered: int
     fallbacks: int
     rejected: str | None
+    first_rejected: str | None
 
 
 class FriSession:
@@ -61,6 +63,7 @@ class FriSession:
         self._since_answer = 0
         self._events: Counter[str] = Counter()
         self._rejected: str | None = None
+        self._first_rejected: str | None = None
         self.last: Monitoring | None = None
 
     @property
@@ -78,8 +81,9 @@ class FriSession:
         """What has happened so far."""
         events = self._events
         return SessionCounts(
-            self._sequences.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected
-        )
+            self._sequences.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected,
+            self._first_rejected,
+        )  # fmt: skip
 
     def receive(self, datagram: bytes) -> Monitoring | None:
         """Take a datagram.
@@ -93,6 +97,7 @@ class FriSession:
         except FriDecodeError as error:
             self._events["malformed"] += 1
             self._rejected = str(error)
+            self._first_rejected = self._first_rejected or self._rejected
             return None
         arrival = self._sequences.judge(message.sequence)
         if arrival is Arrival.OLD:
@@ -264,6 +269,7 @@ class FriLink:
             "commands sent": counts.answered,
             "commands not taken by the network": self._unsent,
             "datagrams of others": self._endpoint.ignored,
+            REFUSALS: self.refusals,
             "longest time between messages [s]": self.arrivals.longest,
             "answers later than a period": self.late_answers,
             "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
@@ -271,6 +277,19 @@ class FriLink:
             "reaction max [s]": max(reactions),
             "tracking performance": 0.0 if message is None else message.tracking_performance,
         }
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """What was refused so far and why, a sentence for each kind, about the first of it; they do not change."""
+        counts, others = self.session.counts, self._endpoint.first_ignored
+        refused = []
+        if others is not None:
+            refused.append(f"datagrams of {others[0]}:{others[1]}: who sends them is not the controller of the session")
+        if counts.first_rejected is not None:
+            refused.append(f"a datagram that is no message of an FRI controller: {counts.first_rejected}")
+        if counts.sequence.duplicated or counts.sequence.late:
+            refused.append("a message that was repeated, or is older than the last: its counter has been used")
+        return tuple(refused)
 
     def describe_timeout(self) -> str:
         """Why no usable message came, in words."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
-from fri_memory import Memory, MemoryArm, use_clock_of
+from fri_memory import Memory, MemoryArm, start_move, use_clock_of
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.drivers.arm import ArmLost, ArmNotConnected, InvalidCommand
+from sysid_ros.drivers.arm import REFUSALS, ArmLost, ArmNotConnected, InvalidCommand
 from sysid_ros.drivers.kuka_fri import link as link_module
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
@@ -212,6 +212,41 @@ def test_garbage_of_the_robots_address_draws_no_answer_and_does_not_disturb(port
     assert stranger.receive(0.05) is None
     assert health["datagrams of others"] == 40 and health["messages malformed"] <= 1
     stranger.close()
+
+
+def test_garbage_during_a_motion_is_refused_and_told_once(port):
+    """From another port, and from the controller's own: no message, one that is cut, and one that was sent before."""
+    stranger = UdpEndpoint("127.0.0.1", peer=("127.0.0.1", port))
+    controller = make_controller()
+    genuine = FriCodec(FriVersion.V1_15).encode_monitoring(controller._message(controller._state)._replace(sequence=1))
+    with RunningEmulator(controller, port) as emulator:
+        arm = make_arm(port, robot_ip="127.0.0.1")
+        loop = make_loop(arm)
+        loop.connect()
+        run(loop, 0.5)
+        start_move(loop, 1.0)
+        answered = arm.health()["commands sent"]
+        own = emulator.server._endpoint
+        for kind in range(36):
+            stranger.send((b"garbage", genuine, genuine[:40], b"")[kind % 4])
+            emulator.now(lambda _, kind=kind: own.send((b"garbage", genuine, genuine[:40])[kind % 3]))
+            assert all(sample.ok for sample in run(loop, 0.02)) and loop.mode is LoopMode.TRACK
+        run(loop, 0.5)
+        health = arm.health()
+        assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
+        loop.release("test")
+    assert travelled(controller) > 0.09
+    assert stranger.receive(0.05) is None
+    name = "{}:{}".format(*stranger.address)
+    stranger.close()
+    # An answer for each message of the controller, and none for what was refused.
+    assert health["commands sent"] - answered == 36 * 10 + 250
+    assert (health["datagrams of others"], health["messages malformed"]) == (36, 24)
+    assert health["messages duplicated"] + health["messages out of order"] == 12
+    sentences = health[REFUSALS]
+    assert len(sentences) == 3 and sentences[0].startswith(f"datagrams of {name}: who sends them")
+    assert sentences[1].startswith("a datagram that is no message of an FRI controller: ")
+    assert sentences[2].startswith("a message that was repeated, or is older than the last")
 
 
 def test_a_controller_that_comes_back_on_another_port_is_heard_after_a_silence(port, monkeypatch):
