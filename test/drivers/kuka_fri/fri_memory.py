@@ -22,7 +22,7 @@ class Memory:
 
     def __init__(self, controller):
         self.controller = controller
-        self.ignored, self.peer, self.address = 0, None, ("memory", 0)
+        self.ignored, self.first_ignored, self.peer, self.address = 0, None, None, ("memory", 0)
         self.to_client, self.to_server = deque(), []
         self.fastest = self.farthest = 0.0
         self.time = 0.0
