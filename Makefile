@@ -137,6 +137,7 @@ release:
 	  if grep -q '<maintainer email="[^"]*\.invalid"' $$file; then missing="$$missing; a maintainer who can be reached in $$file"; fi; \
 	  if ! grep -q '<url type="repository">' $$file; then missing="$$missing; <url type=\"repository\"> in $$file"; fi; \
 	done; \
+	if grep -qs 'name: "sysid_ros maintainers"' CITATION.cff; then missing="$$missing; the authors in CITATION.cff"; fi; \
 	if [ -n "$$missing" ] && [ -z "$(DRAFT)" ]; then \
 	  echo "error: no release before this is filled in: $${missing#; } (DRAFT=yes: make it all the same, to try it)"; exit 1; fi
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/sysid_ros

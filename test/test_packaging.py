@@ -279,6 +279,8 @@ def test_nothing_is_released_with_placeholders(tmp_path):
     assert (
         b"filled in" not in release(f'<maintainer email="a@b"/>{url}').stdout
     )  # that there is no git is another matter
+    (tmp_path / "CITATION.cff").write_text((ROOT / "CITATION.cff").read_text())
+    assert b"the authors in CITATION.cff" in release(f'<maintainer email="a@b"/>{url}').stdout
     folders = (ROOT, ROOT / "sysid_msgs")
     emails = {package_xml(folder).find("maintainer").get("email") for folder in folders}
     assert len(emails) == 1, (
