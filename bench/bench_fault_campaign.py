@@ -262,9 +262,9 @@ def show_supervised(entries: dict[Case, list[Entry]]) -> None:
         shown = ", ".join(f"{status}" for status in sorted({one["code"] for one in trials}))
         longest = "-" if case[0] in OPTIONAL else f"{max(one['seconds'] for one in trials):.1f}"
         left = sum(one["left"] for one in trials)
-        rows.append(
-            [*case, len(trials), count(trials, "named"), count(trials, "good"), count(trials, "started_again"), shown]
-        )
+        noted = [one["started_again"] for one in trials if "started_again" in one]  # older results do not say
+        again = f"{sum(noted)} of {len(noted)}" if noted and case[0] in OPTIONAL and case[1] == "killed" else "-"
+        rows.append([*case, len(trials), count(trials, "named"), count(trials, "good"), again, shown])
         rows[-1] += [longest, left]
     title = "The same under supervision: a node of sysid identify killed or frozen"
     print_table([*columns, "longest until all ended [s]", "processes left"], rows, title)
