@@ -148,3 +148,10 @@ def test_a_recording_that_was_cut_off_reads_as_far_as_it_goes(tmp_path):
             seen.append(entry.stamp_ns)
     assert len(seen) > 500 and seen == sorted(seen)
     assert read_metadata(path) == {"robot": "arm"}
+
+
+def test_what_is_no_mcap_file_is_called_so(tmp_path):
+    path = tmp_path / "r.mcap"
+    path.write_text("# joints: joint_1\ntime,joint_1\n")
+    with pytest.raises(DamagedRecording, match="r.mcap is not a complete MCAP file: it does not begin as one"):
+        list(read_messages(path))

@@ -288,7 +288,7 @@ class UnknownPayload(SysidError):
         self.name = name
         self.valid_names = valid_names
         listed = ", ".join(valid_names)
-        super().__init__(f"payload '{name}' is unknown; allowed: {listed}, 'none', or a mass [kg]")
+        super().__init__(f"payload '{name}' is unknown; allowed: {listed}, 'none', or a mass [kg], as in 1.5")
 
 
 def load_payload(robot: RobotModel, name: str) -> Array | None:

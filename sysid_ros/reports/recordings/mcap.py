@@ -27,6 +27,7 @@ from sysid_ros.reports.recordings.readers import (
 )
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
 
+mcap_exceptions = optional_module("mcap.exceptions")
 mcap_reader, mcap_records = optional_module("mcap.reader"), optional_module("mcap.records")
 mcap_stream_reader, mcap_ros2_decoder = optional_module("mcap.stream_reader"), optional_module("mcap_ros2.decoder")
 
@@ -202,6 +203,8 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
                 yield McapMessage(channel.topic, type_name, message.log_time, decoders[channel.id](message.data))
         except DamagedRecording:
             raise
+        except mcap_exceptions.InvalidMagic:
+            raise DamagedRecording(path, "it does not begin as one") from None
         except Exception as error:  # the reader has no common error for what a damaged file makes it do
             raise DamagedRecording(path, f"{error}" or type(error).__name__) from error
 
