@@ -182,6 +182,15 @@ class Noise(Enum):
     GAIN = "gain"
 
 
+class _Bound:
+    """Bounds of an error per sample and in the mean, (n,) or one for all, and the constant part that keeps both."""
+
+    def __init__(self, sample: Array, mean: Array | float):
+        self.sample, self.mean = sample, mean
+        self.is_mean_smaller = np.asarray(mean < sample)
+        self.steady = 0.9 * np.minimum(mean, sample)
+
+
 class SensorSimulation:
     """Turns true joint values into measured ones.
 
@@ -203,6 +212,7 @@ class SensorSimulation:
         self._rng = np.random.default_rng(seed)
         self._n = sensors.velocity_error.size
         self._is_quantised = sensors.position_resolution > 0.0
+        self._is_all_quantised = bool(np.all(self._is_quantised))
         self._resolution = np.where(self._is_quantised, sensors.position_resolution, 1.0)
         # One sign per joint for the gain, the offset and the velocity error.
         self._signs = self._rng.choice((-1.0, 1.0), size=(3, self._n))
@@ -213,6 +223,11 @@ class SensorSimulation:
             self._gain, self._drift = sizes * np.array(
                 [np.broadcast_to(part, self._n) for part in (sensors.effort_gain_error, sensors.effort_drift)]
             )
+        self._right_gain = 1.0 + self._gain
+        self._rest = sensors.effort_relative_error - sensors.effort_gain_error
+        self._has_drift = bool(np.any(self._drift))
+        self._effort_bound = _Bound(sensors.effort_absolute_error, sensors.effort_mean_error)
+        self._velocity_bound = _Bound(sensors.velocity_error, sensors.velocity_mean_error)
         self._count = 0
         self._first_ns: int | None = None
 
@@ -235,17 +250,19 @@ class SensorSimulation:
         """
         if self._noise is Noise.NONE:
             return stamp_ns, q.copy(), v.copy(), tau.copy()
-        s, n = self._sensors, self._n
-        random = self._draw()
-        jitter_ns = int(random[-1] * s.stamp_jitter * 1e9)
-        position = np.where(self._is_quantised, np.round(q / self._resolution) * self._resolution, q)
+        n, random = self._n, self._draw()
+        jitter_ns = int(random[-1] * self._sensors.stamp_jitter * 1e9)
+        position = np.rint(q / self._resolution) * self._resolution
+        if not self._is_all_quantised:
+            position = np.where(self._is_quantised, position, q)
         gain, offset, speed = random[: 3 * n].reshape(3, n) if self._noise is Noise.UNIFORM else self._signs
         if self._noise is Noise.ADVERSARIAL:
             gain = np.sign(tau) * offset
-        rest = s.effort_relative_error - s.effort_gain_error
-        effort = tau * (1.0 + self._gain + rest * gain) + self._drift * self._seconds_since_first(stamp_ns)
-        effort = effort + self._within_mean(offset, s.effort_absolute_error, s.effort_mean_error)
-        velocity = v + self._within_mean(speed, s.velocity_error, s.velocity_mean_error)
+        effort = tau * (self._right_gain + self._rest * gain)
+        if self._has_drift:
+            effort += self._drift * self._seconds_since_first(stamp_ns)
+        effort += self._within_mean(offset, self._effort_bound)
+        velocity = v + self._within_mean(speed, self._velocity_bound)
         self._count += 1
         # No time before the epoch, which ROS could not express.
         return max(0, stamp_ns + jitter_ns), position, velocity, effort
@@ -255,13 +272,14 @@ class SensorSimulation:
             self._first_ns = stamp_ns
         return (stamp_ns - self._first_ns) * 1e-9
 
-    def _within_mean(self, share: Array, sample: Array, mean: Array | float) -> Array:
+    def _within_mean(self, share: Array, bound: _Bound) -> Array:
         """Error of a share in [-1, 1] of its bounds per sample and in the mean."""
-        steady = 0.9 * np.minimum(mean, sample) * share
-        if np.all(np.asarray(mean) >= sample):
-            return sample * share
+        if not bound.is_mean_smaller.any():
+            return bound.sample * share
+        steady = bound.steady * share
         signs = self._signs[2] * (1.0 if self._count % 2 else -1.0)
-        return np.where(mean < sample, steady + signs * np.minimum(sample - np.abs(steady), mean), sample * share)
+        within = steady + signs * np.minimum(bound.sample - np.abs(steady), bound.mean)
+        return np.where(bound.is_mean_smaller, within, bound.sample * share)
 
     def _draw(self) -> Array:
         """Random numbers of one sample, (3 n + 1,) in [-1, 1); drawn in blocks, which is ten times as fast."""
