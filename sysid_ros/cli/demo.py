@@ -10,15 +10,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from rich.table import Table
 
 from sysid_ros.cli import calibrate, identify
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.suite import say
+from sysid_ros.cli.terminal import make_table, show, working
 from sysid_ros.cli.view import add_view_option, free_port
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -110,12 +113,13 @@ def run(options: argparse.Namespace) -> int:
         return status
     (folder,) = (results / "payload").iterdir()
     say("estimating once more from the same recording, without the calibration")
-    table = compare(
-        folder, [(name, load_robot(path)) for name, path in (("robot file alone", model), ("calibrated", known))]
-    )
-    print("\n" + table)
-    (results / COMPARISON).write_text(table + "\n", encoding="utf-8")
-    print(f"Files: {results}")
+    with working("estimating"):
+        found = compare(
+            folder, [(name, load_robot(path)) for name, path in (("robot file alone", model), ("calibrated", known))]
+        )
+    show("", "Bounds: CoM in the tool frame, inertias about the frame of the last joint", found.screen())
+    (results / COMPARISON).write_text(found.markdown() + "\n", encoding="utf-8")
+    show(f"Files: {results}")
     return ExitStatus.OK
 
 
@@ -138,33 +142,65 @@ def write_robot(name: str, folder: Path) -> Path:
     return path
 
 
-def compare(folder: Path, robots: Sequence[tuple[str, RobotModel]]) -> str:
+@dataclass(frozen=True)
+class Comparison:
+    """What one recording says with several models of its arm.
+
+    Attributes:
+        names: Headings of the models.
+        bounds: Of each model the lower and the upper bounds, each (7,) in the order of the rows.
+        truth: True values (7,) where the arm was simulated, else None.
+    """
+
+    names: tuple[str, ...]
+    bounds: tuple[tuple[Array, Array], ...]
+    truth: Array | None
+
+    def markdown(self) -> str:
+        """Return all of it as a table in Markdown."""
+        heads = ["", "unit", *(f"{name}: bounds" for name in self.names), *(f"{name}: +-" for name in self.names)]
+        lines = ["| " + " | ".join([*heads, "truth"]) + " |", "|---|---|" + "---:|" * (len(heads) - 1)]
+        for k, (name, unit) in enumerate(_ROWS):
+            cells = [name, unit, *self._bounds_of(k), *(f"{radius:.4f}" for radius in self._radii_of(k))]
+            lines.append("| " + " | ".join([*cells, self._truth_of(k)]) + " |")
+        return "\n".join(lines)
+
+    def screen(self) -> Table:
+        """Return what fits a terminal: bounds, how much narrower the last are than the first, and the truth."""
+        rows = []
+        for k, (name, unit) in enumerate(_ROWS):
+            radii = self._radii_of(k)
+            narrower = f"{radii[0] / radii[-1]:.2f}x" if radii[-1] > 0.0 else ""
+            rows.append((name.partition(",")[0], unit, *self._bounds_of(k), narrower, self._truth_of(k)))
+        return make_table(("", "unit", *self.names, "narrower", "truth"), rows, left=2)
+
+    def _bounds_of(self, row: int) -> list[str]:
+        return [f"{lower[row]:.4f} to {upper[row]:.4f}" for lower, upper in self.bounds]
+
+    def _radii_of(self, row: int) -> list[float]:
+        return [0.5 * float(upper[row] - lower[row]) for lower, upper in self.bounds]
+
+    def _truth_of(self, row: int) -> str:
+        return "" if self.truth is None else f"{self.truth[row]:.4f}"
+
+
+def compare(folder: Path, robots: Sequence[tuple[str, RobotModel]]) -> Comparison:
     """Estimate from one recording with several models of its arm, and put the bounds beside each other.
 
     Args:
         folder: Files of an identification.
         robots: Headings and models.
 
-    Returns:
-        A table as Markdown, with the true values where the arm was simulated.
-
     Raises:
         SysidError: The recording cannot be read.
     """
     # Between calibration and goal nothing has moved the gripper of the simulated arm.
     states = [AS_CALIBRATED if AS_CALIBRATED in one.gripper_states else "" for _, one in robots]
-    columns = [
+    bounds = tuple(
         _bounds(identify_recording(read_recording(folder / RECORDING, one), one, EstimatorSettings(gripper=state)))
         for (_, one), state in zip(robots, states, strict=True)
-    ]
-    truth = _truth(folder, robots[0][1])
-    heads = ["", "unit", *(f"{name}: bounds" for name, _ in robots), *(f"{name}: +-" for name, _ in robots), "truth"]
-    lines = ["| " + " | ".join(heads) + " |", "|---|---|" + "---:|" * (len(heads) - 2)]
-    for k, (name, unit) in enumerate(_ROWS):
-        cells = [name, unit, *(f"{lower[k]:.4f} to {upper[k]:.4f}" for lower, upper in columns)]
-        cells += [f"{0.5 * (upper[k] - lower[k]):.4f}" for lower, upper in columns]
-        lines.append("| " + " | ".join([*cells, "" if truth is None else f"{truth[k]:.4f}"]) + " |")
-    return "\n".join(lines)
+    )
+    return Comparison(tuple(name for name, _ in robots), bounds, _truth(folder, robots[0][1]))
 
 
 _ROWS = (

@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from sysid_ros.cli import demo
+from sysid_ros.cli.terminal import WIDTH, text_of
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.files import read_recording
@@ -32,8 +33,8 @@ def test_bounds_stand_beside_each_other_and_the_truth(robot, result, samples, mo
     monkeypatch.setattr(demo, "read_recording", lambda _, one: read_recording(path, one))
     rows = [{"truth": float(value)} for value in result.truth]
     (tmp_path / "estimate.yaml").write_text(yaml.safe_dump({"estimate": {"parameters": rows}}))
-    table = demo.compare(tmp_path, [("before", robot), ("after", known)])
-    lines = table.splitlines()
+    found = demo.compare(tmp_path, [("before", robot), ("after", known)])
+    lines = found.markdown().splitlines()
     assert lines[0] == "|  | unit | before: bounds | after: bounds | before: +- | after: +- | truth |"
     assert len(lines) == 2 + 7 and all(line.count("|") == 8 for line in lines)
     for line in lines[2:]:
@@ -44,4 +45,15 @@ def test_bounds_stand_beside_each_other_and_the_truth(robot, result, samples, mo
             assert low - 1e-4 <= truth <= high + 1e-4, line
             assert 0.5 * (high - low) == pytest.approx(float(radius), abs=2e-4)
     (tmp_path / "estimate.yaml").write_text(yaml.safe_dump({"estimate": {"parameters": [{"value": 1.0}]}}))
-    assert demo.compare(tmp_path, [("before", robot)]).splitlines()[2].endswith("|  |")
+    assert demo.compare(tmp_path, [("before", robot)]).markdown().splitlines()[2].endswith("|  |")
+
+
+def test_the_comparison_fits_a_terminal():
+    lower, upper = np.full(7, -0.1234), np.full(7, -0.0123)
+    found = demo.Comparison(("robot file alone", "calibrated"), ((2.0 * lower, upper), (lower, upper)), lower)
+    lines = text_of(found.screen()).splitlines()
+    assert len(lines) == 1 + 7 and max(map(len, lines)) <= WIDTH  # no cell is folded
+    assert lines[1].split() == (
+        ["mass", "kg", "-0.2468", "to", "-0.0123", "-0.1234", "to", "-0.0123", "2.11x", "-0.1234"]
+    )
+    assert lines[5].startswith("Ixx ")
