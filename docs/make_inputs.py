@@ -95,7 +95,7 @@ def not_a_number(folder: Path, data: dict[str, np.ndarray]) -> list[str]:
     """Spoil one torque."""
     tau = data["tau"].copy()
     tau[17, 2] = np.nan
-    return save(folder, data, tau=tau)
+    return save(folder, data, "import", tau=tau)
 
 
 def with_gaps(folder: Path, data: dict[str, np.ndarray]) -> list[str]:
@@ -158,7 +158,7 @@ CASES = (
     Case(
         "Empty file",
         empty_file,
-        "Record again: a table has two header lines, a line of column names and one line per sample.",
+        "Record again: a table has a line of column names and one line per sample.",
     ),
     Case(
         "Wrong joints",
@@ -168,7 +168,7 @@ CASES = (
     Case(
         "Degrees",
         lambda folder, data: save(folder, data, q=np.degrees(data["q"])),
-        "Name the unit: `q=deg` in the units of a table, `--units 'q=deg'` for a bag.",
+        "Name the unit: `--units 'q=deg'`, or in the header of a table.",
     ),
     Case(
         "Flipped sign of the torques",
@@ -178,7 +178,11 @@ CASES = (
     Case(
         "Missing column", missing_column, "Without measured torques of every joint no payload can be known: log them."
     ),
-    Case("Not a number", not_a_number, "Leave the sample out of the table; in bags such samples are left out."),
+    Case(
+        "Not a number",
+        not_a_number,
+        "Nothing, if they are few: samples in which a number is missing are left out, of tables as of bags.",
+    ),
     Case(
         "Gaps",
         with_gaps,

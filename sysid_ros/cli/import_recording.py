@@ -35,7 +35,7 @@ def build_parser() -> CommandParser:
         ),
         endings=endings(),
     )
-    parser.add_argument("file", type=Path, help="a bag, a table, or a recording of this suite")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a bag, a table, or a recording of this suite")
     known = ", ".join(available_robots())
     parser.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
     parser.add_argument("--output", type=Path, default=None, help="the table, .npz (default: beside the recording)")

@@ -81,7 +81,7 @@ def describe(name: str, commands: Mapping[str, Command]) -> str:
     parts = [
         f"usage: {name} COMMAND [options]",
         "\n".join(lines),
-        f"`{name} COMMAND --help` tells the options of each.",
+        f"`{name} COMMAND --help` tells options, examples and exit statuses of each.",
     ]
     if commands is COMMANDS:
         codes = "\n".join(f"  {status.value:<3}  {status.meaning}" for status in ExitStatus)

@@ -47,7 +47,9 @@ def build_parser() -> CommandParser:
         ),
         endings=endings(),
     )
-    parser.add_argument("urdf", type=Path, help="the URDF, with all xacro macros expanded; meshes may be missing")
+    parser.add_argument(
+        "urdf", type=Path, metavar="URDF", help="the URDF, with all xacro macros expanded; meshes may be missing"
+    )
     parser.add_argument("--name", default=None, help="name of the arm (default: that of the URDF file)")
     parser.add_argument("--tool", default=None, metavar="LINK", help="link that holds the payload (default: the last)")
     parser.add_argument(
@@ -144,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The URDF or the bag cannot be used, or the file is there already.
     """
+    description = read_urdf(read_urdf_file(options.urdf))
     name = options.name or options.urdf.stem
     if Path(name).name != name:
         raise ParameterOutOfRange("--name", name, "a name without slashes; --output says where")
@@ -152,7 +155,6 @@ def run(options: argparse.Namespace) -> int:
         raise ParameterOutOfRange("--output", str(output), "a file .yaml")
     if output.exists():
         raise ParameterOutOfRange("--output", str(output), "a new file; this one is there already")
-    description = read_urdf(read_urdf_file(options.urdf))
     with working("making the settings"):
         settings, comments = make_settings(description, options)
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()

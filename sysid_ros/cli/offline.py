@@ -104,12 +104,17 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         "--topic",
         action="append",
         default=[],
-        help="topic of the samples or joint states, where a recording has several; repeatable where joints are split",
+        help="topic of the samples or joint states, where a recording has several, or how the columns of a table "
+        "begin; repeatable where joints are split",
     )
     parser.add_argument(
-        "--map", action="append", default=[], metavar="NAME=JOINT", help="joint of the arm for another name; repeatable"
+        "--map",
+        action="append",
+        default=[],
+        metavar="NAME=JOINT",
+        help="joint of the arm for another name in the file; repeatable",
     )
-    parser.add_argument("--units", default="", help="units of a bag that are not SI, for instance 'q=deg, tau=mNm'")
+    parser.add_argument("--units", default="", help="units that are not SI, for instance 'q=deg, tau=mNm'")
     parser.add_argument(
         "--effort-sign",
         type=float,

@@ -136,7 +136,7 @@ def build_parser() -> CommandParser:
         ),
         endings=endings(ExitStatus.FAILED),
     )
-    parser.add_argument("file", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
+    parser.add_argument("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
     return parser
 

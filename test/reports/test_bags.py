@@ -213,14 +213,14 @@ def degrees(robot):
 
 
 REFUSED = {
-    "degrees": (degrees, "the position of joint_. in sample .*they may be in degrees: say 'q=deg'"),
+    "degrees": (degrees, "the position of joint_. in sample .*they may be in degrees: say --units 'q=deg'"),
     "no efforts": (
         lambda r: ([states(r, has_effort=False)], ""),
         "the effort of joint_1 is missing, or zero throughout",
     ),
     "a joint is missing": (
         lambda r: ([part(r, "/arm", range(6))], ""),
-        "the list of joints is without joint_7; the bag has joint_1.*--map NAME_IN_BAG=JOINT",
+        "the list of joints is without joint_7; the file has joint_1.*--map NAME=JOINT",
     ),
     "two arms": (lambda r: ([states(r, "/a"), states(r, "/b")], ""), "the topic of .* one of /a, /b .--topic."),
     "a joint twice": (

@@ -202,7 +202,10 @@ BAD = {
     "array of texts": (_npz(q=np.array(["a"])), "the type of array 'q' is <U1; allowed: numbers"),
     "shape": (_npz(q=np.zeros((300, 6))), r"the shape of array 'q' is \(300, 6\); allowed: \(300, 7\)"),
     "joints missing": (_npz(joints=None), "'joints' is missing; allowed: the names of the joints"),
-    "unknown joint": (_npz(joints=np.array([*SEVEN[:6], "elbow"])), "joint 'elbow' is unknown; this robot has joint_1"),
+    "unknown joint": (
+        _npz(joints=np.array([*SEVEN[:6], "elbow"])),
+        "the list of joints is without joint_7; the file has joint_1.*in this order --map elbow=joint_7",
+    ),
     "joint left out": (
         lambda p, r, s: write_npz(
             p.with_suffix(".npz"), r, s, joints=np.array(SEVEN[:6]), q=s.q[:, :6], v=s.v[:, :6], tau=s.tau[:, :6]
@@ -222,7 +225,10 @@ BAD = {
     "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
     "falling stamps": (_bad_stamps, r"the time is not rising in 150 of 300 samples, first .* s after the first sample"),
     "sign of the torques": (_turned, "the agreement of tau with the torques against gravity is -.*'effort_sign: -1'"),
-    "infinite torque": (_bad_value, "tau of joint_3 in sample 11 is inf; allowed: a finite number"),
+    "torques of zero": (
+        _npz(tau=np.zeros((300, 7))),
+        "the effort of joint_1 is missing, or zero throughout; allowed: meas",
+    ),
     "one sample": (
         lambda p, r, s: write_npz(p.with_suffix(".npz"), r, s.slice(0, 1)),
         "the number of samples is 1; allowed: at least 2",
@@ -233,7 +239,7 @@ BAD = {
     ),
     "csv header": (
         _csv(header=["# units: t=s"]),
-        "the header line '# joints: ...' is missing; .*'# joints: joint_1, joint_2'",
+        "the unit of q is missing; allowed: q=rad or deg",
     ),
     "csv column": (_csv(edit=lambda text: text.replace("tau_joint_4", "x")), "column 'tau_joint_4' is missing"),
     "csv twice": (_csv(edit=lambda text: text.replace("q_joint_4", "q_joint_5")), "column 'q_joint_4' is missing"),

@@ -20,6 +20,7 @@ ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: 
 """Exit statuses of a program that runs until it is told to end."""
 _HANGING = " " * 7
 _HANGING_AT_MOST = 9
+_LONGEST_CHOICES = 27
 _AT_WORDS: Mapping[str, Any] = MappingProxyType({"break_long_words": False, "break_on_hyphens": False})
 
 
@@ -40,13 +41,27 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(**options)
         self.examples = tuple(examples)
 
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        """Add an argument; choices that do not fit a line are told in its help, and not in the usage.
+
+        Args:
+            names: Its names.
+            options: Those of :meth:`argparse.ArgumentParser.add_argument`.
+        """
+        choices = [str(choice) for choice in options.get("choices") or ()]
+        if len(",".join(choices)) > _LONGEST_CHOICES and "metavar" not in options:
+            options["metavar"] = names[-1].lstrip("-").replace("-", "_").upper()
+            text = options.get("help") or ""
+            if not all(choice in text for choice in choices):
+                options["help"] = f"{text}; one of {', '.join(choices)}".lstrip("; ")
+        return super().add_argument(*names, **options)
+
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong with the command line, in lines that end at words, and the option that may be meant."""
         unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
         near = difflib.get_close_matches(unknown[1], self._option_string_actions, 1) if unknown else []
         hint = f" (did you mean {near[0]}?)" if near else ""
-        self.print_usage(sys.stderr)
-        tell(f"{self.prog}: error: ", message + hint)
+        tell(f"{self.prog}: error: ", f"{message}{hint}\n`{self.prog} --help` tells the options")
         sys.exit(2)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.readers import (
     BAGS,
-    CLEAR,
     UNITS,
     WATCHED,
     InvalidRecording,
@@ -32,9 +31,13 @@ from sysid_ros.reports.recordings.readers import (
     counted,
     cut_repeats,
     describe_stop,
-    gravity_agreement,
+    has_all,
+    judge_velocity,
     make_recording,
+    missing_joints,
     read_all,
+    require_efforts,
+    with_sign,
 )
 
 mcap_reader = optional_module("mcap.reader")
@@ -105,6 +108,8 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
         InvalidRecording: No joint states, a joint is missing or is there twice, efforts are missing, their sign is
             not clear, or numbers are not those of this arm.
     """
+    if "t" in options.units:
+        raise InvalidRecording(path, "the unit of t", "given", "none: stamps of a bag have one")
     streams, notices = _collect(path, options, watch)
     chosen = _choose(path, robot, streams, options)
     caveats = []
@@ -116,17 +121,17 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     stamps, values, joined = _join(path, robot, columns)
     caveats += joined
     q, v, tau = values["q"], values["v"], values["tau"]
-    is_whole = _has_all(q) & _has_all(tau)
-    v_or_none, told_v = _judge_velocity(robot, q, v)
+    is_whole = has_all(q) & has_all(tau)
+    v_or_none, told_v = judge_velocity(robot, q, v)
     notices += told_v
     if v_or_none is not None:
-        is_whole &= _has_all(v)
-    _require_efforts(path, robot, tau, is_whole)
+        is_whole &= has_all(v)
+    require_efforts(path, robot, tau, is_whole)
     if not is_whole.all():
         notices.append(f"{counted(int(np.count_nonzero(~is_whole)), 'sample')} left out in which a number is missing")
     kept = None if v_or_none is None else v_or_none[is_whole]
     raw = RawSamples(stamps[is_whole], q[is_whole], kept, tau[is_whole], tuple(notices), tuple(caveats))
-    return _with_sign(path, robot, make_recording(path, robot, raw), options.effort_sign)
+    return with_sign(path, robot, make_recording(path, robot, raw), options.effort_sign)
 
 
 # Messages
@@ -250,9 +255,7 @@ def _choose(path: Path, robot: RobotModel, streams: list[_Stream], options: Read
     names = [name for stream in streams for name in stream.names if name in wanted]
     missing = [name for name in robot.joint_names if name not in names]
     if missing:
-        given = f"without {', '.join(missing)}" + (f"; the bag has {', '.join(known)}" if known else "")
-        allowed = "all joints of the arm; other names are given as --map NAME_IN_BAG=JOINT"
-        raise InvalidRecording(path, "the list of joints", given, allowed)
+        raise missing_joints(path, robot, missing, known)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         found = f"on several topics ({topics})"
@@ -306,48 +309,3 @@ def _join(
 def _interpolate(at: NDArray[np.int64], stamps: NDArray[np.int64], rows: Array) -> Array:
     seconds, places = 1e-9 * (stamps - stamps[0]), 1e-9 * (at - stamps[0])
     return np.column_stack([np.interp(places, seconds, column) for column in rows.T])
-
-
-def _judge_velocity(robot: RobotModel, q: Array, v: Array) -> tuple[Array | None, list[str]]:
-    """Return the velocities, or None where they are missing or only zeros while the arm moves."""
-    has_none = np.asarray(~np.isfinite(v).any(axis=0))
-    moves = np.nanmax(q, axis=0) - np.nanmin(q, axis=0) > 100.0 * robot.sensors.position_resolution + 1e-3
-    is_zero = moves & ~has_none & (np.nan_to_num(v) == 0.0).all(axis=0)
-    if not (has_none | is_zero).any():
-        return v, []
-    joint = int(np.flatnonzero(has_none | is_zero)[0])
-    why = "missing" if has_none[joint] else "zero although it moves"
-    return None, [f"the velocity of {robot.joint_names[joint]} is {why}; all velocities are computed from positions"]
-
-
-def _has_all(rows: Array) -> NDArray[np.bool_]:
-    """Return in which rows (N, n) no number is missing, (N,)."""
-    return np.asarray(np.isfinite(rows).all(axis=1))
-
-
-def _require_efforts(path: Path, robot: RobotModel, tau: Array, is_whole: NDArray[np.bool_]) -> None:
-    has_none = np.asarray((np.nan_to_num(tau) == 0.0).all(axis=0))
-    if has_none.any():
-        joint = robot.joint_names[int(np.flatnonzero(has_none)[0])]
-        found, allowed = "missing, or zero throughout", "measured torques: without them no payload can be known"
-        raise InvalidRecording(path, f"the effort of {joint}", found, allowed)
-    if np.count_nonzero(is_whole) < 2:
-        raise InvalidRecording(path, "the number of samples with all joints", np.count_nonzero(is_whole), "at least 2")
-
-
-def _with_sign(path: Path, robot: RobotModel, recording: Recording, stated: float | None) -> Recording:
-    """Turn efforts into joint direction: as stated, or as gravity shows."""
-    samples, notices = recording.samples, recording.notices
-    sign = stated
-    if sign is None:
-        agreement = gravity_agreement(robot, samples.q, samples.tau)
-        if abs(agreement) < CLEAR:
-            raise InvalidRecording(
-                path, "the agreement of the efforts with the torques against gravity", f"{agreement:.2f}",
-                "clear, or a stated sign: --effort-sign 1 (efforts in joint direction) or -1 (against it)",
-            )  # fmt: skip
-        sign = float(np.sign(agreement))
-        if sign < 0.0:
-            shown = f"as gravity shows (cosine {agreement:.2f})"
-            notices = (*notices, f"efforts are against the joint direction, {shown}, and were turned round")
-    return replace(recording, batches=(replace(samples, tau=sign * samples.tau),), notices=notices)

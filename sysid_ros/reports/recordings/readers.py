@@ -70,7 +70,7 @@ class InvalidRecording(SysidError):
         self.what = what
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{self.path.name}: {what} is {value}; allowed: {allowed}")
+        super().__init__(f"{self.path.name or self.path}: {what} is {value}; allowed: {allowed}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class ReadOptions:
     Attributes:
         topics: Topics to read from a recording or a bag; without any all that are needed.
         joint_names: Joint of the robot for names in a bag that are others.
-        units: Unit of ``q``, ``v`` or ``tau`` in a bag, where it is not SI; one of :data:`UNITS`.
+        units: Unit of ``q``, ``v`` or ``tau`` in a bag or table, of a table also of ``t``, where it is not SI, or not
+            what the table says; one of :data:`UNITS`.
         effort_sign: 1 where efforts are in joint direction, -1 where they are against it; None asks the file and, for a
             bag, gravity.
 
@@ -97,8 +98,8 @@ class ReadOptions:
         if self.effort_sign not in (None, 1.0, -1.0):
             raise ParameterOutOfRange("effort_sign", self.effort_sign, "1 or -1")
         for name, unit in self.units.items():
-            if name not in ("q", "v", "tau") or unit not in UNITS[name]:
-                allowed = "; ".join(f"{one}={' or '.join(UNITS[one])}" for one in ("q", "v", "tau"))
+            if name not in UNITS or unit not in UNITS[name]:
+                allowed = "; ".join(f"{one}={' or '.join(UNITS[one])}" for one in UNITS)
                 raise ParameterOutOfRange("units", f"{name}={unit}", allowed)
 
 
@@ -182,6 +183,33 @@ def joint_columns(path: Path, found: Sequence[str], robot: RobotModel) -> list[i
     return [names.index(name) for name in robot.joint_names]
 
 
+def missing_joints(path: Path, robot: RobotModel, missing: Sequence[str], names: Sequence[str]) -> InvalidRecording:
+    """Return the error of a file that lacks joints, with the names it has instead and what to write."""
+    others = [name for name in names if name not in robot.joint_names]
+    found = f"without {', '.join(missing)}" + (f"; the file has {', '.join(names)}" if names else "")
+    allowed = "all joints of the arm that --model names; where only the names are others: --map NAME=JOINT"
+    if len(others) == len(missing):
+        pairs = " ".join(f"--map {other}={joint}" for other, joint in zip(others, missing, strict=True))
+        allowed += f", in this order {pairs}"
+    return InvalidRecording(path, "the list of joints", found, allowed)
+
+
+def choose_joints(path: Path, found: Sequence[str], robot: RobotModel) -> list[int]:
+    """For every joint of the robot its position among the names a file gives, which may have others, too.
+
+    Raises:
+        InvalidRecording: A joint is missing or comes twice.
+    """
+    names = list(found)
+    missing = [name for name in robot.joint_names if name not in names]
+    if missing:
+        raise missing_joints(path, robot, missing, names)
+    twice = [name for name in robot.joint_names if names.count(name) > 1]
+    if twice:
+        raise InvalidRecording(path, "the list of joints", ", ".join(names), f"{twice[0]} once")
+    return [names.index(name) for name in robot.joint_names]
+
+
 def require_plausible(path: Path, robot: RobotModel, samples: SampleBlock) -> None:
     """Refuses numbers that look like another unit: far outside what this arm can do.
 
@@ -195,9 +223,15 @@ def require_plausible(path: Path, robot: RobotModel, samples: SampleBlock) -> No
         50.0,
     )
     checks = (
-        ("position", samples.q, reach, "rad", "they may be in degrees: say 'q=deg'"),
-        ("velocity", samples.v, 3.0 * limits.v_max, "rad/s", "they may be in degrees per second: say 'v=deg/s'"),
-        ("torque", samples.tau, 5.0 * limits.tau_max, "Nm", "they may be in mNm: say 'tau=mNm'"),
+        ("position", samples.q, reach, "rad", "they may be in degrees: say --units 'q=deg'"),
+        (
+            "velocity",
+            samples.v,
+            3.0 * limits.v_max,
+            "rad/s",
+            "they may be in degrees per second: say --units 'v=deg/s'",
+        ),
+        ("torque", samples.tau, 5.0 * limits.tau_max, "Nm", "they may be in mNm: say --units 'tau=mNm'"),
     )
     for name, values, largest, unit, hint in checks:
         excess = np.abs(values) - largest
@@ -207,7 +241,7 @@ def require_plausible(path: Path, robot: RobotModel, samples: SampleBlock) -> No
                 path,
                 f"the {name} of {robot.joint_names[joint]} in sample {sample}",
                 f"{values[sample, joint]:.6g} {unit}",
-                f"-{largest[joint]:.4g} to {largest[joint]:.4g} {unit} for this arm ({hint}, for a bag with --units)",
+                f"-{largest[joint]:.4g} to {largest[joint]:.4g} {unit} for this arm ({hint})",
             )
 
 
@@ -392,6 +426,38 @@ def _describe_cuts(stamps: NDArray[np.int64], is_outlier: NDArray[np.bool_]) -> 
     ]
 
 
+def judge_velocity(robot: RobotModel, q: Array, v: Array) -> tuple[Array | None, list[str]]:
+    """Return the velocities, or None where they are missing or only zeros while the arm moves."""
+    has_none = np.asarray(~np.isfinite(v).any(axis=0))
+    moves = np.nanmax(q, axis=0) - np.nanmin(q, axis=0) > 100.0 * robot.sensors.position_resolution + 1e-3
+    is_zero = moves & ~has_none & (np.nan_to_num(v) == 0.0).all(axis=0)
+    if not (has_none | is_zero).any():
+        return v, []
+    joint = int(np.flatnonzero(has_none | is_zero)[0])
+    why = "missing" if has_none[joint] else "zero although it moves"
+    return None, [f"the velocity of {robot.joint_names[joint]} is {why}; all velocities are computed from positions"]
+
+
+def has_all(rows: Array) -> NDArray[np.bool_]:
+    """Return in which rows (N, n) no number is missing, (N,)."""
+    return np.asarray(np.isfinite(rows).all(axis=1))
+
+
+def require_efforts(path: Path, robot: RobotModel, tau: Array, is_whole: NDArray[np.bool_]) -> None:
+    """Refuse torques that nobody measured, and fewer than two samples without a missing number.
+
+    Raises:
+        InvalidRecording: Names the joint.
+    """
+    has_none = np.asarray((np.nan_to_num(tau) == 0.0).all(axis=0))
+    if has_none.any():
+        joint = robot.joint_names[int(np.flatnonzero(has_none)[0])]
+        found, allowed = "missing, or zero throughout", "measured torques: without them no payload can be known"
+        raise InvalidRecording(path, f"the effort of {joint}", found, allowed)
+    if np.count_nonzero(is_whole) < 2:
+        raise InvalidRecording(path, "the number of samples with all joints", np.count_nonzero(is_whole), "at least 2")
+
+
 def gravity_agreement(robot: RobotModel, q: Array, tau: Array) -> float:
     """Return how well torques agree with those that hold the nominal arm and payload against gravity.
 
@@ -410,3 +476,25 @@ def gravity_agreement(robot: RobotModel, q: Array, tau: Array) -> float:
     gravity = np.array([pin.computeGeneralizedGravity(model, data, row).copy() for row in q[chosen]])
     scale = float(np.linalg.norm(gravity) * np.linalg.norm(tau[chosen]))
     return float(np.sum(gravity * tau[chosen])) / scale if scale > 0.0 else 0.0
+
+
+def with_sign(path: Path, robot: RobotModel, recording: Recording, stated: float | None) -> Recording:
+    """Turn efforts into joint direction: as stated, or as gravity shows.
+
+    Raises:
+        InvalidRecording: Gravity does not show it.
+    """
+    samples, notices = recording.samples, recording.notices
+    sign = stated
+    if sign is None:
+        agreement = gravity_agreement(robot, samples.q, samples.tau)
+        if abs(agreement) < CLEAR:
+            raise InvalidRecording(
+                path, "the agreement of the efforts with the torques against gravity", f"{agreement:.2f}",
+                "clear, or a stated sign: --effort-sign 1 (efforts in joint direction) or -1 (against it)",
+            )  # fmt: skip
+        sign = float(np.sign(agreement))
+        if sign < 0.0:
+            shown = f"as gravity shows (cosine {agreement:.2f})"
+            notices = (*notices, f"efforts are against the joint direction, {shown}, and were turned round")
+    return replace(recording, batches=(replace(samples, tau=sign * samples.tau),), notices=notices)

@@ -1,4 +1,4 @@
-"""Reads tables of samples: CSV files with a small header, and NPZ files."""
+"""Reads tables of samples: CSV files, with a small header or with columns that tell by their names, and NPZ files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.columns import find_columns
 from sysid_ros.reports.recordings.readers import (
     CLEAR,
     UNITS,
@@ -21,12 +22,17 @@ from sysid_ros.reports.recordings.readers import (
     ReadOptions,
     Recording,
     Watch,
+    choose_joints,
+    counted,
     cut_repeats,
     describe_stop,
     gravity_agreement,
-    joint_columns,
+    has_all,
+    judge_velocity,
     make_recording,
     read_all,
+    require_efforts,
+    with_sign,
 )
 
 Array = NDArray[np.float64]
@@ -40,47 +46,70 @@ _HEADER_KEYS = ("joints", "units", "effort_sign")
 
 @dataclass(frozen=True)
 class _Table:
-    """What a table holds: texts by key, the joints in the order of the columns, and arrays by quantity."""
+    """What a table holds: texts by key, and arrays by quantity, in the robot's joint order.
+
+    Attributes:
+        header: Texts by key.
+        arrays: Of ``t`` (N,), of the others (N, n).
+        units: Units that are stated elsewhere than in the header; they count more.
+        is_foreign: Whether nothing says that the table was made for this package: what it leaves open is then SI, and
+            the sign of its torques what gravity shows.
+        notices: What was found and mended, a sentence each.
+    """
 
     header: Mapping[str, str]
-    joints: list[str]
     arrays: Mapping[str, NDArray]
+    units: Mapping[str, str]
+    is_foreign: bool = False
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of a CSV file.
+
+    Attributes:
+        header: Texts of its ``# key: value`` lines.
+        names: Names of the columns.
+        rows: The other lines, with their numbers.
+        separator: What stands between values; None for blanks.
+        notices: What was left out, a sentence each.
+    """
+
+    header: Mapping[str, str]
+    names: list[str]
+    rows: list[tuple[int, str]]
+    separator: str | None
+    notices: list[str]
 
 
 def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
-    """Read a CSV file: ``# key: value`` lines, one line of column names, then one line per sample.
+    """Read a CSV file: a line of column names, then one line per sample.
 
-    ``watch`` is told how far it is, and may end it.
+    Before them there may be lines ``# key: value``. ``watch`` is told how far it is, and may end it.
 
     Raises:
         InvalidRecording: Header, columns or numbers cannot be used.
-        JointNotFound: It names a joint the robot does not have.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRecording(path, "the text", f"unreadable ({error})", "UTF-8 text") from error
-    header, rest = _split_header(path, lines)
-    if not rest:
-        raise InvalidRecording(path, "the number of data lines", 0, "a line of column names and one line per sample")
-    separator = ";" if ";" in rest[0][1] else ","
-    names = [name.strip() for name in rest[0][1].split(separator)]
-    values, stops = _parse_in_pieces(path, rest[1:], names, separator, watch)
-    rest = rest[: 1 + len(values)]
-    joints = _listed(path, header, "joints")
-    arrays: dict[str, Array] = {}
-    for quantity in _QUANTITIES:
-        wanted = [quantity] if quantity == "t" else [f"{quantity}_{joint}" for joint in joints]
-        if quantity == "v" and not any(name in names for name in wanted):
-            continue
-        for name in wanted:
-            if names.count(name) != 1:
-                found = "missing" if name not in names else "there more than once"
-                raise InvalidRecording(path, f"column '{name}'", found, f"once; the file has {', '.join(names)}")
-        columns = values[:, [names.index(name) for name in wanted]]
-        arrays[quantity] = columns
-    arrays["t"] = _times([text.split(separator)[names.index("t")] for _, text in rest[1:]], arrays["t"][:, 0])
-    recording = _to_recording(path, robot, _Table(header, joints, arrays), options)
+    lines = _split(path, text)
+    columns = find_columns(path, lines.names, robot, options)
+    used = [*columns.time, *(place for places in columns.joints.values() for place in places)]
+    values, stops = _parse_in_pieces(path, lines, used, watch)
+    arrays: dict[str, NDArray] = {"t": _times(lines, columns.time, values[:, : len(columns.time)])}
+    first = len(columns.time)
+    for quantity, places in columns.joints.items():
+        arrays[quantity] = values[:, first : first + len(places)]
+        first += len(places)
+    is_foreign = not ("joints" in lines.header or "units" in lines.header)
+    units = {**columns.units, **options.units} if is_foreign else options.units
+    if len(columns.time) == 2:
+        units = {**units, "t": "ns"}
+    table = _Table(lines.header, arrays, units, is_foreign, (*lines.notices, *columns.notices))
+    recording = _to_recording(path, robot, table, options)
     return replace(recording, notices=(*recording.notices, *stops))
 
 
@@ -89,7 +118,6 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
 
     Raises:
         InvalidRecording: An array or a text is missing or cannot be used.
-        JointNotFound: It names a joint the robot does not have.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -112,7 +140,9 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
         expected = (arrays["t"].size,) if name == "t" else (arrays["t"].size, len(joints))
         if array.shape != expected:
             raise InvalidRecording(path, f"the shape of array '{name}'", array.shape, f"{expected} (samples, joints)")
-    return _to_recording(path, robot, _Table(header, joints, arrays), options)
+    order = choose_joints(path, [options.joint_names.get(name, name) for name in joints], robot)
+    arrays |= {name: array[:, order] for name, array in arrays.items() if name != "t"}
+    return _to_recording(path, robot, _Table(header, arrays, options.units), options)
 
 
 def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
@@ -134,68 +164,95 @@ def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
         raise InvalidRecording(path, "the file", f"not writable ({error.strerror})", "a writable place") from error
 
 
-def _split_header(path: Path, lines: list[str]) -> tuple[dict[str, str], list[tuple[int, str]]]:
-    """Return the ``# key: value`` lines, and the other lines with their numbers."""
+def _split(path: Path, text: str) -> _Lines:
+    """Return header, names of the columns and rows.
+
+    Raises:
+        InvalidRecording: There are none.
+    """
     header: dict[str, str] = {}
-    rest = []
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        match = re.match(r"#\s*(\w+)\s*:\s*(.*)", text)
+    comment = ""
+    rest: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        match = re.match(r"#\s*(\w+)\s*:\s*(.*)", line) if line.startswith("#") else None
         if match and match.group(1) in _HEADER_KEYS:
             header[match.group(1)] = match.group(2)
-        elif text and not text.startswith("#"):
-            rest.append((number, text))
-    for key in ("joints", "units"):
-        if key not in header:
-            raise InvalidRecording(path, f"the header line '# {key}: ...'", "missing", _header_example(key))
-    return header, rest
+        elif line.startswith("#"):
+            comment = comment if rest else line.lstrip("# ")
+        elif line:
+            rest.append((number, line))
+    if not rest:
+        raise InvalidRecording(path, "the number of data lines", 0, "a line of column names and one line per sample")
+    first = rest[0][1]
+    names, separator = _split_names(first)
+    if all(map(_is_number, names)):  # as numpy.savetxt writes it, the names are a comment
+        names, separator = _split_names(comment)
+        if len(names) != len(first.split(separator)) or any(map(_is_number, names)):
+            found = f"missing; line {rest[0][0]} has numbers only"
+            raise InvalidRecording(path, "the line of column names", found, "one before the numbers, as t,q_j1,tau_j1")
+    else:
+        rest = rest[1:]
+    notices = []
+    if rest and not text.endswith(("\n", "\r")):  # a recorder that was killed leaves half a number
+        notices.append(f"line {rest[-1][0]}, the last, has no end and was left out")
+        rest = rest[:-1]
+    if rest and separator != "," and "," in rest[0][1] and "." not in rest[0][1]:
+        rest = [(number, line.replace(",", ".")) for number, line in rest]  # decimal commas
+    return _Lines(header, names, rest, separator, notices)
 
 
-def _header_example(key: str) -> str:
-    examples = {"joints": "# joints: joint_1, joint_2", "units": "# units: t=s, q=rad, v=rad/s, tau=Nm"}
-    return f"a line like '{examples[key]}' before the column names"
+def _split_names(line: str) -> tuple[list[str], str | None]:
+    separator = next((one for one in (";", "\t", ",") if one in line), None)
+    return [name.strip() for name in line.split(separator)], separator
 
 
-def _parse_in_pieces(
-    path: Path, rows: list[tuple[int, str]], names: list[str], separator: str, watch: Watch
-) -> tuple[Array, list[str]]:
-    """Return the numbers, and what is to be said where reading was ended early."""
-    pieces = [np.empty((0, len(names)))]
-    for start in range(0, len(rows), _PIECE):
-        if not watch(start / len(rows)):
-            return np.concatenate(pieces), [describe_stop(start / len(rows))]
-        pieces.append(_parse_rows(path, rows[start : start + _PIECE], names, separator))
+def _parse_in_pieces(path: Path, lines: _Lines, used: list[int], watch: Watch) -> tuple[Array, list[str]]:
+    """Return the numbers of some columns, and what is to be said where reading was ended early."""
+    pieces = [np.empty((0, len(used)))]
+    for start in range(0, len(lines.rows), _PIECE):
+        if not watch(start / len(lines.rows)):
+            return np.concatenate(pieces), [describe_stop(start / len(lines.rows))]
+        pieces.append(_parse_rows(path, lines, lines.rows[start : start + _PIECE], used))
     return np.concatenate(pieces), []
 
 
-def _parse_rows(path: Path, rows: list[tuple[int, str]], names: list[str], separator: str) -> Array:
-    try:
-        values = np.loadtxt([text for _, text in rows], delimiter=separator, ndmin=2, comments=None)
-        if values.shape[1:] == (len(names),):
-            return values
-    except ValueError:
-        pass  # what is wrong, and where, is found line by line
-    values = np.empty((len(rows), len(names)))
+def _parse_rows(path: Path, lines: _Lines, rows: list[tuple[int, str]], used: list[int]) -> Array:
+    names, separator = lines.names, lines.separator
+    if separator is None or all(text.count(separator) == len(names) - 1 for _, text in rows):
+        try:
+            texts = [text for _, text in rows]
+            return np.loadtxt(texts, delimiter=separator, ndmin=2, comments=None, usecols=used, quotechar='"')
+        except ValueError:
+            pass  # what is wrong, and where, is found line by line
+    values = np.empty((len(rows), len(used)))
     for k, (number, text) in enumerate(rows):
         words = text.split(separator)
         if len(words) != len(names):
             raise InvalidRecording(
                 path, f"the number of values in line {number}", len(words), f"{len(names)}, one per column"
             )
-        bad = next((i for i, word in enumerate(words) if not _is_number(word)), None)
-        if bad is not None:
-            what = f"column '{names[bad]}' in line {number}"
-            raise InvalidRecording(path, what, repr(words[bad].strip()), "a number, with a point for decimals")
-        values[k] = [float(word) for word in words]
+        for i, place in enumerate(used):
+            word = words[place].strip().strip('"')
+            try:
+                values[k, i] = float(word) if word else np.nan  # an empty cell is a number that is missing
+            except ValueError:
+                what = f"column '{names[place]}' in line {number}"
+                raise InvalidRecording(path, what, repr(word), "a number, with a point for decimals") from None
     return values
 
 
-def _times(words: list[str], values: Array) -> NDArray:
-    """Return the time column (N,), as integers where it was written without a decimal point."""
+def _times(lines: _Lines, places: tuple[int, ...], values: Array) -> NDArray:
+    """Return the times (N,), as integers where they were written without a decimal point; of a pair in nanoseconds."""
+    rows = lines.rows[: len(values)]
+    if len(places) == 1 and rows and "." in rows[0][1].split(lines.separator)[places[0]]:
+        return values[:, 0]
     try:
-        return np.array(words).astype(np.int64)
-    except ValueError:
-        return values
+        words = [text.split(lines.separator) for _, text in rows]
+        whole = [np.array([row[place].strip('" ') for row in words]).astype(np.int64) for place in places]
+    except (ValueError, IndexError):
+        return values[:, 0] if len(places) == 1 else 1e9 * values[:, 0] + values[:, 1]
+    return whole[0] if len(places) == 1 else whole[0] * 10**9 + whole[1]
 
 
 def _is_number(word: str) -> bool:
@@ -212,23 +269,29 @@ def _listed(path: Path, header: Mapping[str, str], key: str) -> list[str]:
     return [word for word in re.split(r"[,\s]+", header[key]) if word]
 
 
-def _units(path: Path, header: Mapping[str, str], arrays: Mapping[str, NDArray]) -> dict[str, float]:
-    """Size of each quantity's unit in SI."""
-    if "units" not in header:
-        raise InvalidRecording(path, "'units'", "missing", "text like 't=s, q=rad, v=rad/s, tau=Nm'")
+def _units(path: Path, table: _Table) -> tuple[dict[str, float], list[str]]:
+    """Size of each quantity's unit in SI, and what is taken for granted, if anything."""
+    header, stated = table.header, dict(table.units)
+    if "units" not in header and not table.is_foreign and any(name not in stated for name in table.arrays):
+        raise InvalidRecording(path, "'units'", "missing", "text like 't=s, q=rad, v=rad/s, tau=Nm', or --units")
     given = {}
-    for word in re.split(r"[,\s]+", header["units"]):
+    for word in re.split(r"[,\s]+", header.get("units", "")):
         if not word:
             continue
         name, _, unit = word.partition("=")
         if name not in UNITS or unit not in UNITS[name]:
             allowed = "; ".join(f"{quantity}={' or '.join(units)}" for quantity, units in UNITS.items())
             raise InvalidRecording(path, f"the unit '{word}'", "unknown", allowed)
-        given[name] = UNITS[name][unit]
-    for name in arrays:
-        if name not in given:
-            raise InvalidRecording(path, f"the unit of {name}", "missing", f"{name}=" + " or ".join(UNITS[name]))
-    return given
+        given[name] = unit
+    given |= stated
+    missing = [name for name in table.arrays if name not in given]
+    if missing and not table.is_foreign:
+        name = missing[0]
+        raise InvalidRecording(path, f"the unit of {name}", "missing", f"{name}=" + " or ".join(UNITS[name]))
+    given |= {name: next(iter(UNITS[name])) for name in missing}
+    taken = ", ".join(f"{name}={given[name]}" for name in missing)
+    told = [f"units are not stated and taken to be {taken}; --units says others"] if missing else []
+    return {name: UNITS[name][unit] for name, unit in given.items()}, told
 
 
 def _effort_sign(path: Path, header: Mapping[str, str]) -> float:
@@ -255,28 +318,48 @@ def _stamps(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
     if usual > 0.1e9:
         raise InvalidRecording(
             path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
-            "at most 0.1 s; t may be in another unit: say 't=ms' or 't=ns'",
+            "at most 0.1 s; t may be in another unit: say --units 't=ms' or 't=ns'",
         )  # fmt: skip
     return stamps
 
 
 def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOptions) -> Recording:
     header, arrays = table.header, table.arrays
-    order = joint_columns(path, [options.joint_names.get(name, name) for name in table.joints], robot)
-    units = _units(path, header, arrays)
-    stamps = _stamps(path, arrays["t"], units["t"])
-    kept, notices = cut_repeats(path, stamps)
-    q, tau = (units[name] * np.asarray(arrays[name], dtype=float)[kept][:, order] for name in ("q", "tau"))
-    v = units["v"] * np.asarray(arrays["v"], dtype=float)[kept][:, order] if "v" in arrays else None
-    is_stated = "effort_sign" in header or options.effort_sign is not None
-    sign = _effort_sign(path, header) if options.effort_sign is None else options.effort_sign
-    raw = RawSamples(stamps[kept], q, v, sign * tau, tuple(notices))
-    if not is_stated and np.isfinite(q).all() and np.isfinite(tau).all():
-        agreement = gravity_agreement(robot, q, tau)
+    units, told = _units(path, table)
+    notices = [*table.notices, *told]
+    times, has_time = arrays["t"], np.isfinite(arrays["t"])
+    stamps = _stamps(path, times[has_time], units["t"])
+    kept, repeats = cut_repeats(path, stamps)
+    values = {
+        name: units[name] * np.asarray(array, dtype=float)[has_time][kept]
+        for name, array in arrays.items()
+        if name != "t"
+    }
+    q, tau, v = values["q"], values["tau"], values.get("v")
+    is_whole = has_all(q) & has_all(tau)
+    if v is not None:
+        v, told = judge_velocity(robot, q, v)
+        notices += told
+    if v is not None:
+        is_whole &= has_all(v)
+    require_efforts(path, robot, tau, is_whole)
+    lacking = int(np.count_nonzero(~is_whole)) + int(np.count_nonzero(~has_time))
+    notices += repeats
+    if lacking:
+        notices.append(f"{counted(lacking, 'sample')} left out in which a number is missing")
+    v = None if v is None else v[is_whole]
+    raw = RawSamples(stamps[kept][is_whole], q[is_whole], v, tau[is_whole], tuple(notices))
+    sign = options.effort_sign
+    if sign is None and "effort_sign" in header:
+        sign = _effort_sign(path, header)
+    if table.is_foreign:
+        return with_sign(path, robot, make_recording(path, robot, raw), sign)
+    if sign is None:
+        agreement = gravity_agreement(robot, raw.q, raw.tau)
         if agreement < -CLEAR:
             raise InvalidRecording(
                 path, "the agreement of tau with the torques against gravity", f"{agreement:.2f}",
-                "positive; tau may be measured against the joint direction: say 'effort_sign: -1', or 'effort_sign: 1' "
-                "if it is as it should be",
+                "positive; tau may be measured against the joint direction: say --effort-sign -1, or in the file "
+                "'effort_sign: -1'; with 1 it is taken as it is",
             )  # fmt: skip
-    return make_recording(path, robot, raw)
+    return make_recording(path, robot, replace(raw, tau=(sign or 1.0) * raw.tau))

@@ -39,4 +39,6 @@ def test_a_misspelt_option_names_the_one_that_may_be_meant(capsys, word, hint):
     with pytest.raises(SystemExit) as end:
         parser.parse_args([word, "0.2"])
     assert end.value.code == 2
-    assert capsys.readouterr().err.endswith(f"sysid offline: error: unrecognized arguments: {word} 0.2{hint}\n")
+    assert capsys.readouterr().err == (
+        f"sysid offline: error: unrecognized arguments: {word} 0.2{hint}\n`sysid offline --help` tells the options\n"
+    )  # the usage, of many lines, would hide what is wrong
