@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.lp.row_chain import Factor, RowChain
+from sysid_ros.core.estimation.lp.row_chain import RowChain
 
 Array = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ _STEP = 0.9995
 _CLOSEST = 0.9
 """Largest magnitude of a variable at the start."""
 _STALLED = 2
-"""Steps without progress of any programme after which the rows themselves are factorised."""
+"""Steps without progress after which a programme's rows themselves are factorised."""
 _PATIENCE = 8
 """Steps without progress after which a programme is given up."""
 
@@ -85,7 +85,7 @@ def solve(
         max_steps: Largest number of steps.
         on_step: Called before every step with the number of those before; an error that it raises ends the work.
     """
-    chain, costs, maxima = programmes.chain, programmes.costs, programmes.maxima
+    costs, maxima = programmes.costs, programmes.maxima
     half = costs.shape[1]
     price = np.concatenate([costs, -costs], axis=1) if maxima else costs
     count = price.shape[1]
@@ -93,7 +93,7 @@ def solve(
         state = _State.start(programmes, price, start)
         best, dual, gap = state.z.copy(), state.dual.copy(), np.full(count, np.inf)
         objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
-        active, steps, factorise = np.arange(count), 0, chain.factorise
+        active, steps, is_hard = np.arange(count), 0, np.zeros(count, dtype=bool)
         while True:
             on_step(steps)
             present, value = state.gap(), state.objective()
@@ -108,9 +108,8 @@ def solve(
             if steps >= max_steps or not np.any(is_open):
                 return Solution(best, dual, gap, steps)
             active, state = active[is_open], state.select(is_open)
-            if np.any(steps - progress[active] >= _STALLED):
-                factorise = chain.factorise_rows  # slower, and exact to more digits
-            state.advance(factorise)
+            is_hard[active] |= steps - progress[active] >= _STALLED
+            state.advance(is_hard[active])
             steps += 1
 
 
@@ -165,13 +164,13 @@ class _State:
         bound = self.programmes.r @ self.dual - np.abs(self.slope).sum(axis=0)
         return np.asarray(np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual)))
 
-    def advance(self, factorise: Callable[[Array], Factor]) -> None:
-        """Take one predictor-corrector step with a factorisation of ``A diag(w) A^T``."""
+    def advance(self, is_hard: NDArray[np.bool_]) -> None:
+        """Take one predictor-corrector step; what is hard (S,) with a slower factorisation, exact to more digits."""
         lower, upper, size = self.lower, self.upper, 2.0 * self.chain.size
         below, above = 1.0 + self.z, 1.0 - self.z
         lower_over, upper_over = lower / below, upper / above
         weight = 1.0 / (lower_over + upper_over)
-        factor = factorise(weight)
+        factor = self.chain.factorise(weight, is_hard)
         unbalanced = self.slope - lower + upper
 
         def direction(first: Array, second: Array) -> tuple[Array, Array, Array, Array]:

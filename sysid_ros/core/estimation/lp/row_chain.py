@@ -100,8 +100,22 @@ class RowChain:
         at[self._start, self._n :] = self._by_window(dual)
         return np.concatenate([self.shared.T @ dual, (self._transposed @ at).reshape(self._ends, dual.shape[1]), dual])
 
-    def factorise(self, weight: Array) -> Factor:
-        """Factorise ``A diag(w) A^T`` for each column w of the weights (T, S) by its shared columns: fast."""
+    def factorise(self, weight: Array, is_hard: NDArray[np.bool_] | None = None) -> Factor:
+        """Factorise ``A diag(w) A^T`` for each column w of the weights (T, S).
+
+        Args:
+            weight: The weights.
+            is_hard: Columns (S,) that are to be factorised as a whole, slowly and accurately; none unless given.
+        """
+        if is_hard is None or not np.any(is_hard):
+            return self._factorise_shared(weight)
+        if np.all(is_hard):
+            return self._factorise_rows(weight)
+        hard, easy = self._factorise_rows(weight[:, is_hard]), self._factorise_shared(weight[:, ~is_hard])
+        return PartedFactor(is_hard, hard, easy)
+
+    def _factorise_shared(self, weight: Array) -> Factor:
+        """Factorise by the shared columns: fast."""
         shared, ends, own = self._split(weight)
         n, first, windows = self._n, self._first, np.arange(self._windows)
         diagonal, below = self._blocks(ends)
@@ -109,8 +123,8 @@ class RowChain:
         diagonal[:, windows[:, None], places, places] += own[first:].T.reshape(own.shape[1], self._windows, n)
         return ChainFactor(self.shared, shared.T, own[:first].T, diagonal, below)
 
-    def factorise_rows(self, weight: Array) -> Factor:
-        """Factorise ``A diag(w) A^T`` for each column w of the weights (T, S) as a whole: slow and accurate."""
+    def _factorise_rows(self, weight: Array) -> Factor:
+        """Factorise as a whole: slow and accurate."""
         shared, ends, own = self._split(weight)
         n, first, windows = self._n, self._first, np.arange(self._windows)
         factors = []
@@ -144,6 +158,26 @@ class Factor(Protocol):
 
     def solve(self, right: Array) -> Array:
         """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
+
+
+class PartedFactor:
+    """Factors of some of the columns of the weights, and of the others.
+
+    Args:
+        is_first: Which columns the first factor is of, (S,).
+        first: Factor of those columns.
+        second: Factor of the others.
+    """
+
+    def __init__(self, is_first: NDArray[np.bool_], first: Factor, second: Factor):
+        self._parts = ((is_first, first), (~is_first, second))
+
+    def solve(self, right: Array) -> Array:
+        """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
+        result = np.empty_like(right)
+        for chosen, factor in self._parts:
+            result[:, chosen] = factor.solve(right[:, chosen])
+        return result
 
 
 class RowFactor:
@@ -194,9 +228,12 @@ class ChainFactor:
         tail = self._chain.forward(np.broadcast_to(rows, (count, *rows.shape[1:])))
         head = self._root[:, :, None] * columns[: self._first]
         self._x = np.concatenate([head, tail.reshape(count, windows * n, columns.shape[1])], axis=1)
-        gram = self._x.transpose(0, 2, 1) @ self._x
-        gram[:, np.arange(gram.shape[1]), np.arange(gram.shape[1])] += 1.0 / weight
-        self._factors = [_cholesky(matrix.T) for matrix in gram]
+        places = np.diag_indices(columns.shape[1])
+        self._factors = []
+        for x, own_weight in zip(self._x, weight, strict=True):
+            gram = blas.dsyrk(1.0, x.T, lower=1)  # only the lower triangle: half the work of a product
+            gram[places] += 1.0 / own_weight
+            self._factors.append(_cholesky(gram))
         self._is_good = ~bad & np.array([factor is not None for factor in self._factors], dtype=bool)
         self._shape = (count, windows, n, 1)
 

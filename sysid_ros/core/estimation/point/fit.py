@@ -29,8 +29,11 @@ _MAX_STEPS = 500
 _PATIENCE = 50
 """Newton steps of one barrier problem before a stronger barrier is tried."""
 _CENTERED = 1e-3
-"""Newton decrement below which a barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
-_SHAPE_ROUNDS = 2
+"""Newton decrement below which the last barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
+_NEAR = 0.25
+"""The same for those before, which only lead there; Newton's method converges quadratically from here."""
+_EXACT, _ROUGH = 1e-6, 1e-2
+"""Gaps of a fit: of the result, and of what only shows which constraints are active, and from where to go on."""
 
 
 class FitNotConverged(SysidError):
@@ -114,7 +117,7 @@ def fit(
     objective: FitObjective,
     start: ArrayLike,
     box: Box | None = None,
-    gap: float = 1e-6,
+    gap: float = _EXACT,
     shape: PayloadShape | None = None,
 ) -> Fit:
     """Minimise the objective over all physically consistent bodies, inside a box and of a shape if they are given.
@@ -145,9 +148,10 @@ def fit(
     # Where the objective and the barrier pull about equally the first problem is easy.
     mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
     while True:
-        point, used, decrement = _center(objective, sides, point, mu)
+        wanted = _CENTERED if mu <= last else _NEAR
+        point, used, decrement = _center(objective, sides, point, mu, wanted)
         steps += used
-        if decrement > _CENTERED:
+        if decrement > wanted:
             if steps >= _MAX_STEPS:
                 raise FitNotConverged(steps, decrement, mu)
             # From a start close to the edge of the cone and far from the solution a weak barrier goes slowly.
@@ -246,14 +250,16 @@ def has_shape(theta: Array, shape: PayloadShape) -> bool:
     return bool(shape.com.contains(com) and largest <= mass * shape.gyration**2)
 
 
-def _center(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[ConePoint, int, float]:
-    """Minimise ``objective / mu + barrier``; return the point, the steps taken and the Newton decrement reached."""
+def _center(
+    objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float, wanted: float
+) -> tuple[ConePoint, int, float]:
+    """Minimise ``objective / mu + barrier`` to a Newton decrement; return the point, the steps and the decrement."""
     decrement = np.inf
     for step in range(_PATIENCE):
         gradient, hessian = _barrier_model(objective, sides, point, mu)
         move = _newton_step(hessian, gradient, step, mu)
         decrement = float(np.sqrt(max(float(-gradient @ move), 0.0)))
-        if decrement <= _CENTERED:
+        if decrement <= wanted:
             return point, step, decrement
         longest = point.longest_step(move)
         if sides is not None:
@@ -300,7 +306,8 @@ def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint
 
 def _enter(sides: _Sides, point: ConePoint) -> tuple[ConePoint, int]:
     """Find a body inside the box: widen the box until it holds the point, then shrink it ahead of a barrier."""
-    size, weight = 1.1 * sides.distance(point.theta) + 0.1, 1.0
+    # With a smaller weight the centre of the barrier problem lies outside of the box anyway.
+    size, weight = 1.1 * sides.distance(point.theta) + 0.1, sides.parameter + 10.0
     for step in range(_MAX_STEPS):
         if sides.distance(point.theta) < 0.99:
             return point, step
@@ -351,22 +358,32 @@ class PointEstimator:
             NoBodyInBox: No physically consistent target lies in the box.
         """
         objective = self.build(problem)
-        solution = fit(objective, self._start)
-        if box is not None and not box.contains(solution.theta):
-            solution = fit(objective, solution.eta, box)
-        if box is not None and self._shape is not None and not has_shape(solution.theta, self._shape):
-            solution = self._fit_shape(objective, solution, box, self._shape)
+        solution = self._fit(objective, box)
         self._start = solution.eta
         return solution.theta
 
+    def _fit(self, objective: FitObjective, box: Box | None) -> Fit:
+        """Fit with the box and the shape only where the solution without them leaves them."""
+        start, limits = self._start, None
+        for gap in (_ROUGH, _EXACT):
+            solution = fit(objective, start, limits, gap)
+            if limits is None and box is not None and not box.contains(solution.theta):
+                limits = box
+                solution = fit(objective, solution.eta, limits, gap)
+            if box is not None and self._shape is not None and not has_shape(solution.theta, self._shape):
+                return self._fit_shape(objective, solution, box, self._shape)
+            start = solution.eta
+        return solution
+
     def _fit_shape(self, objective: FitObjective, solution: Fit, box: Box, shape: PayloadShape) -> Fit:
         """Fit again with the shape, the second time about the CoM found the first time."""
+        shaped = solution
         try:
-            for _ in range(_SHAPE_ROUNDS):
-                solution = fit(objective, solution.eta, box, shape=shape)
+            for gap in (_ROUGH, _EXACT):
+                shaped = fit(objective, shaped.eta, box, gap, shape)
         except (NoBodyInBox, FitNotConverged):
-            pass
-        return solution
+            return fit(objective, solution.eta, box) if shaped is solution else shaped
+        return shaped
 
     def build(self, problem: Problem) -> FitObjective:
         """Build the least-squares problem with every radius as a standard deviation."""

@@ -155,8 +155,7 @@ def test_wrong_multipliers_only_widen_the_bounds(problem, optimum, size):
 
 
 def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, monkeypatch):
-    for name in ("factorise", "factorise_rows"):
-        monkeypatch.setattr(interior_point.RowChain, name, lambda self, weight: _Broken())
+    monkeypatch.setattr(interior_point.RowChain, "factorise", lambda self, weight, is_hard=None: _Broken())
     bounds = bound_by_membership(problem, 1e-6, reweightings=3)
     assert "the left inverse replaces it" in bounds.notice and bounds.infeasibility is None
     assert_contains(bounds, optimum)
@@ -196,12 +195,12 @@ class TestMatrix:
         weight = rng.uniform(0.1, 1.0, (chain.size, 3))
         right = rng.normal(size=(len(problem.r), 3))
         np.testing.assert_allclose(chain.transposed(right), dense.T @ right, rtol=1e-9, atol=1e-9)
-        for factorise in (chain.factorise, chain.factorise_rows):
-            found = factorise(weight).solve(right)
+        for is_hard in (None, np.ones(3, dtype=bool), np.array([False, True, False])):
+            found = chain.factorise(weight, is_hard).solve(right)
             for s in range(3):
                 expected = np.linalg.solve(dense * weight[:, s] @ dense.T, right[:, s])
                 np.testing.assert_allclose(found[:, s], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
-            broken = factorise(np.where(np.arange(3) == 1, np.nan, weight)).solve(right)
+            broken = chain.factorise(np.where(np.arange(3) == 1, np.nan, weight), is_hard).solve(right)
             assert np.all(np.isnan(broken[:, 1])) and np.all(np.isfinite(broken[:, [0, 2]]))
 
     def test_negligible_errors_are_left_out_only_up_to_their_share(self, problem):
