@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.offline import add_recording_options, recording_options
-from sysid_ros.cli.terminal import show, working
+from sysid_ros.cli.terminal import hanging, show, working
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -168,24 +169,23 @@ def run(options: argparse.Namespace) -> int:
     except SysidError:
         output.unlink()
         raise
-    show(_summary(robot, comments))
+    show(*_summary(robot, comments))
     show(f"Settings: {output}")
     show(f"Next: read it, then for instance  sysid offline BAG --model {output}")
     return ExitStatus.OK
 
 
-def _summary(robot: RobotModel, comments: dict[str, list[str]]) -> str:
+def _summary(robot: RobotModel, comments: dict[str, list[str]]) -> list[RenderableType]:
     moving = sum(robot.pin_model.inertias[body].mass for body in range(1, robot.n + 1))
-    lines = [
+    return [
         f"{robot.name}: {robot.n} joints ({', '.join(robot.joint_names)}), tool frame {robot.tool_frame}, "
         f"moving mass {moving:.3g} kg",
         f"{len(robot.spheres)} collision spheres on {len({sphere.link for sphere in robot.spheres})} links",
-        *(f"note: {text}" for texts in comments.values() for text in texts),
-        *(f"note: {text}" for text in robot.warnings),
+        *(hanging("note: ", text) for texts in comments.values() for text in texts),
+        *(hanging("note: ", text) for text in robot.warnings),
         "Assumed, because the URDF does not say it:",
-        *(f"  - {text}" for text in robot.assumptions),
+        *(hanging("  - ", text) for text in robot.assumptions),
     ]
-    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, to_com_form, transform_parameters
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.core.model.urdf import build_arm_xml, read_urdf
+from sysid_ros.core.model.urdf import build_arm_model, read_urdf
 
 Array = NDArray[np.float64]
 
@@ -138,7 +137,7 @@ def _set_inertial(link: ET.Element, theta: Array) -> None:
 
 
 def _require_reads_back(robot: RobotModel, text: str, theta: Array) -> None:
-    model = pin.buildModelFromXML(build_arm_xml(read_urdf(text), robot.joint_names))
+    model = build_arm_model(read_urdf(text), robot.joint_names)
     for index, name in enumerate(robot.joint_names):
         seen, wanted = model.inertias[index + 1].toDynamicParameters(), theta[robot.inertial_slice(index + 1)]
         if np.abs(seen - wanted).max() > _READS_BACK * max(1.0, float(np.abs(wanted).max())):

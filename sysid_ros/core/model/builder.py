@@ -30,7 +30,7 @@ from sysid_ros.core.model.robot import (
 )
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.spheres import read_sphere_rows
-from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, MissingLimit, UrdfDescription, build_arm_xml
+from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, MissingLimit, UrdfDescription, build_arm_model
 
 Array = NDArray[np.float64]
 
@@ -187,7 +187,7 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
 
 
 def _build_model(description: UrdfDescription, joint_names: Sequence[str], base: str, settings: Section) -> pin.Model:
-    model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
+    model = build_arm_model(description, joint_names)
     model.name = description.robot.name
     _require_fixed_to(model, base, 0, "what stands still")
     rotation = model.frames[model.getFrameId(base)].placement.rotation

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pinocchio as pin
 from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.model.builder import urdf_position_limits, urdf_rate_limits
 from sysid_ros.core.model.spheres import cover_links
-from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription, build_arm_xml
+from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription, build_arm_model
 
 RISE_TIME = 0.25
 """From rest to top speed, sets the acceleration limit [s]."""
@@ -133,7 +132,7 @@ def unknown_friction(joint: Joint) -> dict[str, list[float]]:
 
 def _absolute_uncertainty(description: UrdfDescription, joint_names: Sequence[str]) -> dict[str, list[float]]:
     """Return what is unknown of everything that each joint moves besides a share of each parameter."""
-    model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
+    model = build_arm_model(description, joint_names)
     result = {}
     for body, name in enumerate(joint_names, start=1):
         theta = model.inertias[body].toDynamicParameters()

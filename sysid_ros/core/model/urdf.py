@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
+import pinocchio as pin
 from urdf_parser_py.urdf import URDF, Joint
 from urdf_parser_py.xml_reflection import core as reflection
 from urdf_parser_py.xml_reflection.core import ParseError
@@ -328,6 +329,20 @@ def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> s
         if is_moving:
             ET.SubElement(joint, "limit", lower="-1e3", upper="1e3", velocity="1e3", effort="1e6")
     return ET.tostring(tree, encoding="unicode")
+
+
+def build_arm_model(description: UrdfDescription, joint_names: Sequence[str]) -> pin.Model:
+    """Return Pinocchio's model of the arm; see :func:`build_arm_xml`.
+
+    A link and a joint may have one name, as vendors of some arms give them; the frame of the link keeps it, and that of
+    the joint becomes ``NAME (joint)``. Joints keep theirs.
+    """
+    model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
+    links = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
+    for frame in model.frames:
+        if frame.type != pin.FrameType.BODY and frame.name in links:
+            frame.name = f"{frame.name} (joint)"
+    return model
 
 
 def _parse(text: str) -> ET.Element:

@@ -1,12 +1,14 @@
 """Any arm: friction that nobody knows, tags nobody knows, settings files that are written, spheres over meshes."""
 
 import numpy as np
+import pinocchio as pin
 import pytest
 import yaml
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
 from sysid_ros.core.model.mesh_spheres import cover_meshes, find_mesh
+from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.core.model.settings_text import SettingsNotes, settings_text
 from sysid_ros.core.model.urdf import parse_quietly, read_urdf
 
@@ -44,6 +46,15 @@ def test_products_of_inertia_left_at_zero_are_not_known_to_be_zero():
     part = robot.inertial_slice(2)
     assert np.all(robot.theta_box.radius[part] > 0.0)
     assert robot.theta_box.radius[part][1] == pytest.approx(0.01), "1 kg with a CoM known within 10 mm"
+
+
+def test_a_link_and_a_joint_may_have_one_name():
+    text = arm().replace('name="grip"', 'name="hand"').replace('name="elbow"', 'name="lower"')
+    robot = load_robot_from_urdf(text)
+    assert robot.joint_names == ("shoulder", "lower") and robot.tool_frame == "hand"
+    model = robot.pin_model
+    assert [model.frames[model.getFrameId(name)].type for name in ("hand", "lower")] == [pin.FrameType.BODY] * 2
+    assert tool_transform(robot)[1] == pytest.approx([0.0, 0.0, 0.25])
 
 
 def test_unknown_tags_are_one_sentence(capsys):
