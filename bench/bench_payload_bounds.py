@@ -37,11 +37,11 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.calibration import (
     KnownLoad,
     LoadedRecording,
-    _collect,
-    _join,
-    _Work,
+    Work,
     calibrate_arm,
+    collect_rows,
     empty_hand,
+    join_recordings,
     reference_weight,
 )
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -155,9 +155,9 @@ def joint_limit(robot: RobotModel, recordings: list[LoadedRecording]) -> float:
     """Radius of the mass of the first recording's load [kg], by HiGHS from all rows of all recordings at once."""
     none, parts = np.zeros(robot.n), []
     for recording in recordings:
-        work = _Work(1, lambda progress: None, lambda: False)
-        parts.append((*_collect(robot, recording, SETTINGS, none, work), recording.load.prior.box))
-    joint = _join(parts, none)  # whose nuisances begin with the first load
+        work = Work(1, lambda progress: None, lambda: False)
+        parts.append((*collect_rows(robot, recording, SETTINGS, none, work), recording.load.prior.box))
+    joint = join_recordings(parts, none)  # whose nuisances begin with the first load
     radii = np.concatenate([joint.radius, joint.delta_radius, joint.end_radii])
     matrix = sparse.diags_array(1.0 / joint.error) @ sparse.hstack([joint.y, joint.b, joint.end_matrix])
     matrix = matrix @ sparse.diags_array(radii)

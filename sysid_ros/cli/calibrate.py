@@ -45,7 +45,12 @@ from sysid_ros.core.estimation.calibration import (
 )
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
-from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, save_calibration
+from sysid_ros.core.model.calibration import (
+    ArmCalibration,
+    CalibrationRecord,
+    ConstantBounds,
+    save_calibration,
+)
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
@@ -435,15 +440,30 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
     before, after = robot.theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
     order = [int(k) for k in np.argsort(share)[:_LISTED] if share[k] < 0.99]
+    constants = _describe_constants(calibration.constants)
     if not order:
         only = ", only combinations of them" if len(calibration.matrix) else ""
-        return [*lines, f"no single parameter narrowed{only}"]
+        return [*lines, f"no single parameter narrowed{only}", *constants]
     names, units = parameter_names(robot), parameter_units(robot)
     rows = []
     for k in order:
         values = (calibration.box.lower[k], calibration.box.upper[k], calibration.nominal[k])
         rows.append((names[k], units[k], *(f"{value:.4g}" for value in values), f"{100.0 * share[k]:.0f} %"))
-    return [*lines, make_table(("parameter", "unit", "lower", "upper", "nominal", "of the range before"), rows, left=2)]
+    heads = ("parameter", "unit", "lower", "upper", "nominal", "of the range before")
+    return [*lines, make_table(heads, rows, left=2), *constants]
+
+
+def _describe_constants(constants: ConstantBounds) -> list[RenderableType]:
+    """Describe what is constant of sensors and mounting: bounds now and before."""
+    if not len(constants):
+        return []
+    columns = (constants.lower, constants.upper, constants.prior.lower, constants.prior.upper)
+    rows = [
+        (name, unit, *(f"{value + 0.0:.4g}" for value in bounds))
+        for name, unit, *bounds in zip(constants.names, constants.units, *columns, strict=True)
+    ]
+    heads = ("sensors and mounting", "unit", "lower", "upper", "lower before", "upper before")
+    return [make_table(heads, rows, left=2)]
 
 
 def run_sensors(options: argparse.Namespace) -> int:

@@ -211,7 +211,7 @@ def arm_html(result: ArmResult) -> str:
         facts=facts,
         rows=rows,
         friction=_friction(result),
-        sensors=_sensors(identification),
+        constants=_constants(identification),
         check=None if check is None else _check_rows(result.before, check),
         unknown=[base.formulas[k] for k in range(len(base)) if share[k] > 0.95],
         entries={
@@ -250,9 +250,9 @@ def _friction(result: ArmResult) -> list[dict[str, Any]]:
     ]
 
 
-def _sensors(identification: ArmIdentification) -> list[dict[str, Any]]:
-    """List torque lag, gain and direction of gravity where they are uncertain: bounds before and now."""
-    found = identification.sensors
+def _constants(identification: ArmIdentification) -> list[dict[str, Any]]:
+    """List torque lag, gain, gravity and friction behind sensors where they are uncertain: bounds before and now."""
+    found = identification.constants
     columns = (found.prior.lower, found.prior.upper, found.lower, found.upper)
     return [
         {"name": name, "unit": unit}

@@ -29,7 +29,13 @@ from sysid_ros.core.estimation.lp.problem import Covariance, Problem
 from sysid_ros.core.estimation.parameters.bounds import hull, tighten
 from sysid_ros.core.estimation.parameters.estimate import Alarm, CombinationEstimate
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import Combinations, Unknowns, describe_unknowns, shared_center
+from sysid_ros.core.estimation.parameters.unknowns import (
+    Combinations,
+    Unknowns,
+    describe_unknowns,
+    is_of_arm,
+    shared_center,
+)
 from sysid_ros.core.estimation.point.coordinates import from_parameters
 from sysid_ros.core.estimation.point.fit import FitObjective, fit
 from sysid_ros.core.estimation.windows.rows import Rows
@@ -39,7 +45,7 @@ from sysid_ros.core.identifiability.data import felt_joint_parameters
 from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.model.calibrated import hash_kinematics
-from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord
+from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import (
@@ -50,6 +56,7 @@ from sysid_ros.core.model.robot import (
     PayloadShape,
     RobotModel,
     parameter_names,
+    parameter_units,
 )
 
 Array = NDArray[np.float64]
@@ -233,7 +240,7 @@ def calibrate_arm(
         for block in recording.blocks:
             for values in (block.stamps, block.q, block.v, block.tau):
                 digest.update(np.ascontiguousarray(values).tobytes())
-    work = _Work(sum(len(recording.blocks) for recording in recordings), on_progress, is_cancelled)
+    work = Work(sum(len(recording.blocks) for recording in recordings), on_progress, is_cancelled)
     first_box = arm.theta_box
     result: ArmCalibration | None = None
     texts: tuple[str, ...] = ()
@@ -250,10 +257,10 @@ def calibrate_arm(
         parts: list[_Part] = []
         try:
             for recording in recordings:
-                rows, unknowns = _collect(arm, recording, settings, offset_change, work)
+                rows, unknowns = collect_rows(arm, recording, settings, offset_change, work)
                 parts.append((rows, unknowns, recording.load.prior.box))
             work.tell("whether the recordings agree", _WINDOWS_SHARE)
-            problem = _join(parts, offset_change)
+            problem = join_recordings(parts, offset_change)
             _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
             asked = parts if work.is_last_pass else []
             texts = tuple(
@@ -272,7 +279,7 @@ def calibrate_arm(
     return calibration
 
 
-class _Work:
+class Work:
     """Tells how far a calibration is, and ends it where it is cancelled."""
 
     def __init__(
@@ -325,7 +332,7 @@ def _solve(
     settings: EstimatorSettings,
     asked: Sequence[_Part],
     offset_change: Array,
-    work: _Work,
+    work: Work,
 ) -> ArmCalibration:
     """Bound what the recordings share, from rows made with the present box of the arm.
 
@@ -362,20 +369,57 @@ def _solve(
     pad = 1e-14 * (np.abs(matrix) @ (np.abs(center) + unknowns.radius))
     lower, upper = lower + shift - pad, upper + shift + pad
     single = used[own][: len(lower[count:])]
-    box = _narrow(arm, single, lower[count:], upper[count:])
+    of_arm = is_of_arm(arm)
+    is_parameter = of_arm[single]
+    box = _narrow(arm, single[is_parameter], lower[count:][is_parameter], upper[count:][is_parameter])
     if box is None:
         raise CalibrationInconsistent("all recordings together", "the bounds of some body hold no body")
-    shared = center + deviation
-    nominal = _nearest_bodies(arm, box, shared[: box.lower.size])
+    shared, size = center + deviation, box.lower.size
+    # Friction that efforts do not show is as it was.
+    is_felt = of_arm[:size] & ((unknowns.radius[:size] > 0.0) | (center[:size] != 0.0))
+    nominal = _nearest_bodies(arm, box, np.where(is_felt, shared[:size], arm.theta_nominal))
+    known = Box(center - unknowns.radius, center + unknowns.radius)
+    low, high = known.lower.copy(), known.upper.copy()
+    np.maximum.at(low, single, lower[count:])
+    np.minimum.at(high, single, upper[count:])
+    constants = _describe_constants(arm, unknowns, low, high, known)
     record = CalibrationRecord(serial="", date="")
     # What single bounds say of the arm's parameters is in the box; of the others they are rows.
     kept = np.arange(len(matrix)) < count
-    kept[count:] = bool(asked) & (single >= box.lower.size)
-    return ArmCalibration(arm.name, "", record, matrix[kept], lower[kept], upper[kept], box, nominal)
+    kept[count:] = bool(asked) & ~is_parameter
+    return ArmCalibration(arm.name, "", record, matrix[kept], lower[kept], upper[kept], box, nominal, constants)
+
+
+def _describe_constants(
+    robot: RobotModel, unknowns: Unknowns, lower: Array, upper: Array, prior: Box
+) -> ConstantBounds:
+    """Return the shared unknowns that are uncertain but no parameters of the arm, with bounds of all of them, (M,)."""
+    n, names = robot.n, list(parameter_names(robot))
+    units = list(parameter_units(robot))
+    for entry, what in ((0, "F_c"), (1, "F_v")):
+        for k, name in enumerate(robot.joint_names):
+            names[INERTIAL * n + FRICTION * k + entry] = f"{what} behind the sensor of {name}"
+    names += [f"torque lag of {name}" for name in robot.joint_names]
+    names += [f"torque gain of {name}" for name in robot.joint_names]
+    names += ["gravity across, first axis", "gravity across, second axis", "gravity along"]
+    units += ["s"] * n + ["-"] * n + ["m/s^2"] * 3
+    chosen = _constant_entries(robot, unknowns)
+    return ConstantBounds(
+        names=tuple(names[k] for k in chosen),
+        units=tuple(units[k] for k in chosen),
+        lower=np.maximum(lower[chosen], prior.lower[chosen]),
+        upper=np.minimum(upper[chosen], prior.upper[chosen]),
+        prior=prior.select(chosen),
+    )
+
+
+def _constant_entries(robot: RobotModel, unknowns: Unknowns) -> NDArray[np.intp]:
+    """Return the entries of the shared unknowns that are uncertain but no parameters of the arm."""
+    return np.flatnonzero((unknowns.radius > _ROUNDING) & ~is_of_arm(robot))
 
 
 def _payload_directions(
-    arm: RobotModel, parts: Sequence[_Part], motion: int, offset_change: Array, deviation: Array, work: _Work
+    arm: RobotModel, parts: Sequence[_Part], motion: int, offset_change: Array, deviation: Array, work: Work
 ) -> Array:
     """Compute how the arm acts on the bounds of a payload that is moved like that of a recording.
 
@@ -401,7 +445,7 @@ def _payload_directions(
     if prior.target != "payload":
         return np.zeros((0, used.size))
     virtual = replace(rows, u=rows.y @ prior.box.center + rows.b @ deviation)
-    joint = _join([(virtual, unknowns, prior.box), *parts], offset_change)
+    joint = join_recordings([(virtual, unknowns, prior.box), *parts], offset_change)
     count = int(np.count_nonzero(prior.box.radius))  # the nuisances of the first part begin with its payload
     problem = replace(
         joint,
@@ -437,8 +481,8 @@ def _check_rows(
     raise CalibrationInconsistent(recordings[index].name, describe_inconsistency(problem, labels))
 
 
-def _collect(
-    robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array, work: _Work
+def collect_rows(
+    robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array, work: Work
 ) -> tuple[Rows, Unknowns]:
     """Build the rows of a recording, with its load as the payload."""
     loaded = replace(robot, payload_prior=recording.load.prior)
@@ -463,7 +507,7 @@ def _collect(
     return stacked, unknowns
 
 
-def _join(parts: Sequence[_Part], offset_change: Array) -> Problem:
+def join_recordings(parts: Sequence[_Part], offset_change: Array) -> Problem:
     """Join recordings: the shared unknowns with a radius become the target, loads and offset changes nuisances."""
     n, radius = offset_change.size, parts[0][1].radius
     used, size = np.flatnonzero(radius > _ROUNDING), radius.size
@@ -503,7 +547,7 @@ def _join(parts: Sequence[_Part], offset_change: Array) -> Problem:
     )
 
 
-def _bound(problem: Problem, objectives: Array, before: Array, work: _Work) -> tuple[Array, Array]:
+def _bound(problem: Problem, objectives: Array, before: Array, work: Work) -> tuple[Array, Array]:
     """Bound objectives (K, P) over all rows, (K,) each; the first ones had these widths before.
 
     Cancelled in the last pass it returns the bounds so far, which are as good as all.
@@ -574,39 +618,20 @@ def _nearest_bodies(robot: RobotModel, box: Box, theta: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class SensorBounds:
-    """Bounds of what is constant but uncertain of sensors and mounting, K of them.
-
-    Attributes:
-        names: Torque lag and gain of each joint, and the deviation of gravity from its nominal vector.
-        units: Their units; a gain g means a true torque of ``1 + g`` times the measured one.
-        lower: Lower bounds, (K,).
-        upper: Upper bounds, (K,).
-        prior: Bounds before any data.
-    """
-
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    lower: Array
-    upper: Array
-    prior: Box
-
-
-@dataclass(frozen=True)
 class ArmIdentification:
     """A calibration with what it says of the base parameters.
 
     Attributes:
         calibration: The calibration.
         base: Base parameters with point estimate, proven bounds, and bounds before.
-        sensors: Torque lag, torque gain and direction of gravity, those that are uncertain.
+        constants: Torque lag, torque gain, direction of gravity and friction behind sensors, those that are uncertain.
         row_shares: Width of each certified row over that before, rising, (R,) [-].
         gains: Middle of the bounds of each joint's gain, 0 where it is certain, (n,) [-].
     """
 
     calibration: ArmCalibration
     base: CombinationEstimate
-    sensors: SensorBounds
+    constants: ConstantBounds
     row_shares: Array
     gains: Array
 
@@ -643,11 +668,12 @@ def describe_arm(
     old = hull(calibration.matrix, shared)
     shares = np.minimum(rows.width / np.maximum(old.width, 1e-300), 1.0)
     size, count = len(names), len(combinations)
-    constant = np.flatnonzero((radius > 0.0) & (np.arange(radius.size) >= size))
+    constant, of_arm = _constant_entries(robot, unknowns), is_of_arm(robot)[:size]
     padded = np.zeros((count + constant.size, center.size))
     padded[:count, :size], padded[count:] = combinations.matrix, np.eye(center.size)[constant]
     low, high = shared.lower.copy(), shared.upper.copy()
-    low[:size], high[:size] = calibration.box.lower, calibration.box.upper
+    low[:size] = np.where(of_arm, calibration.box.lower, low[:size])
+    high[:size] = np.where(of_arm, calibration.box.upper, high[:size])
     box = Box(low, high)
     found: Box | SidedBounds = hull(padded, box)
     if len(calibration.matrix):
@@ -659,18 +685,10 @@ def describe_arm(
     base = CombinationEstimate(
         combinations.names, combinations.formulas, combinations.units, combinations.matrix, values, lower, upper, before
     )
-    prior = Box(shared.lower[constant], shared.upper[constant])
-    labels = [f"torque lag of {name}" for name in robot.joint_names]
-    labels += [f"torque gain of {name}" for name in robot.joint_names]
-    labels += ["gravity across, first axis", "gravity across, second axis", "gravity along"]
-    units = ["s"] * robot.n + ["-"] * robot.n + ["m/s^2"] * 3
-    sensors = SensorBounds(
-        names=tuple(labels[k - size] for k in constant),
-        units=tuple(units[k - size] for k in constant),
-        lower=np.maximum(found.lower[count:], prior.lower),
-        upper=np.minimum(found.upper[count:], prior.upper),
-        prior=prior,
-    )
-    gains = np.zeros(2 * robot.n + 3)
-    gains[np.asarray(constant) - size] = 0.5 * (sensors.lower + sensors.upper)
-    return ArmIdentification(calibration, base, sensors, np.sort(shares), gains[robot.n : 2 * robot.n])
+    low, high = shared.lower.copy(), shared.upper.copy()
+    low[constant], high[constant] = found.lower[count:], found.upper[count:]
+    constants = _describe_constants(robot, unknowns, low, high, shared)
+    is_gain = np.isin(constant, unknowns.groups["torque_gain"])
+    gains = np.zeros(robot.n)
+    gains[constant[is_gain] - 15 * robot.n] = 0.5 * (constants.lower + constants.upper)[is_gain]
+    return ArmIdentification(calibration, base, constants, np.sort(shares), gains)

@@ -84,6 +84,33 @@ class CalibrationRecord:
 
 
 @dataclass(frozen=True)
+class ConstantBounds:
+    """Bounds of what is constant in all recordings but no parameter of the arm: of sensors and mounting, K of them.
+
+    Attributes:
+        names: Torque lag and gain of each joint, the deviation of gravity from its nominal vector, and F_c and F_v of
+            friction behind sensors on the link side; those that were uncertain.
+        units: Their units; a gain g means a true torque of ``1 + g`` times the measured one.
+        lower: Lower bounds, (K,).
+        upper: Upper bounds, (K,).
+        prior: Bounds before any data.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    lower: Array
+    upper: Array
+    prior: Box
+
+    def __len__(self) -> int:
+        """Return their number."""
+        return len(self.names)
+
+
+_NO_CONSTANTS = ConstantBounds((), (), np.zeros(0), np.zeros(0), Box(np.zeros(0), np.zeros(0)))
+
+
+@dataclass(frozen=True)
 class ArmCalibration:
     """What is proven about one arm; arrays are read-only.
 
@@ -96,6 +123,7 @@ class ArmCalibration:
         upper: Their upper bounds, (K,).
         box: Box of the arm's parameters, (14 n,).
         nominal: New nominal parameters, of bodies that exist, inside the box, (14 n,).
+        constants: Bounds of the other shared unknowns, in words; the rows hold them, too.
     """
 
     robot: str
@@ -106,6 +134,7 @@ class ArmCalibration:
     upper: Array
     box: Box
     nominal: Array
+    constants: ConstantBounds = _NO_CONSTANTS
 
     def __post_init__(self) -> None:
         for name in ("matrix", "lower", "upper", "nominal"):
@@ -128,6 +157,7 @@ def save_calibration(calibration: ArmCalibration, path: str | Path) -> None:
         "record": {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()},
         "nominal": calibration.nominal.tolist(),
         "box": {"lower": calibration.box.lower.tolist(), "upper": calibration.box.upper.tolist()},
+        "constants": _constants_to_list(calibration.constants),
         "rows": [
             {"lower": float(low), "upper": float(high), "direction": row.tolist()}
             for row, low, high in zip(calibration.matrix, calibration.lower, calibration.upper, strict=True)
@@ -172,6 +202,24 @@ def load_calibration(path: str | Path) -> ArmCalibration:
             upper=np.array([row["upper"] for row in rows], dtype=float),
             box=Box(np.array(values["box"]["lower"]), np.array(values["box"]["upper"])),
             nominal=np.array(values["nominal"], dtype=float),
+            constants=_constants_from_list(values.get("constants", [])),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CalibrationError(name, "its content", f"damaged ({error!r})", "as sysid calibrate writes it") from error
+
+
+_CONSTANT = ("lower", "upper", "lower_before", "upper_before")
+
+
+def _constants_to_list(constants: ConstantBounds) -> list[dict[str, str | float]]:
+    columns = (constants.lower, constants.upper, constants.prior.lower, constants.prior.upper)
+    return [
+        {"name": name, "unit": unit} | {key: float(array[k]) for key, array in zip(_CONSTANT, columns, strict=True)}
+        for k, (name, unit) in enumerate(zip(constants.names, constants.units, strict=True))
+    ]
+
+
+def _constants_from_list(entries: list[Mapping[str, str | float]]) -> ConstantBounds:
+    lower, upper, *before = (np.array([entry[key] for entry in entries], dtype=float) for key in _CONSTANT)
+    names, units = (tuple(str(entry[key]) for entry in entries) for key in ("name", "unit"))
+    return ConstantBounds(names, units, lower, upper, Box(*before))

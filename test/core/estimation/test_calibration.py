@@ -16,12 +16,12 @@ from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
     KnownLoad,
     LoadedRecording,
-    _collect,
-    _join,
-    _Work,
+    Work,
     calibrate_arm,
+    collect_rows,
     describe_arm,
     empty_hand,
+    join_recordings,
     reference_weight,
 )
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode, describe_guarantee
@@ -39,6 +39,7 @@ from sysid_ros.core.model.calibration import (
 )
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.loader import config_directories, load_robot
+from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 TODAY = datetime.date(2026, 11, 22)
@@ -113,11 +114,14 @@ def calibrated(arm, tools):
     return world, calibrate(world, arm)
 
 
+def rows_hold(calibration, shared):
+    values = calibration.matrix @ shared
+    size = 1e-12 * (np.abs(calibration.matrix) @ np.abs(shared))
+    return np.all((calibration.lower <= values + size) & (values - size <= calibration.upper))
+
+
 def holds(calibration, world):
-    values = calibration.matrix @ world.shared
-    size = 1e-12 * (np.abs(calibration.matrix) @ np.abs(world.shared))
-    inside = np.all((calibration.lower <= values + size) & (values - size <= calibration.upper))
-    return inside and calibration.box.contains(world.theta)
+    return rows_hold(calibration, world.shared) and calibration.box.contains(world.theta)
 
 
 @pytest.mark.slow
@@ -263,7 +267,7 @@ def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
 @pytest.mark.slow
 def test_gains_are_results_with_bounds(arm, calibrated):
     world, calibration = calibrated
-    found = describe_arm(arm, calibration).sensors
+    found = describe_arm(arm, calibration).constants
     gains = world.shared[15 * arm.n : 16 * arm.n]
     assert found.names == tuple(f"torque gain of {name}" for name in arm.joint_names) and set(found.units) == {"-"}
     assert np.all((found.lower <= gains) & (gains <= found.upper))
@@ -275,12 +279,16 @@ def test_torque_lag_and_direction_of_gravity_are_results_with_bounds(arm, tools)
     """Both are as the model has them, which is inside; so short a motion tells more of gravity than of the lag."""
     world = TrueWorld(arm, tools, 4, adversarial=True)
     settings = EstimatorSettings(torque_lag_tolerance=0.002, gravity_cone=0.03)
-    found = describe_arm(arm, calibrate(world, arm, settings=settings), settings).sensors
+    calibration = calibrate(world, arm, settings=settings)
+    found = describe_arm(arm, calibration, settings).constants
     assert len(found.names) == 2 * arm.n + 3 and found.units[0] == "s" and found.units[-1] == "m/s^2"
     truth = np.concatenate([np.zeros(arm.n), world.shared[15 * arm.n : 16 * arm.n], np.zeros(3)])
     assert np.all((found.lower <= truth) & (truth <= found.upper))
     share = (found.upper - found.lower) / found.prior.width
     assert share.max() <= 1.0 and share[-3:].min() < 0.9
+    own = calibration.constants
+    assert own.names == found.names and np.all((own.lower <= truth) & (truth <= own.upper))
+    np.testing.assert_allclose(own.upper - own.lower, found.upper - found.lower, atol=0.02 * found.prior.width.max())
 
 
 @pytest.mark.slow
@@ -301,9 +309,9 @@ def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_ro
     held = LoadedRecording("payload", [block], KnownLoad("payload", arm.payload_prior))
     parts, none = [], np.zeros(arm.n)
     for recording in (held, *recordings):
-        work = _Work(1, lambda progress: None, lambda: False)
-        parts.append((*_collect(narrowed, recording, settings, none, work), recording.load.prior.box))
-    joint = _join(parts, none)  # whose nuisances begin with the payload
+        work = Work(1, lambda progress: None, lambda: False)
+        parts.append((*collect_rows(narrowed, recording, settings, none, work), recording.load.prior.box))
+    joint = join_recordings(parts, none)  # whose nuisances begin with the payload
     for index in (0, 3):
         low, high = exact_range(joint, joint.radius.size + index)
         exact = 0.5 * (high - low) * arm.payload_prior.box.radius[index]
@@ -329,6 +337,11 @@ def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, t
     again = load_calibration(tmp_path / "arm.yaml")
     for name in ("matrix", "lower", "upper", "nominal"):
         np.testing.assert_array_equal(getattr(again, name), getattr(calibration, name))
+    assert again.constants.names == tuple(f"torque gain of {name}" for name in robot.joint_names)
+    for name in ("lower", "upper"):
+        np.testing.assert_array_equal(getattr(again.constants, name), getattr(calibration.constants, name))
+        np.testing.assert_array_equal(getattr(again.constants.prior, name), getattr(calibration.constants.prior, name))
+    assert np.any(again.constants.upper - again.constants.lower < 0.9 * again.constants.prior.width)
     assert again.record == calibration.record and again.record.data
     assert len(again.record.recordings) == 2 and "reference weight 1 kg" in again.record.recordings[1]
     settings = (config_directories()[0] / "kinova_gen3_2f85.yaml").read_text()
@@ -443,4 +456,35 @@ def test_an_arm_whose_products_of_inertia_are_exactly_zero_is_calibrated(tools):
     block = world.record(np.zeros(10), 21).slice(0, 800)
     calibration = calibrate_arm(lbr, [LoadedRecording("empty", [block], empty_hand())], RECORD)
     assert holds(calibration, world)
+    gears = np.delete(lbr.friction(calibration.nominal), 3, axis=1)
+    np.testing.assert_array_equal(
+        gears, np.delete(lbr.friction(lbr.theta_nominal), 3, axis=1), "efforts say nothing of them"
+    )
     assert apply_calibration(calibration, lbr, today=TODAY).theta_box.contains(world.theta)
+
+
+@pytest.mark.slow
+def test_friction_behind_the_sensor_of_a_link_side_arm_is_a_result_with_bounds(tools):
+    """It is no parameter of the arm, whose box is about the gears; the offset is."""
+    lbr = load_robot("kuka_lbr_med7")
+    settings = EstimatorSettings(friction_range=0.5)
+    world = TrueWorld(lbr, tools, 3, adversarial=True)
+    largest = lbr.friction(lbr.theta_box.upper)
+    behind = 0.5 * largest * world.rng.uniform(0.0, 1.0, (7, 4)) * [1.0, 1.0, 0.0, 0.0]
+    behind[:, 3] = lbr.friction(world.theta)[:, 3]
+    felt = copy.copy(world)
+    felt.robot = tools.with_sensors(lbr, effort_meaning=EffortMeaning.MOTOR_SIDE)
+    felt.theta = world.theta.copy()
+    felt.theta[70:] = behind.ravel()
+    recording = LoadedRecording("empty", [felt.record(np.zeros(10), 21).slice(0, 1000)], empty_hand())
+    calibration = calibrate_arm(lbr, [recording], RECORD, settings)
+    assert rows_hold(calibration, felt.shared) and len(calibration.matrix) > 10
+    assert calibration.box.contains(world.theta), "the friction of the gears is as it was"
+    np.testing.assert_array_equal(lbr.friction(calibration.box.width)[:, :3], lbr.friction(lbr.theta_box.width)[:, :3])
+    found = calibration.constants
+    assert found.names[0] == "F_c behind the sensor of lbr_A1" and found.units[:2] == ("Nm", "Nm s/rad")
+    truth = np.concatenate([behind[:, :2].ravel(), felt.shared[15 * 7 : 16 * 7]])[: len(found)]
+    assert np.all((found.lower <= truth) & (truth <= found.upper))
+    assert np.any((found.upper - found.lower)[:14] < 0.8 * found.prior.width[:14])
+    with pytest.raises(CalibrationInconsistent):  # none is assumed
+        calibrate_arm(lbr, [recording], RECORD)

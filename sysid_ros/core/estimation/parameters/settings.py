@@ -55,7 +55,7 @@ class EstimatorSettings(Settings):
     friction_range: float = setting(0.0, "-", lower=0.0, upper=100.0)
     """0: friction lies in the box of the robot. Above: it is estimated too, F_c, F_v and I_a from 0 to this
     multiple of the largest value in their box, beta within plus or minus this multiple; with body all it gets
-    bounds of its own."""
+    bounds of its own. With efforts on the link side, F_c and F_v are then those of friction behind the sensor."""
     method: str = setting("set_membership", choices=METHODS)
     """How bounds are computed: set_membership: rigorous, the smallest box; left_inverse: rigorous, wider, faster;
     sensitivity: SAFE-ID Theorem 13 at the nominal point, a baseline without guarantee."""

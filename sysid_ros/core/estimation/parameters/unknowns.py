@@ -217,9 +217,9 @@ def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nomina
     count = (INERTIAL + 4 if settings.friction_range else INERTIAL) * robot.n
     friction: tuple[str, ...] = ()
     if settings.friction_range:
-        # A sensor on the link side sees no friction, only its own offset.
+        # A sensor on the link side sees no armature.
         is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
-        friction = FRICTION_NAMES if is_motor_side else ("beta",)
+        friction = FRICTION_NAMES if is_motor_side else ("F_c", "F_v", "beta")
     structure = compare_robot(robot, AnalysisSettings(joint_parameters=friction), _BODIES).snapped
     names = parameter_names(robot)[:count]
     return Target(
@@ -338,9 +338,8 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         inertial = target.columns[target.columns < split]
         lower[inertial], upper[inertial] = 0.0, 0.0
     others = Box(lower, upper)
-    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        # A sensor on the link side sees no friction, only its own offset.
-        center[friction[:, :3]], radius[friction[:, :3]] = 0.0, 0.0
+    unseen = friction[:, unseen_friction(robot, settings)]
+    center[unseen], radius[unseen] = 0.0, 0.0
     rest_center, rest_radius = center.copy(), radius.copy()
     if not target.is_added:
         center[target.columns], radius[target.columns] = 0.0, 0.0
@@ -349,8 +348,7 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     cone, strength = settings.gravity_cone, float(np.linalg.norm(robot.gravity))
     tilt = strength * np.sin(cone) * np.array([1.0, 1.0, np.tan(0.5 * cone)])
     largest = np.maximum(np.abs(arm.lower), np.abs(arm.upper))[friction]
-    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        largest[:, :3] = 0.0
+    largest[:, unseen_friction(robot, settings)] = 0.0
     products = 3 * target.coupled if cone > 0.0 else 0
     return Unknowns(
         target=target,
@@ -383,6 +381,31 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         armature_upper=largest[:, 2],
         offset_upper=largest[:, 3],
     )
+
+
+def unseen_friction(robot: RobotModel, settings: EstimatorSettings) -> list[int]:
+    """Return which of ``[F_c, F_v, I_a, beta]`` are not in the efforts.
+
+    On the link side of a gear there is none of its friction. Where ``friction_range`` asks for friction there, it is
+    that behind the sensor: of bearings, seals and cables. The box of the robot, which is about the gear, is its scale.
+    """
+    if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+        return []
+    return [2] if settings.friction_range else [0, 1, 2]
+
+
+def is_of_arm(robot: RobotModel) -> NDArray[np.bool_]:
+    """Return which entries of ``delta`` are parameters of the arm, (M,).
+
+    Not torque lag, gain and gravity, nor F_c and F_v of efforts on the link side: friction behind the sensor is not
+    that of the gear, which is the arm's.
+    """
+    n = robot.n
+    result = np.arange(16 * n + 3) < 14 * n
+    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+        for entry in (0, 1):
+            result[INERTIAL * n + entry : 14 * n : FRICTION] = False
+    return result
 
 
 def shared_center(unknowns: Unknowns, settings: EstimatorSettings) -> Array:

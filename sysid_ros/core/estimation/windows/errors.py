@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.windows.model import WindowModel, WindowSignals
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, SensorModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
 
 Array = NDArray[np.float64]
 
@@ -448,7 +448,8 @@ def friction_error(model: WindowModel, signals: WindowSignals) -> Array:
     """Bound the impulse of friction beyond the simple law, (n,) [Nms].
 
     Each term is bounded, whatever its sign: Stribeck friction by the slowest speed possible in each step, asymmetry by
-    the fastest, load dependence by the largest torque of the window, ripple as it is. On the link side there is none.
+    the fastest, load dependence by the largest torque of the window, ripple as it is. On the link side there is none,
+    unless the settings ask for friction behind the sensor.
     """
     settings, unknowns, sensors = model.settings, model.unknowns, model.sensors
     steps = (signals.steps + 2.0 * sensors.stamp_jitter)[:, None]
@@ -461,7 +462,7 @@ def friction_error(model: WindowModel, signals: WindowSignals) -> Array:
     if settings.friction_asymmetry:
         fastest = np.maximum(speed[1:], speed[:-1]) + signals.velocity_drift
         total += settings.friction_asymmetry * unknowns.viscous_upper * np.sum(steps * fastest, axis=0)
-    if settings.load_friction and sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+    if settings.load_friction and 0 not in model.unseen_friction:
         errors = np.sum(sensor_error(signals.tau, sensors), axis=0)
         largest = np.max((1.0 + sensors.gain_radius) * np.abs(signals.tau) + errors, axis=0)
         total += settings.load_friction * largest * steps.sum()

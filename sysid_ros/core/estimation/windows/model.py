@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import Unknowns
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, unseen_friction
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, PositionSide, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
@@ -168,6 +168,8 @@ class WindowModel:
         self.settings = settings
         self.sensors = robot.link_sensors
         self.joint_names = robot.joint_names
+        self.unseen_friction = unseen_friction(robot, settings)
+        """Which of ``[F_c, F_v, I_a, beta]`` are not in the efforts."""
         self.position_error = 0.5 * self.sensors.position_resolution
         """Largest position error, (n,) [rad]."""
         self.elastic_momentum, self.motor_rate = _elastic_terms(robot)

@@ -21,7 +21,7 @@ from sysid_ros.core.estimation.windows.errors import (
     velocity_integral,
 )
 from sysid_ros.core.estimation.windows.model import Window, WindowModel, WindowSignals
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
 
@@ -121,8 +121,7 @@ def build_rows(model: WindowModel, window: Window, reference: int | None = None)
     # The known part of the mean velocity error is taken out.
     b[:, : INERTIAL * n] = signals.inertial + derivatives.mean_v @ integral
     friction = friction_columns(signals, sign.value)
-    if model.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        friction[:, np.arange(FRICTION * n) % FRICTION < 3] = 0.0  # only the offset of the sensor is left
+    friction[:, np.isin(np.arange(FRICTION * n) % FRICTION, model.unseen_friction)] = 0.0
     b[:, INERTIAL * n : 14 * n] = friction
     at_start = sample_torque(signals.torque_times, signals.tau, lag)
     at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
