@@ -1,9 +1,10 @@
-"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``sysid calibrate arm`` and ``sysid calibrate sensors``.
+"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``arm``, ``friction`` and ``sensors``.
 
 ``run`` starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference weight, and
 calibrates it. ``arm`` does the same from recordings. Both write a calibration file, which a robot file names as
-``calibration:`` or ``sysid offline --calibration`` takes. ``sensors``: a recording at standstill shows what can be
-measured of the errors of the sensors, with the data it rests on.
+``calibration:`` or ``sysid offline --calibration`` takes. ``friction``: recordings of slow motions bound friction by
+speed and direction. ``sensors``: a recording at standstill shows what can be measured of the errors of the sensors,
+with the data it rests on.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from sysid_ros.core.estimation.calibration import (
     calibrate_arm,
     reference_weight,
 )
+from sysid_ros.core.estimation.friction_curves import FrictionCurve, measure_friction
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
 from sysid_ros.core.model.calibration import (
@@ -85,15 +87,17 @@ def build_parser() -> CommandParser:
     of_run = (
         "sysid calibrate run --model kinova_gen3_2f85 --serial K0123 \\\n      --weight 2.0+-0.002 --com 0 0 0.14",
     )
+    of_friction = ("sysid calibrate friction recording.mcap --model kinova_gen3_2f85 --serial K0123",)
     of_sensors = ("sysid calibrate sensors rest.mcap --model kinova_gen3_2f85",)
     parser = CommandParser(
         prog="sysid calibrate",
         description="Calibrates an arm or its sensors.\n\n"
         "run starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference "
         "weight, and calibrates it. arm does the same from recordings. Both write a calibration file, which a robot "
-        "file names as calibration: or sysid offline --calibration takes. sensors: a recording at standstill shows "
-        "what can be measured of the errors of the sensors, with the data it rests on.",
-        examples=(*of_run, *of_arm, *of_sensors),
+        "file names as calibration: or sysid offline --calibration takes. friction: recordings of slow motions bound "
+        "friction by speed and direction. sensors: a recording at standstill shows what can be measured of the errors "
+        "of the sensors, with the data it rests on.",
+        examples=(*of_run, *of_arm, *of_friction, *of_sensors),
         endings=moves,
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -167,7 +171,25 @@ def build_parser() -> CommandParser:
     )
     run.add_argument("--motion-time", type=float, default=0.0, help="motion with each load [s]; 0: the node's own")
     run.add_argument("--validation-time", type=float, default=0.0, help="motion to be predicted [s]; 0: the node's own")
+    run.add_argument(
+        "--sweep-time",
+        type=float,
+        default=0.0,
+        help="time of slow motions there and back before the others, which show friction [s]; 0: the node's own",
+    )
     run.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
+    friction = commands.add_parser(
+        "friction",
+        help="by speed and direction, from recordings of slow motions",
+        description="Bounds the friction of each joint by speed and direction, from recordings of slow motions there "
+        "and back, whatever its law; says whether the simple law is contradicted.",
+        examples=of_friction,
+        endings=whole,
+    )
+    friction.add_argument("files", nargs="+", metavar="FILE[=MASS[+-TOLERANCE]]", help="a recording, as arm takes it")
+    friction.add_argument("--serial", required=True, help="serial number of the arm")
+    friction.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
+    friction.add_argument("--output", default="friction.yaml", help="the file that is written")
     sensors = commands.add_parser(
         "sensors",
         help="from a recording at standstill",
@@ -177,7 +199,7 @@ def build_parser() -> CommandParser:
     )
     sensors.add_argument("file", help="the recording")
     sensors.add_argument("--output", default="sensors.yaml", help="the file that is written")
-    for command in (arm, sensors):
+    for command in (arm, friction, sensors):
         known = ", ".join(available_robots())
         command.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
         add_recording_options(command)
@@ -345,7 +367,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     Raises:
         SysidError: The input cannot be used.
     """
-    require_numbers(options, "motion_time", "validation_time")
+    require_numbers(options, "motion_time", "validation_time", "sweep_time")
     require_numbers(options, "seed", most=LARGEST_SEED - len(options.weight))
     robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
     started = resolve(arguments, spelling=Spelling.OPTION)
@@ -365,7 +387,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     if values.is_moved_by_others:
         allowed = "one in which this package moves the arm; record what others move, and calibrate with"
         raise ParameterOutOfRange("--mode", options.mode, f"{allowed} sysid calibrate arm")
-    times = {name: getattr(options, name) for name in ("motion_time", "validation_time")}
+    times = {name: getattr(options, name) for name in ("motion_time", "validation_time", "sweep_time")}
     replace(values.arm, **{name: value for name, value in times.items() if value})
     require_movable(found, command, Spelling.OPTION)
     results = make_results_directory(options.results)
@@ -382,6 +404,8 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         say_where(environment, log)
         payload = repr(motion.mass) if motion.mass else "none"
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
+        if options.sweep_time and not motion.mass:  # friction is that of the empty hand
+            known["arm_sweep_time"] = options.sweep_time
         own = {"identification": known}
         if is_simulated:
             own[simulated] = {"payload": payload, "seed": options.seed}
@@ -466,6 +490,72 @@ def _describe_constants(constants: ConstantBounds) -> list[RenderableType]:
     return [make_table(heads, rows, left=2)]
 
 
+def run_friction(options: argparse.Namespace) -> int:
+    """Bound friction by speed and direction; return the exit status.
+
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    robot, settings = load_robot(options.model), parse_settings(options.set)
+    robot.gripper_state(settings.gripper)
+    _require_serial(options.serial)
+    _require_writable(Path(options.output))
+    with watching("reading the recordings") as watch:
+        used = read_recordings(
+            options.files, robot, options.serial, recording_options(options), watch, settings.gripper
+        )
+    for sentence in used.warnings:
+        show(hanging("warning: ", sentence))
+    with working("bounding the friction of each joint"):
+        curves = measure_friction(used.robot, used.recordings, settings)
+    show("", *describe_friction(curves))
+    names = ("forwards", "backwards", "friction", "offset", "rests")
+    values = {
+        curve.joint: {
+            "speeds": curve.speeds.tolist(),
+            **{name: np.transpose([getattr(curve, name).lower, getattr(curve, name).upper]).tolist() for name in names},
+        }
+        for curve in curves
+    }
+    text = (
+        "# Friction by speed [rad/s], each entry its lower and upper bound [Nm]: what a joint feels besides the rigid\n"
+        "# bodies forwards and backwards, half their difference and half their sum; rests: at the end of its rests.\n"
+    )
+    Path(options.output).write_text(text + yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    print(f"File: {options.output}")
+    return ExitStatus.OK
+
+
+def describe_friction(curves: Sequence[FrictionCurve]) -> list[RenderableType]:
+    """Describe friction and offset by speed, and where the simple law is contradicted."""
+    heads = ("joint", "speed [rad/s]", "windows", "friction [Nm]", "", "offset [Nm]", "")
+    rows = [
+        (
+            curve.joint,
+            f"{curve.speeds[k]:.4f}",
+            f"{curve.windows[k].sum()}",
+            *(f"{value + 0.0:.3f}" for box in (curve.friction, curve.offset) for value in (box.lower[k], box.upper[k])),
+        )
+        for curve in curves
+        for k in range(curve.speeds.size)
+    ]
+    lines: list[RenderableType] = ["friction is half the difference of both directions, offset half their sum"]
+    lines.append(make_table(heads, rows))
+    unseen = [curve.joint for curve in curves if not curve.speeds.size]
+    if unseen:
+        lines.append(f"not seen, for they did not move both ways at one speed: {', '.join(unseen)}")
+    for is_found, what in (
+        (lambda curve: curve.falls_with_speed, "friction falls with speed: allow for it with stribeck_friction"),
+        (lambda curve: curve.is_asymmetric, "the directions differ by more than an offset: friction_asymmetry"),
+    ):
+        joints = [curve.joint for curve in curves if is_found(curve)]
+        if joints:
+            lines.append(f"the simple law is contradicted, {what} ({', '.join(joints)})")
+    if len(lines) == 2 + bool(unseen):
+        lines.append("the simple law is not contradicted")
+    return lines
+
+
 def run_sensors(options: argparse.Namespace) -> int:
     """Measure sensors at standstill; return the exit status.
 
@@ -527,7 +617,7 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[Rendera
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
     options = build_parser().parse_args(argv)
-    work = {"run": run_motions, "arm": run_arm, "sensors": run_sensors}[options.command]
+    work = {"run": run_motions, "arm": run_arm, "friction": run_friction, "sensors": run_sensors}[options.command]
     return run_command(lambda: work(options), failures=(CalibrationInconsistent,))
 
 

@@ -17,6 +17,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import CalibrationProgress, CalibrationShortOfData
+from sysid_ros.core.excitation.creep_sweep import creep_speeds
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.procedure import (
@@ -339,6 +340,20 @@ def test_motions_can_be_proven_and_the_last_one_is_another(robot, session):
     for trajectory in (first, last):
         certificate = CertifiedPlanner(robot).certify(trajectory, assumed).certificate
         assert min(margin.value for margin in certificate.margins) >= 0.0
+
+
+def test_sweeps_come_first_where_they_are_asked_for(robot, session):
+    session.monitor.records = Records(samples=record(robot, np.zeros(10), 0.1))
+    asked = dataclasses.replace(FAST, sweep_time=9.0)
+    motions = ArmMotions(session, None, asked, 3, lambda *_: None)
+    assert (FAST.sweeps, asked.sweeps) == (0, 3)
+    for index, speed in enumerate(creep_speeds(robot, PERIOD_NS * 1e-9)):
+        sweep, _ = motions.plan_excitation(request_of(robot, index))
+        assert sweep.duration == pytest.approx(3.0)
+        np.testing.assert_allclose(np.max(np.abs(sweep.velocity_extrema()), axis=0), speed, rtol=0.05)
+    first, _ = motions.plan_excitation(request_of(robot, 3))
+    last, _ = motions.plan_excitation(request_of(robot, 4))
+    assert first.duration >= 4.0 > last.duration and first.hash() != last.hash()
 
 
 def test_what_a_search_lacks_is_said(robot, session):

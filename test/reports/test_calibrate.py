@@ -12,8 +12,10 @@ import yaml
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm, empty_hand
+from sysid_ros.core.estimation.friction_curves import FrictionCurve
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import load_calibration
@@ -22,6 +24,7 @@ from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
 from sysid_ros.reports.recordings.known import names_apart, read_load
+from sysid_ros.reports.torque_fit import predict_torque
 
 MODEL = "kinova_gen3_2f85"
 
@@ -293,3 +296,38 @@ def test_torques_are_predicted_with_the_gains_that_were_found(robot, record):
         robot, robot, np.full(robot.n, 1.0 / 1.02 - 1.0), LoadedRecording("scaled", [scaled], empty_hand())
     )
     assert np.linalg.norm(check.after) < 0.7 * np.linalg.norm(check.before)
+
+
+def test_friction_from_the_command_line(robot, tmp_path, capsys):
+    """A joint that moves there and back at one speed, in gravity that is known: all that torque is left for."""
+    times = np.arange(1801) * 1e-3
+    speed = 0.08 * np.clip(np.minimum(times / 0.1, (1.8 - times) / 0.1), 0.0, 1.0)
+    speed = np.where(times < 0.9, 1.0, -1.0) * np.minimum(speed, 0.08 * np.clip(np.abs(times - 0.9) / 0.1, 0.0, 1.0))
+    q, v, a = np.tile(robot.home, (times.size, 1)), np.zeros((times.size, robot.n)), np.zeros((times.size, robot.n))
+    v[:, 6], a[:, 6] = speed, np.gradient(speed, times)
+    q[:, 6] += np.concatenate([[0.0], np.cumsum(0.5 * (speed[1:] + speed[:-1])) * 1e-3])
+    tau = predict_torque(robot, np.zeros(10), q, v, a)
+    block = SampleBlock((times * 1e9).round().astype(np.int64) + 10**9, np.arange(times.size), q, v, tau)
+    path, output = save(tmp_path / "sweep.npz", robot, block), tmp_path / "friction.yaml"
+    words = ["friction", path, "--model", MODEL, "--serial", "K7", "--output", str(output)]
+    assert calibrate.main(words) == ExitStatus.OK
+    text = capsys.readouterr().out
+    assert "the simple law is not contradicted" in text and "not seen, for they did not move" in text
+    found = yaml.safe_load(output.read_text())
+    coulomb, viscous = robot.friction(robot.theta_nominal)[6, :2]
+    assert found["joint_1"]["speeds"] == [] and len(found["joint_7"]["rests"]) <= 4
+    for at, (lower, upper) in zip(found["joint_7"]["speeds"], found["joint_7"]["friction"], strict=True):
+        assert lower <= coulomb + viscous * at <= upper and upper - lower < 0.5
+    still_path = save(tmp_path / "still.npz", robot, still(robot))
+    assert calibrate.main([words[0], still_path, *words[2:]]) == ExitStatus.BAD_INPUT
+    assert "no joint moves in both directions" in capsys.readouterr().err
+
+
+def test_constants_and_contradictions_are_said(robot):
+    none, known = Box(np.zeros(0), np.zeros(0)), Box(np.array([0.3, 0.1]), np.array([0.4, 0.2]))
+    away = Box(np.array([-0.3]), np.array([-0.1]))
+    windows = np.full((2, 2), 3)
+    curve = FrictionCurve("joint_1", np.array([0.03, 0.1]), windows, known, known, known, known, away, away, none)
+    lines = "\n".join(str(line) for line in calibrate.describe_friction([curve]) if isinstance(line, str))
+    assert "friction falls with speed: allow for it with stribeck_friction (joint_1)" in lines
+    assert "friction_asymmetry (joint_1)" in lines and "not contradicted" not in lines

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.adapters.identification.goals import GoalBase, describe_failure
@@ -35,6 +36,7 @@ from sysid_ros.core.estimation.calibration import (
 )
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.excitation.creep_sweep import SPEEDS, plan_creep_sweep
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import plan_arm_excitation
 from sysid_ros.core.model.calibration import CalibrationRecord
@@ -104,7 +106,7 @@ class ArmMotions:
         return self._planner.certify(trajectory, model)
 
     def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
-        """See :class:`Planner`; the motions to identify from are planned together, then the one that is predicted."""
+        """See :class:`Planner`; sweeps and motions to identify from are planned together, then the predicted one."""
         if request.limit_share not in self._found:
             self._found[request.limit_share] = self._search(request)
         plan = self._found[request.limit_share][request.index]
@@ -123,7 +125,7 @@ class ArmMotions:
             wanted.with_duration(settings.validation_time), starts=1, seed=(self._seed + _OTHER_MOTION) % 2**32
         )
         share = settings.motions / (settings.motions + 1.0)
-        plans: list[CertifiedPlan] = []
+        plans = self._sweep(assumptions, request.start)
         for one, count, begin, part in ((wanted, settings.motions, 0.0, share), (checked, 1, share, 1.0 - share)):
 
             def tell(fraction: float, text: str, begin: float = begin, part: float = part) -> None:
@@ -141,6 +143,24 @@ class ArmMotions:
             numbers = [excitation.condition_number_windows for excitation in found.excitations]
             plans += [replace(plan, condition_number=number) for plan, number in zip(found.plans, numbers, strict=True)]
         return tuple(plans)
+
+    def _sweep(self, assumptions: Assumptions, start: NDArray[np.float64]) -> list[CertifiedPlan]:
+        """Plan the slow motions that come before the others, as many as are asked for."""
+        if not self._settings.sweeps:
+            return []
+        records = self._session.monitor.records
+        self._session.wait_until(lambda: sum(len(batch.stamps) for batch in records.samples[-10:]) > 1 or None)
+        times = np.concatenate([batch.stamps for batch in records.samples[-10:]])
+        period = 1e-9 * float(np.median(np.diff(times)))
+        try:
+            found = plan_creep_sweep(
+                assumptions, start, self._settings.sweep_time / SPEEDS, period, is_cancelled=self._session.is_cancelled
+            )
+        except PlanningCancelled as cancelled:
+            raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
+        except SysidError as error:
+            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
+        return list(found.plans)
 
     def _surroundings(self) -> tuple[Scene, RobustSettings]:
         """Return scene and control law."""
@@ -269,8 +289,8 @@ class ArmGoalRun(GoalBase):
     def _move(self, policy: KnownLoadPolicy, load: KnownLoad) -> tuple[LoadedRecording, LoadedRecording]:
         """Make all motions; return what was recorded of those to identify from, and of the one to predict."""
         settings = self._settings
-        count = settings.motions + 1
-        longest = max(settings.each_duration, settings.validation_time)
+        count = settings.sweeps + settings.motions + 1
+        longest = max(settings.each_duration, settings.validation_time, settings.sweep_time / SPEEDS)
         wanted = IdentificationSettings(
             strategy="periodic",
             trajectories=count,
@@ -310,7 +330,7 @@ class ArmGoalRun(GoalBase):
         self._tell(Phase.ESTIMATING, progress.phase, _MOVING_SHARE + (0.97 - _MOVING_SHARE) * progress.share)
 
     def _tell(self, phase: Phase, text: str, share: float) -> None:
-        count = self._settings.motions + 1
+        count = self._settings.sweeps + self._settings.motions + 1
         made = len(self._monitor.records.plans)
         self._advance(Progress(phase, text, share, made, count, self._monitor.estimate), share)
 

@@ -26,6 +26,7 @@ from sysid_msgs.srv import (
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.core.excitation.creep_sweep import SPEEDS
 from sysid_ros.core.excitation.settings import ARM_CRITERIA
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import (
@@ -78,6 +79,8 @@ class ArmGoalSettings(Settings):
     """Longest single motion: each is planned for what those before it lack."""
     validation_time: float = setting(8.0, "s", lower=2.0, upper=60.0)
     """Duration of the last motion, which is not used but predicted."""
+    sweep_time: float = setting(0.0, "s", lower=0.0, upper=180.0)
+    """Time of slow motions there and back, made before the others, that show friction at creep speeds; 0: none."""
     search_time: float = setting(20.0, "s", lower=0.05, upper=600.0)
     """Time after which the search for a motion begins no other start and ends the present one."""
     starts: int = setting(2, "-", lower=1, upper=100)
@@ -95,6 +98,11 @@ class ArmGoalSettings(Settings):
     def motions(self) -> int:
         """Number of motions to identify from."""
         return max(1, math.ceil(self.motion_time / self.motion_duration - 1e-9))
+
+    @property
+    def sweeps(self) -> int:
+        """Number of slow motions before them."""
+        return SPEEDS if self.sweep_time else 0
 
     @property
     def each_duration(self) -> float:

@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
-from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.friction_curves import certain_speed
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.excitation.whole_arm import prove_motion
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
@@ -157,7 +157,7 @@ def plan_creep_sweep(
                 raise PlanningCancelled("the planner of a sweep was cancelled")
             try:
                 path = sweep_motion(start, directions * speed, share * duration)
-                plans.append(_certify(assumptions, path, verifier or VerifierSettings(), now))
+                plans.append(prove_motion(assumptions, path, verifier or VerifierSettings(), now))
                 break
             except (BoundNotAvailable, PlanRejected) as reason:
                 reasons.append(str(reason))
@@ -175,9 +175,3 @@ def _directions(robot: RobotModel, start: Array) -> Iterator[Array]:
     inwards = np.where(start > middle, -1.0, 1.0)
     alternating = np.where(np.arange(robot.n) % 2 == 0, 1.0, -1.0)
     yield from (inwards, -inwards, inwards * alternating, -inwards * alternating)
-
-
-def _certify(assumptions: Assumptions, path: Trajectory, verifier: VerifierSettings, now: float) -> CertifiedPlan:
-    bound = assumptions.bound(path)
-    certificate = certify(assumptions, path, bound, verifier, Beginning(rest_before=bound.settling_time, issued_at=now))
-    return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)

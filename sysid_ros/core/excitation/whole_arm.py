@@ -355,7 +355,8 @@ class _ProvenSearch:
     def _prove_stretched(self, trajectory: FourierTrajectory, stretch: float) -> CertifiedPlan | None:
         for scale in _SCALES:
             try:
-                return self._certify(_stretched(trajectory, stretch, scale))
+                path = _stretched(trajectory, stretch, scale)
+                return prove_motion(self._assumptions, path, self._verifier, self._now)
             except BoundNotAvailable as reason:
                 self._reasons.append(str(reason))
                 return None
@@ -365,14 +366,25 @@ class _ProvenSearch:
                     return None
         return None
 
-    def _certify(self, path: FourierTrajectory) -> CertifiedPlan:
-        assumptions = self._assumptions
-        bound = assumptions.bound(path)
-        beginning = Beginning(rest_before=bound.settling_time, issued_at=self._now)
-        certificate = certify(assumptions, path, bound, self._verifier, beginning)
-        return CertifiedPlan(
-            path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound
-        )
+
+def prove_motion(
+    assumptions: Assumptions, path: Trajectory, verifier: VerifierSettings, now: float = 0.0
+) -> CertifiedPlan:
+    """Prove a motion from rest with its own tracking bound.
+
+    Args:
+        assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
+        path: The motion.
+        verifier: What it may use.
+        now: Time of the loop's clock, from which the certificate is valid [s].
+
+    Raises:
+        BoundNotAvailable: There is no tracking bound.
+        PlanRejected: The motion violates a limit.
+    """
+    bound = assumptions.bound(path)
+    certificate = certify(assumptions, path, bound, verifier, Beginning(rest_before=bound.settling_time, issued_at=now))
+    return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)
 
 
 def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> FourierTrajectory:
