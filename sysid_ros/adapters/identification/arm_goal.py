@@ -149,7 +149,7 @@ class ArmMotions:
         if not self._settings.sweeps:
             return []
         records = self._session.monitor.records
-        self._session.wait_until(lambda: sum(len(batch.stamps) for batch in records.samples[-10:]) > 1 or None)
+        self._session.wait_until(lambda: sum(len(batch.stamps) for batch in records.samples[-10:]) > 1)
         times = np.concatenate([batch.stamps for batch in records.samples[-10:]])
         period = 1e-9 * float(np.median(np.diff(times)))
         try:
