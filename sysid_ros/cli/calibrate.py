@@ -87,7 +87,7 @@ def build_parser() -> CommandParser:
     of_run = (
         "sysid calibrate run --model kinova_gen3_2f85 --serial K0123 \\\n      --weight 2.0+-0.002 --com 0 0 0.14",
     )
-    of_friction = ("sysid calibrate friction recording.mcap --model kinova_gen3_2f85 --serial K0123",)
+    of_friction = ("sysid calibrate friction sweep.mcap --model kinova_gen3_2f85 --serial K0123",)
     of_sensors = ("sysid calibrate sensors rest.mcap --model kinova_gen3_2f85",)
     parser = CommandParser(
         prog="sysid calibrate",

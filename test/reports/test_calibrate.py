@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli import calibrate, offline
@@ -18,7 +19,7 @@ from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm,
 from sysid_ros.core.estimation.friction_curves import FrictionCurve
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.calibration import load_calibration
+from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds, load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.nodes import calibrate_client
@@ -331,3 +332,14 @@ def test_constants_and_contradictions_are_said(robot):
     lines = "\n".join(str(line) for line in calibrate.describe_friction([curve]) if isinstance(line, str))
     assert "friction falls with speed: allow for it with stribeck_friction (joint_1)" in lines
     assert "friction_asymmetry (joint_1)" in lines and "not contradicted" not in lines
+    names = ("torque lag of joint_1", "gravity along")
+    lower, upper, before = np.array([-1e-3, 0.0]), np.array([2e-3, 0.5]), Box(-known.upper, known.upper)
+    constants = ConstantBounds(names, ("s", "m/s^2"), lower, upper, before)
+    record = CalibrationRecord(serial="K7", date="2026-11-22")
+    nominal = robot.theta_nominal
+    nothing = np.zeros((0, 16 * robot.n + 3)), np.zeros(0), np.zeros(0)
+    calibration = ArmCalibration(robot.name, "", record, *nothing, robot.theta_box, nominal, constants)
+    console = Console(width=120, record=True)
+    console.print(*calibrate.describe_calibration(robot, calibration))
+    text = " ".join(console.export_text().split())
+    assert "torque lag of joint_1 s -0.001 0.002 -0.4 0.4" in text and "gravity along m/s^2 0 0.5 -0.2 0.2" in text
