@@ -93,7 +93,7 @@ def test_bash_completes_commands_options_models_payloads_and_files(tmp_path, mon
     script = tmp_path / "sysid.bash"
     script.write_text(capsys.readouterr().out)
     assert complete(script, "sysid o") == ["offline"]
-    assert complete(script, "sysid calibrate ") == ["arm", "friction", "run", "sensors"]
+    assert complete(script, "sysid calibrate ") == ["arm", "run", "friction", "sensors"]
     assert complete(script, "sysid emulate k") == ["kortex"]
     assert complete(script, "sysid demo --cal") == ["--calibrate"]
     assert complete(script, "sysid identify --mode em")[0] == "emulated"
