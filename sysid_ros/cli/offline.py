@@ -206,6 +206,8 @@ def run(options: argparse.Namespace) -> int:
         free_port(options.view_port)  # what is missing is told before the work
     robot = _robot_of(options)
     recording, was_cut = read_with_progress(options.files[0], robot, recording_options(options))
+    if was_cut:
+        show("What was read is identified; Ctrl-C ends that, too.", stream=sys.stderr)
     if settings.body != PAYLOAD:
         if options.view_port != "0":
             raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")

@@ -24,7 +24,7 @@ from rich.text import Text
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-from sysid_ros.reports.limits import describe_limits, find_limits
+from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.payload_files import find_well_known
 from sysid_ros.reports.result import IdentificationResult
@@ -286,9 +286,12 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
         first = "try the first check above; " if has_checks else ""
         return f"{first}{report} for every window beside what the assumptions allow"
     if not result.is_identified:
-        first = "change what limits the bounds, or " if find_limits(result) else ""
+        limits = find_limits(result)
+        first = "change what limits the bounds, or " if limits else ""
+        # Faster motion leaves more open between two samples, which costs mass.
+        how = "more joints, for longer" if limits and limits[0][0] is SAMPLING else "more joints, faster or for longer"
         return (
-            f"{first}move more joints, faster or for longer, and identify again; `sysid identifiability --model "
+            f"{first}move {how}, and identify again; `sysid identifiability --model "
             f"{result.robot.name} --data RECORDING --unknown payload` names a motion that would help"
         )
     known = find_well_known(summarize_payload(result, result.robot.tool_frame))

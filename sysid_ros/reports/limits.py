@@ -29,10 +29,11 @@ class Cause:
     cure: str
 
 
+SAMPLING = Cause(
+    "what lies between two samples", ("torque_interpolation", "jitter", "quadrature", "coulomb"), "sample faster"
+)
 CAUSES = (
-    Cause(
-        "what lies between two samples", ("torque_interpolation", "jitter", "quadrature", "coulomb"), "sample faster"
-    ),
+    SAMPLING,
     Cause(
         "positions and velocities",
         ("encoder", "velocity"),
@@ -89,7 +90,8 @@ def describe_limits(result: IdentificationResult) -> list[str]:
     samples, texts = result.samples, []
     for cause, share in find_limits(result):
         rate = ""
-        if cause is CAUSES[0] and samples is not None and len(samples) > 1:
-            rate = f" than {1e9 / float(np.median(np.diff(samples.stamps))):.3g} Hz"
+        if cause is SAMPLING and samples is not None and len(samples) > 1:
+            hertz = 1e9 / float(np.median(np.diff(samples.stamps)))
+            rate = f" than {hertz:.3g} Hz; slower motion helps the mass, faster the inertias"
         texts.append(f"{100.0 * share:.0f} % {cause.name}: {cause.cure}{rate}")
     return texts

@@ -28,7 +28,7 @@ from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypoth
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
-from sysid_ros.reports.limits import CAUSES, describe_limits
+from sysid_ros.reports.limits import CAUSES, SAMPLING, describe_limits
 from sysid_ros.reports.writer import WrittenFiles
 
 
@@ -110,7 +110,8 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
         "53 % what lies between two samples", "33 % positions and velocities", "13 % friction of the arm"
     ]  # fmt: skip
     period = np.median(np.diff(result.samples.stamps))
-    assert texts[0].endswith(f"sample faster than {1e9 / period:.3g} Hz")
+    faster = f"sample faster than {1e9 / period:.3g} Hz; slower motion helps the mass, faster the inertias"
+    assert texts[0].endswith(faster)
     assert "calibrate the arm" in texts[2]
     lines = text_of(result_summary(limited)).splitlines()
     assert any(line.startswith("What limits the bounds: 53 % what lies") for line in lines)
@@ -175,6 +176,13 @@ def test_a_pipe_gets_sentences_in_one_line(result):
     lines = stream.getvalue().splitlines()
     assert f"Bounds: {result.estimate.guarantee} ({result.estimate.method})" in map(str.rstrip, lines)
     assert "\x1b" not in stream.getvalue()
+
+
+def test_nobody_is_told_to_move_faster_where_the_sampling_limits(result, monkeypatch):
+    nothing = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, narrower=frozenset()))
+    assert "more joints, faster or for longer" in next_step(nothing) and not nothing.is_identified
+    monkeypatch.setattr("sysid_ros.cli.terminal.find_limits", lambda _: [(SAMPLING, 0.6)])
+    assert "move more joints, for longer, and identify again" in next_step(nothing)
 
 
 def test_files_and_the_next_step_come_last(result, tmp_path):
