@@ -72,7 +72,9 @@ class PeriodicProcedure(Procedure):
         )
         trajectory, condition_number = self._planner.plan_excitation(request)
         self._require_not_cancelled()
-        self._report(Phase.CERTIFYING, f"checking it (condition number {condition_number:.1f})", self._fraction(index))
+        # A creep sweep is not planned for one.
+        number = "" if np.isnan(condition_number) else f" (condition number {condition_number:.1f})"
+        self._report(Phase.CERTIFYING, f"checking it{number}", self._fraction(index))
         plan = self._planner.certify(trajectory, model)
         self._require_not_cancelled()
         return replace(plan, condition_number=condition_number)

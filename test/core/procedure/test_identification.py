@@ -139,6 +139,15 @@ def test_runs_every_trajectory_in_order_and_reports_progress():
     assert {Phase.WAITING, Phase.PLANNING, Phase.CERTIFYING, Phase.MOVING, Phase.ESTIMATING} <= {p for p, _ in phases}
 
 
+@pytest.mark.parametrize(("number", "said"), [(10.0, "checking it (condition number 10.0)"), (np.nan, "checking it")])
+def test_a_motion_without_a_condition_number_is_checked_without_naming_one(number, said):
+    backend, texts = FakeBackend(), []
+    plan = backend.plan_excitation
+    backend.plan_excitation = lambda request: (plan(request)[0], number)
+    identify(backend, SETTINGS, on_progress=lambda p: texts.append(p.text))
+    assert said in texts
+
+
 def test_stops_when_the_target_width_is_met():
     settings = IdentificationSettings(
         strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=6.0, target_mass_width=0.5
