@@ -25,6 +25,7 @@ from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
+from rclpy.subscription import Subscription
 from rclpy.task import Future
 from rclpy.timer import Timer
 from rclpy.utilities import remove_ros_args
@@ -238,10 +239,11 @@ class Interfaces:
 
     def create_subscription(
         self, kind: type, name: str, callback: Callable[..., None], profile: QoSProfile | int, **options: Any
-    ) -> None:
+    ) -> Subscription[Any]:
         """See :meth:`Node.create_subscription`."""
         made = self._node.create_subscription(kind, name, callback, profile, **options)
         self._keep(self._node.destroy_subscription, made)
+        return made
 
     def create_service(self, kind: type, name: str, callback: Callable[..., Any]) -> None:
         """See :meth:`Node.create_service`."""

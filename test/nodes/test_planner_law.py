@@ -73,6 +73,8 @@ def test_plans_are_for_the_law_of_the_driver(bench, robot, known):
     assert "no other law has a proven tracking bound" in plan().message
     publisher.publish(control_law_to_message(RobustSettings().law))
     assert wait_until(lambda: plan().success and law_of_plan() == RobustSettings().law, PATIENCE)
+    bench.node.create_publisher(ControlLaw, "arm_driver/control_law", qos.LATCHED).publish(ControlLaw())
+    assert not wait_until(lambda: not plan().success, 1.0)  # of another publisher than the driver's
 
 
 def test_certificates_are_made_for_the_time_of_the_loop_whatever_the_clock_is_set_to(robot, monkeypatch):

@@ -23,6 +23,7 @@ from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_plan_to_message
 from sysid_ros.ros.node import Interfaces, run_in_thread
+from sysid_ros.ros.source import SingleSource, SourceReceiver
 
 CHECKED = (
     "position, velocity and acceleration limits with the tracking error, over all time",
@@ -102,7 +103,10 @@ class PlanService:
         self._plan_publisher = self._offered.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
         self._status_publisher = self._offered.create_publisher(PlanStatus, "~/status", qos.STATUS)
         self._offered.create_subscription(DriverStatus, "arm_driver/status", requests.on_driver_status, qos.STATUS)
-        self._offered.create_subscription(ControlLaw, "arm_driver/control_law", self._on_control_law, qos.LATCHED)
+        # The law is sent once: a foreign one that came after it would stay.
+        source = SingleSource(node, "arm_driver/control_law")
+        law = SourceReceiver(node, ControlLaw, source, self._on_control_law, self._on_foreign_law)
+        law.listen(self._offered.create_subscription(ControlLaw, source.topic, law, qos.LATCHED, raw=True))
         self._offered.create_service(Trigger, "~/cancel", self._cancel)
         self._offered.create_long_service(CertifyTrajectory, "~/certify", self._certify)
         self._offered.create_long_service(PlanNext, "~/plan_next", self._plan_next)
@@ -118,6 +122,9 @@ class PlanService:
                 self._node.get_logger().info(f"plans are for the driver's control law: {self._requests.control.law}")
         except SysidError as error:
             self._node.get_logger().warning(f"nothing is certified: {error}")
+
+    def _on_foreign_law(self, fault: str) -> None:
+        self._node.get_logger().error(fault, throttle_duration_sec=5.0)
 
     def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.searches.cancel()
