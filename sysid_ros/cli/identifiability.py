@@ -47,7 +47,7 @@ from sysid_ros.reports.identifiability_text import (
     identifiability_yaml,
 )
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import Recording
+from sysid_ros.reports.recordings.readers import ReadOptions, Recording
 
 _UNKNOWN = ("arm", "payload")
 
@@ -194,7 +194,7 @@ def _analyze_recording(
     options: argparse.Namespace, robot: RobotModel, structure: Structure
 ) -> tuple[DataAnalysis, Advice | None, str]:
     """Return what the recording knows, a motion that would help, and why there are no guaranteed bounds, if so."""
-    recording = read_recording(options.data, robot)
+    recording = read_recording(options.data, robot, ReadOptions(needs_torques=False))
     samples = recording.samples
     source = ArmInformation(robot, structure, options.window)
     information = source.of_recording(samples.seconds, samples.q, samples.v)

@@ -106,7 +106,7 @@ class PlanService:
         # The law is sent once: a foreign one that came after it would stay.
         source = SingleSource(node, "arm_driver/control_law")
         law = SourceReceiver(node, ControlLaw, source, self._on_control_law, self._on_foreign_law)
-        law.listen(self._offered.create_subscription(ControlLaw, source.topic, law, qos.LATCHED, raw=True))
+        law.listen(self._offered.create_subscription(ControlLaw, "arm_driver/control_law", law, qos.LATCHED, raw=True))
         self._offered.create_service(Trigger, "~/cancel", self._cancel)
         self._offered.create_long_service(CertifyTrajectory, "~/certify", self._certify)
         self._offered.create_long_service(PlanNext, "~/plan_next", self._plan_next)

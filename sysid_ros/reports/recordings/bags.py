@@ -126,7 +126,7 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     notices += told_v
     if v_or_none is not None:
         is_whole &= has_all(v)
-    require_efforts(path, robot, tau, is_whole)
+    require_efforts(path, robot, tau, is_whole, options)
     if not is_whole.all():
         notices.append(f"{counted(int(np.count_nonzero(~is_whole)), 'sample')} left out in which a number is missing")
     kept = None if v_or_none is None else v_or_none[is_whole]

@@ -55,7 +55,7 @@ class Columns:
 class _Name:
     """A name of a column, without its unit."""
 
-    text: str
+    base: str
     unit: str
 
 
@@ -76,8 +76,8 @@ def find_columns(path: Path, names: Sequence[str], robot: RobotModel, options: R
     meant = [
         (place, quantity, rest)
         for place, name in enumerate(parsed)
-        if place not in time and not _NOT_MEASURED.search(name.text) and _is_of_topic(names[place], options.topics)
-        for quantity, rest in _interpret(name.text)
+        if place not in time and not _NOT_MEASURED.search(name.base) and _is_of_topic(names[place], options.topics)
+        for quantity, rest in _interpret(name.base)
     ]
     numbers = _numbers_of(robot)
     if not numbers.keys() <= {rest for _, quantity, rest in meant if quantity == "q"}:
@@ -128,7 +128,7 @@ def _unit(path: Path, quantity: str, name: str, text: str) -> str:
 
 def _find_time(path: Path, names: Sequence[str], parsed: list[_Name]) -> tuple[tuple[int, ...], list[str]]:
     """Return the column of the time, or those of seconds and nanoseconds, and what was left aside."""
-    words = [re.split(r"[/.]", name.text.lower())[-1].strip("_") for name in parsed]
+    words = [re.split(r"[/.]", name.base.lower())[-1].strip("_") for name in parsed]
     pairs = [
         (words.index(seconds), words.index(rest))
         for seconds, rest in (("sec", "nanosec"), ("secs", "nsecs"))

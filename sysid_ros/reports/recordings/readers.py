@@ -84,6 +84,8 @@ class ReadOptions:
             what the table says; one of :data:`UNITS`.
         effort_sign: 1 where efforts are in joint direction, -1 where they are against it; None asks the file and, for a
             bag, gravity.
+        needs_torques: Whether torques that nobody measured are refused; which parameters a motion tells does not depend
+            on them.
 
     Raises:
         ParameterOutOfRange: A unit or the sign is not one of those.
@@ -93,6 +95,7 @@ class ReadOptions:
     joint_names: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     effort_sign: float | None = None
+    needs_torques: bool = True
 
     def __post_init__(self) -> None:
         if self.effort_sign not in (None, 1.0, -1.0):
@@ -443,14 +446,16 @@ def has_all(rows: Array) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(rows).all(axis=1))
 
 
-def require_efforts(path: Path, robot: RobotModel, tau: Array, is_whole: NDArray[np.bool_]) -> None:
-    """Refuse torques that nobody measured, and fewer than two samples without a missing number.
+def require_efforts(
+    path: Path, robot: RobotModel, tau: Array, is_whole: NDArray[np.bool_], options: ReadOptions
+) -> None:
+    """Refuse torques that nobody measured, if they are needed, and fewer than two samples without a missing number.
 
     Raises:
         InvalidRecording: Names the joint.
     """
     has_none = np.asarray((np.nan_to_num(tau) == 0.0).all(axis=0))
-    if has_none.any():
+    if options.needs_torques and has_none.any():
         joint = robot.joint_names[int(np.flatnonzero(has_none)[0])]
         found, allowed = "missing, or zero throughout", "measured torques: without them no payload can be known"
         raise InvalidRecording(path, f"the effort of {joint}", found, allowed)

@@ -342,7 +342,7 @@ def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOpt
         notices += told
     if v is not None:
         is_whole &= has_all(v)
-    require_efforts(path, robot, tau, is_whole)
+    require_efforts(path, robot, tau, is_whole, options)
     lacking = int(np.count_nonzero(~is_whole)) + int(np.count_nonzero(~has_time))
     notices += repeats
     if lacking:
