@@ -116,7 +116,8 @@ ARGUMENTS = (
     Argument(
         "payload",
         "",
-        "What a simulated arm holds: a name from config/payloads.yaml, a mass [kg] or none; empty: that of the mode",
+        "What a simulated arm holds: a name from config/payloads.yaml, a mass [kg], a mass at X Y Z [kg, m] or none; "
+        "empty: that of the mode",
         is_optional=True,
     ),
     Argument(

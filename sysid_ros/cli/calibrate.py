@@ -403,6 +403,8 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         environment = suite_environment(log, options.domain_id, vars(options))
         say_where(environment, log)
         payload = repr(motion.mass) if motion.mass else "none"
+        if motion.mass and options.com is not None:
+            payload += " at " + " ".join(map(repr, options.com))
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
         if options.sweep_time and not motion.mass:  # friction is that of the empty hand
             known["arm_sweep_time"] = options.sweep_time

@@ -37,7 +37,7 @@ class EmulatorSetup:
     Attributes:
         robot: Robot, as :func:`load_robot` takes it.
         truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
-        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], or ``none``.
+        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``.
         load: The same for the load that is configured on its controller, where there is one.
         plant: How it is simulated.
         gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
@@ -104,7 +104,11 @@ def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, me
     plant, add = PlantSettings(), parser.add_argument
     add("--robot", default=robot, help=f"{robots} (default: %(default)s)")
     add("--truth", default="random", choices=TRUTHS, help="how the arm's own parameters are chosen")
-    add("--payload", default="none", help="what the arm holds: a name from payloads.yaml, a mass [kg] or none")
+    add(
+        "--payload",
+        default="none",
+        help="what the arm holds: a name from payloads.yaml, a mass [kg], MASS at X Y Z or none",
+    )
     add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
     add("--gripper", default="", help="state of the gripper, as the robot's settings name it; empty: any of them")
     add("--seed", type=int, default=plant.seed, help="seed of truth and noise")

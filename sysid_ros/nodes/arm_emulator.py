@@ -48,7 +48,7 @@ class ArmEmulatorParameters(RobotParameters):
     """Which controller: emulated: the vendor's; emulated_ros2_control, emulated_monitor_only: those of an arm under
     ros2_control, in the second case with a motion of its own."""
     payload: str = parameter("none", read_only=True)
-    """What the arm holds: a name from config/payloads.yaml, a mass [kg], or none."""
+    """What the arm holds: a name from config/payloads.yaml, a mass [kg], a mass at X Y Z [kg, m], or none."""
     controller_load: str = parameter("none", read_only=True)
     """Load configured on the controller, in the same words."""
     truth: str = parameter("random", choices=TRUTHS, read_only=True)

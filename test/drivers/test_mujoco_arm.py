@@ -5,10 +5,10 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import JointNotFound, NotPhysicallyConsistent, ParameterOutOfRange
-from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.model.robot import EffortMeaning, tool_transform
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InjectedFaults, InvalidCommand, Pacing
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.mujoco.simulation import Noise, UnknownPayload, load_payload
 
 IDEAL = MujocoSettings(noise=Noise.NONE)
 
@@ -181,6 +181,23 @@ def test_payload_can_be_attached_changed_and_detached(robot):
     with pytest.raises(NotPhysicallyConsistent):
         arm.set_payload(impossible)
     np.testing.assert_array_equal(arm.truth().payload, payload)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("1.5 at 0.01 -0.02 0.1", [0.01, -0.02, 0.1]), ("1.5", [0.004, -0.006, 0.141])]
+)
+def test_a_weight_hangs_where_it_is_said_to(robot, text, place):
+    """Where it is stated, as a calibration does, or in the place of the first payload of the file."""
+    mass, *first_moment = load_payload(robot, text)[:4]
+    rotation, origin = tool_transform(robot)
+    assert mass == pytest.approx(1.5)
+    np.testing.assert_allclose(rotation.T @ (np.array(first_moment) / mass - origin), place, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["1.5 at 0.1", "1.5 at 0 0 nan", "-1 at 0 0 0.1", "a at 0 0 0", "-1"])
+def test_a_payload_that_is_neither_a_name_nor_a_mass_is_refused(robot, text):
+    with pytest.raises(UnknownPayload, match="a mass and its CoM in the tool frame"):
+        load_payload(robot, text)
 
 
 def test_dropped_cycles_repeat_the_last_state(robot):

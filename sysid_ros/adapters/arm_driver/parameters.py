@@ -60,8 +60,8 @@ class ConnectionParameters(RobotParameters):
     """Kinova, ros2_control: feedback: velocities the arm sends, within velocity_error of the robot file; positions:
     computed."""
     controller_load: str = parameter("none", read_only=True)
-    """LBR, ros2_control: load that the arm itself compensates: a name from config/payloads.yaml, a mass [kg], or
-    none."""
+    """LBR, ros2_control: load that the arm itself compensates: a name from config/payloads.yaml, a mass [kg], a mass at
+    X Y Z [kg, m], or none."""
     fri: FriSettings = parameters_from(
         FriSettings,
         rename={

@@ -90,13 +90,16 @@ class CalibrationInconsistent(SysidError):
     Args:
         recording: The recording that shows it, or all of them.
         alarm: The rows that show it.
+        remedies: Which other loads would agree, a clause each.
     """
 
-    def __init__(self, recording: str, alarm: Alarm | str):
-        self.recording, self.alarm = recording, alarm
+    def __init__(self, recording: str, alarm: Alarm | str, remedies: Sequence[str] = ()):
+        self.recording, self.alarm, self.remedies = recording, alarm, tuple(remedies)
+        found = f"; the data agree {' or '.join(remedies)}" if remedies else ""
         super().__init__(
-            f"{recording}: no arm within the assumptions explains the data ({alarm}); was the stated load attached, is "
-            "it the same arm, are the sensors' errors and the parameter box wide enough?"
+            f"{recording}: no arm within the assumptions explains the data ({alarm}){found}; was the stated load "
+            "attached, where it was stated to be, is it the same arm, are the sensors' errors and the parameter box "
+            "wide enough?"
         )
 
 
@@ -268,6 +271,9 @@ def calibrate_arm(
                 for recording, (rows, _, _) in zip(recordings, parts, strict=True)
             )
             result = _solve(arm, problem, parts[0][1], settings, asked, offset_change, work)
+        except CalibrationInconsistent as error:
+            remedies = _agreeing_loads(arm, recordings, parts, offset_change)
+            raise CalibrationInconsistent(error.recording, error.alarm, remedies) from None
         except CalibrationCancelled:
             is_narrower = result is not None and np.any(result.box.width < first_box.width)
             raise CalibrationCancelled(finished() if is_narrower else None) from None
@@ -479,6 +485,35 @@ def _check_rows(
     stacked = Rows.stack(parts)
     labels = RowLabels(stacked, robot.joint_names, int(parts[index].start[0]))
     raise CalibrationInconsistent(recordings[index].name, describe_inconsistency(problem, labels))
+
+
+def _agreeing_loads(
+    robot: RobotModel, recordings: Sequence[LoadedRecording], parts: Sequence[_Part], offset_change: Array
+) -> list[str]:
+    """Return with which other loads, each of one recording alone, the rows are feasible, a clause each."""
+    found: list[str] = []
+    if len(parts) < len(recordings):
+        return found
+    for number, recording in enumerate(recordings):
+        mass = recording.load.prior.box
+        if mass.upper[0] <= 0.0:
+            continue
+        anywhere = reference_weight(robot, float(mass.center[0]), float(mass.radius[0])).prior.box
+        others = {
+            f"if nothing was attached in {recording.name}": empty_hand().prior.box,
+            f"if the centre of mass in {recording.name} is not where it was stated": anywhere,
+            f"if {recording.name} has another load": robot.payload_prior.box,
+        }
+        for clause, box in others.items():
+            changed = [(rows, unknowns, box if k == number else own) for k, (rows, unknowns, own) in enumerate(parts)]
+            problem = join_recordings(changed, offset_change)
+            if find_inconsistent_rows(problem).size:
+                continue
+            sided = bound_by_membership(replace(problem, objectives=problem.objectives[:1]), _TOLERANCE)
+            if sided.infeasibility is None:
+                found.append(clause)
+                break
+    return found
 
 
 def collect_rows(

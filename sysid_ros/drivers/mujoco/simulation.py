@@ -306,7 +306,8 @@ class UnknownPayload(SysidError):
         self.name = name
         self.valid_names = valid_names
         listed = ", ".join(valid_names)
-        super().__init__(f"payload '{name}' is unknown; allowed: {listed}, 'none', or a mass [kg], as in 1.5")
+        allowed = f"{listed}, 'none', a mass [kg], as in 1.5, or a mass and its CoM in the tool frame [m], as in "
+        super().__init__(f"payload '{name}' is unknown; allowed: {allowed}1.5 at 0 0 0.1")
 
 
 def load_payload(robot: RobotModel, name: str) -> Array | None:
@@ -314,7 +315,8 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 
     Args:
         robot: The robot.
-        name: Its name there; ``none``; or a mass [kg], which gives the first one there that mass, its shape kept.
+        name: Its name there; ``none``; a mass [kg], which gives the first one there that mass, its shape kept; or a
+            mass and its CoM in the tool frame [m], as in ``1.5 at 0 0 0.1``.
 
     Returns:
         Its parameters about the frame of the last joint, (10,); None for ``none``.
@@ -326,16 +328,15 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     if name == "none":
         return None
     payloads = read_yaml(_payload_file())
-    scale = 1.0
-    if _is_mass(name):
-        shape = next(iter(payloads))
-        scale, name = float(name) / payloads[shape]["mass"], shape
-    if name not in payloads:
+    mass, com = _mass_and_com(name)
+    shape = name if mass is None else next(iter(payloads))
+    if shape not in payloads:
         raise UnknownPayload(name, tuple(payloads))
-    entry = payloads[name]
+    entry = payloads[shape]
+    scale = 1.0 if mass is None else mass / entry["mass"]
     xx, xy, yy, xz, yz, zz = entry["inertia"]
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    in_tool = scale * from_com_form(entry["mass"], entry["com"], inertia)
+    in_tool = scale * from_com_form(entry["mass"], entry["com"] if com is None else com, inertia)
     parameters = transform_parameters(in_tool, *tool_transform(robot))
     require_physically_consistent(parameters, name)
     return parameters
@@ -366,11 +367,16 @@ def draw_truth(robot: RobotModel, truth: str, seed: int, gripper: str = "") -> A
     return sample_parameters(robot, np.random.default_rng((seed, 7)), corner=truth == "corner")
 
 
-def _is_mass(text: str) -> bool:
+def _mass_and_com(text: str) -> tuple[float | None, tuple[float, ...] | None]:
+    """Read ``MASS`` or ``MASS at X Y Z`` [kg, m]; without a mass, the text is a name."""
+    first, _, place = text.partition(" at ")
     try:
-        return 0.0 < float(text) < np.inf
+        mass, com = float(first), tuple(map(float, place.split()))
     except ValueError:
-        return False
+        return None, None
+    if not 0.0 < mass < np.inf or not np.all(np.isfinite(com)) or len(com) not in (0, 3):
+        return None, None
+    return mass, com or None
 
 
 def _payload_file() -> Path:

@@ -409,8 +409,25 @@ def test_a_weight_that_was_not_attached_is_found(arm, tools):
         LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
         LoadedRecording("weight", [world.record(np.zeros(10), 22)], load),
     ]
-    with pytest.raises(CalibrationInconsistent, match="was the stated load attached"):
+    with pytest.raises(CalibrationInconsistent, match="was the stated load attached") as raised:
         calibrate_arm(arm, recordings, RECORD)
+    assert raised.value.remedies == ("if nothing was attached in weight",)
+
+
+def test_a_weight_that_hangs_elsewhere_is_found(arm, tools):
+    """The commonest mistake: its mass was weighed, and the place of its centre of mass read off with a ruler."""
+    world = TrueWorld(arm, tools, 4, adversarial=False)
+    mass, shape = 2.0, arm.payload_prior.shape
+    true = from_com_form(mass, shape.com.center, 0.004 * np.eye(3))
+    stated = Box.around(shape.com.center + [0.0, 0.0, 0.05], np.full(3, 0.002))
+    recordings = [
+        LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
+        LoadedRecording("weight", [world.record(true, 22)], reference_weight(arm, mass, 0.002, stated)),
+    ]
+    with pytest.raises(CalibrationInconsistent) as raised:
+        calibrate_arm(arm, recordings, RECORD)
+    assert raised.value.remedies == ("if the centre of mass in weight is not where it was stated",)
+    assert "the data agree if the centre of mass in weight" in str(raised.value)
 
 
 def test_nothing_useful_is_refused_and_work_can_be_cancelled(arm, tools):
