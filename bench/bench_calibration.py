@@ -6,10 +6,6 @@ errors of constant sign. The arm is calibrated from C s of motion with the empty
 then S s of another motion identify the payload under each set of assumptions. The last rows are the limits: the gain
 known, and the arm known exactly. Widths are medians over the trials; the processor time of the updates is relative to
 that without calibration in the same run.
-
-With ``--sweep S`` the trials are about friction instead: how wide a calibration with C s of motion of the empty hand
-leaves it, alone, with a creep sweep of S s, and with S s more of random motion; and how narrow the intervals of
-``sysid calibrate friction`` are with the sweep.
 """
 
 from __future__ import annotations
@@ -30,11 +26,9 @@ from _table import describe_machine, print_table
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.calibration import LoadedRecording, calibrate_arm, empty_hand, reference_weight
-from sysid_ros.core.estimation.friction_curves import measure_friction
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.excitation.creep_sweep import creep_speeds, sweep_motion
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord
 from sysid_ros.core.model.inertia import from_com_form
@@ -156,57 +150,6 @@ def run_trial(base: RobotModel, seed: int, seconds: float, calibration_seconds: 
     return results
 
 
-def record_sweep(trial: Trial, seconds: float) -> SampleBlock:
-    """Samples of a creep sweep, with a second of rest before each motion."""
-    robot, pause = trial.robot, 1.0
-    speeds = creep_speeds(robot, PERIOD)
-    paths = [sweep_motion(robot.home, speed, seconds / len(speeds)) for speed in speeds]
-    whole = pause + paths[0].duration
-    start = trial.time
-    times = start + PERIOD * np.arange(round(len(paths) * whole / PERIOD) + 1)
-    trial.time = float(times[-1]) + 1.0
-
-    def motion(at: Array) -> tuple[Array, ...]:
-        index = np.clip(((at - start) / whole).astype(int), 0, len(paths) - 1)
-        parts = [path.sample(at - start - k * whole - pause) for k, path in enumerate(paths)]
-        return tuple(np.choose(index[:, None], [part[order] for part in parts]) for order in range(3))
-
-    arm = TrueArm(robot, trial.theta, np.zeros(INERTIAL), trial.stiction, 0.01)
-    q, v, _ = motion(times)
-    return measure(trial.sensors, times, q, v, arm.mean_torque(motion, times, PERIOD))
-
-
-def compare_sweeps(robot: RobotModel, seeds: range, seconds: float, sweep_seconds: float) -> int:
-    """Print what a creep sweep says of friction; return the number of calibrations and curves that miss the truth."""
-    shares: dict[str, list[Array]] = {}
-    radii, missed = [], 0
-    for seed in seeds:
-        trial = Trial(with_torque_error(robot, GAIN, REST), seed)
-        blocks = [trial.record(np.zeros(INERTIAL), seconds), record_sweep(trial, sweep_seconds)]
-        blocks.append(trial.record(np.zeros(INERTIAL), sweep_seconds))
-        empty, sweep, more = (
-            LoadedRecording(name, [block], empty_hand())
-            for name, block in zip(("empty", "sweep", "more"), blocks, strict=True)
-        )
-        before = robot.friction(robot.theta_box.width)
-        for name, used in {"motion": [empty], "+ sweep": [empty, sweep], "+ more motion": [empty, more]}.items():
-            calibration, spent = calibrate(trial, trial.robot, used)
-            missed += not calibration.box.contains(trial.theta)
-            width = robot.friction(calibration.box.width)
-            shares.setdefault(name, []).append(np.append(np.mean(width / before, axis=0), spent))
-        for curve, law in zip(measure_friction(trial.robot, [sweep]), robot.friction(trial.theta), strict=True):
-            friction = law[0] + law[1] * curve.speeds
-            missed += not (curve.friction.contains(friction) and curve.offset.contains(np.full_like(friction, law[3])))
-            radii.append([curve.friction.radius.min(), curve.offset.radius.min(), law[0]])
-    columns = ["recordings", *(f"{name}" for name in ("F_c", "F_v", "I_a", "beta")), "processor time [s]"]
-    rows = [[name, *np.median(found, axis=0)] for name, found in shares.items()]
-    print_table(columns, rows, "Widths of the calibration relative to before, mean over joints, median over trials")
-    table = np.median(np.reshape(radii, (len(seeds), robot.n, 3)), axis=0)
-    rows = [[name, *values] for name, values in zip(robot.joint_names, table, strict=True)]
-    print_table(["joint", "friction +-", "offset +-", "true F_c"], rows, "Friction by speed, the narrowest class [Nm]")
-    return missed
-
-
 def summarise(share: float, trials: list[dict[str, tuple[Array, ...]]]) -> int:
     """Print the table of one uncertainty; return the number of trials with the truth outside."""
     rows, missed, base = [], 0, np.median(np.concatenate([trial["today"][3] for trial in trials]))
@@ -236,18 +179,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=15.0, help="motion with the payload [s]")
     parser.add_argument("--calibration", type=float, default=15.0, help="each motion of the calibration [s]")
     parser.add_argument("--shares", type=float, nargs="+", default=[0.05, 0.2], help="how well the arm is known [-]")
-    parser.add_argument("--sweep", type=float, default=0.0, help="compare with a creep sweep of this time instead [s]")
     options = parser.parse_args()
     print(describe_machine(), flush=True)
     missed = 0
-    if options.sweep:
-        seeds = range(options.first, options.first + options.trials)
-        for share in options.shares:
-            print(f"Arm known to {100 * share:.0f} %")
-            robot = with_uncertainty(load_robot(options.robot), share)
-            missed += compare_sweeps(robot, seeds, options.calibration, options.sweep)
-        print(f"{missed} with the truth outside")
-        return int(missed > 0)
     for share in options.shares:
         robot = with_uncertainty(load_robot(options.robot), share)
         seeds = range(options.first, options.first + options.trials)
