@@ -40,6 +40,15 @@ def test_a_recording_keeps_portions_references_and_metadata(robot, short, tmp_pa
     assert recording.metadata == {"robot": "test"}
 
 
+@pytest.mark.parametrize(
+    "options", [{"units": {"v": "deg/s"}}, {"joint_names": {"a": "joint_1"}}, {"effort_sign": -1.0}]
+)
+def test_what_a_recording_of_the_suite_says_itself_cannot_be_told_otherwise(robot, short, tmp_path, options):
+    path = write_mcap(tmp_path / "a.mcap", batches_of(robot, short))
+    with pytest.raises(InvalidRecording, match="for a recording of this suite"):
+        read_recording(path, robot, ReadOptions(**options))
+
+
 def test_joints_are_matched_by_name(robot, short, tmp_path):
     turned = list(reversed(robot.joint_names))
     flip = dataclasses.replace(short, q=short.q[:, ::-1], v=short.v[:, ::-1], tau=short.tau[:, ::-1])

@@ -148,13 +148,19 @@ def _find_root(links: list[str], parent_of: dict[str, str]) -> str:
     return roots[0]
 
 
-def check_inertias(robot: URDF) -> None:
-    """Raise an error for links with an inertia no body can have; a rod or a point is allowed.
+def check_inertias(robot: URDF) -> list[str]:
+    """Raise an error for moving links with an inertia no body can have; a rod or a point is allowed.
+
+    Returns:
+        Which links without a body's inertia never move, a sentence: no joint feels them.
 
     Raises:
         InvalidUrdf: An <inertial> lacks mass or inertia.
         NotPhysicallyConsistent: Mass not positive, or principal moments against the triangle inequality.
     """
+    fixed = {joint.child: joint.parent for joint in robot.joints if joint.type == "fixed"}
+    held = {joint.child for joint in robot.joints} - set(fixed)
+    ignored = []
     for link in robot.links:
         inertial = link.inertial
         if inertial is None:
@@ -170,7 +176,15 @@ def check_inertias(robot: URDF) -> None:
         # Bodies as thin as a rod or a point are limits of real ones; rounding may push them out by a little.
         about_com = pseudo_inertia(from_com_form(inertial.mass, np.zeros(3), inertia))
         if inertial.mass <= 0.0 or np.linalg.eigvalsh(about_com[:3, :3])[0] < -1e-9 * np.trace(about_com[:3, :3]):
-            require_physically_consistent(theta, link.name)
+            name = link.name
+            while name in fixed:
+                name = fixed[name]
+            if name in held:
+                require_physically_consistent(theta, link.name)
+            ignored.append(link.name)
+    if not ignored:
+        return []
+    return [f"no body has the inertia of {', '.join(ignored)}; it counts for nothing, as nothing moves it"]
 
 
 _SNAP_STEP = math.pi / 12  # rounded multiples of 15 degrees are taken for the exact angle
@@ -273,7 +287,7 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
 
     Raises:
         InvalidUrdf: Not a URDF, a number that is none or not finite, a zero axis, a loop, several roots.
-        NotPhysicallyConsistent: The inertia of a link cannot belong to a body.
+        NotPhysicallyConsistent: The inertia of a link that moves cannot belong to a body.
     """
     tree = _parse(text)
     check_numbers(tree)
@@ -285,7 +299,7 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
         raise InvalidUrdf("document", str(error)) from error
-    check_inertias(robot)
+    warnings += check_inertias(robot)
     warnings += ignored
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
     return UrdfDescription(mended, robot, root, tuple(warnings), skeleton)

@@ -54,6 +54,13 @@ def read_recording(
     if not file.is_file():
         raise InvalidRecording(file, "the file", "not a file", "a readable file")
     if suffix == ".mcap" and holds(file, SAMPLES):
+        for what in ("units", "joint_names", "effort_sign"):
+            if getattr(options, what):
+                told, allowed = (
+                    f"{what.replace('_', ' ')} for a recording of this suite",
+                    "nothing: it says that itself",
+                )
+                raise InvalidRecording(file, told, getattr(options, what), allowed)
         return read_mcap(file, robot, options, watch)
     if suffix in BAGS:
         return read_bag(file, robot, options, watch)

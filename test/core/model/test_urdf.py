@@ -184,6 +184,18 @@ def test_rounded_angles_are_snapped_and_told():
     assert again.warnings == () and np.array_equal(again.theta_nominal, robot.theta_nominal)
 
 
+def test_an_inertia_of_no_body_is_refused_only_where_a_joint_feels_it():
+    """Bases of public URDFs have placeholders; what never moves counts for nothing."""
+    impossible = """<link name="pedestal"><inertial><mass value="5"/>
+      <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="9"/></inertial></link>
+      <joint name="bolts" type="fixed"><parent link="{parent}"/><child link="pedestal"/></joint></robot>"""
+    robot = load_robot_from_urdf(ARM.replace("</robot>", impossible.format(parent="base")))
+    np.testing.assert_array_equal(robot.theta_nominal, load_robot_from_urdf(ARM).theta_nominal)
+    assert "no body has the inertia of pedestal; it counts for nothing, as nothing moves it" in robot.warnings
+    with pytest.raises(NotPhysicallyConsistent, match="pedestal"):
+        load_robot_from_urdf(ARM.replace("</robot>", impossible.format(parent="lower")))
+
+
 INERTIA = '<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>'
 
 
