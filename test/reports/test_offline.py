@@ -138,6 +138,31 @@ def test_ctrl_c_keeps_what_the_data_so_far_say(robot, samples, tmp_path, capsys,
     assert 0.5 < data["data"]["seconds"] <= float(told) + 0.1 < 2.0
 
 
+@pytest.mark.usefixtures("without_figures")
+def test_a_second_ctrl_c_ends_what_the_first_one_cut(recording, tmp_path, capsys, monkeypatch):
+    """The first comes while the file is read, the second at the first renewal of the bounds; nothing is lost."""
+    update = ProgressDisplay.update
+
+    def read(path, robot, options, watch):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not watch(0.5)
+        return recording.cut(1500)
+
+    def interrupt(self, *words, **more):
+        monkeypatch.setattr(ProgressDisplay, "update", update)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(offline, "read_recording", read)
+    monkeypatch.setattr(ProgressDisplay, "update", interrupt)
+    words = ["a.mcap", "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
+    assert offline.main(words) == ExitStatus.STOPPED
+    printed = capsys.readouterr()
+    assert "What was read is identified; Ctrl-C ends that, too." in printed.err
+    assert "stopped on request" in printed.out
+    (folder,) = (tmp_path / "results").iterdir()
+    assert 0.5 < yaml.safe_load((folder / "estimate.yaml").read_text())["data"]["seconds"] < 2.0
+
+
 def test_a_run_that_is_stopped_has_the_bounds_of_its_samples(recording, robot):
     settings, asked = EstimatorSettings(update_windows=5), []
 
