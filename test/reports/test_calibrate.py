@@ -212,7 +212,11 @@ def test_the_arm_moves_once_with_each_load(robot, suites, tmp_path, capsys):
         options = calibrate_client.build_parser().parse_args(client[3:])
         goals.append((calibrate_client._goal(options), log, parameters))
     (empty, _, first), (light, log, second), (heavy, _, third) = goals
-    assert [one["arm_driver"]["payload"] for one in (first, second, third)] == ["none", "1.0", "2.0"]
+    assert [one["arm_driver"]["payload"] for one in (first, second, third)] == [
+        "none",
+        "1.0 at 0.0 -0.01 0.14",
+        "2.0 at 0.0 -0.01 0.14",
+    ]
     assert (empty.load_mass, list(empty.load_com), list(empty.recordings)) == (0.0, [], [])
     assert (light.load_mass, light.load_mass_tolerance) == (1.0, 0.002) and light.motion_time == 9.0
     rotation, origin = tool_transform(robot)
