@@ -473,7 +473,7 @@ def run_trial(
 
 
 def check_motion(running: Running) -> None:
-    """Compares the true motion with limits, surroundings and the bounds of the certificates."""
+    """Compares the true motion with limits, environment and the bounds of the certificates."""
     robot, log, outcome = running.robot, running.log, running.outcome
     q, v, tau, mode = (np.array(values) for values in (log.q, log.v, log.tau, log.mode))
     q_d, v_d, a_d = np.array(log.desired).transpose(1, 0, 2)

@@ -380,7 +380,7 @@ def main() -> None:
                 errors = "controller" if is_real else "constant"
                 chains.append([kind, name, errors, len(plans), *conditions[:4], max(waits, default=float("nan"))])
     print_table(
-        ["box", "surroundings", "errors", "plans", "cond after 1", "2", "3", "4", "slowest plan [s]"],
+        ["box", "environment", "errors", "plans", "cond after 1", "2", "3", "4", "slowest plan [s]"],
         chains,
         "Four plans (7.5 s) from the home posture",
     )

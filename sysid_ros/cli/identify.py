@@ -78,7 +78,7 @@ def build_parser() -> CommandParser:
     parser.add_argument(
         "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
     )
-    add_view_option(parser, "show the arm, its payload, plans and surroundings")
+    add_view_option(parser, "show the arm, its payload, plans and environment")
     parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 

@@ -44,7 +44,7 @@ from sysid_ros.core.free_floating.measurements import FloatingData
 from sysid_ros.core.free_floating.regression import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, Spelling, resolve_space
-from sysid_ros.reports.free_flyer import read_knowledge, write_free_flyer, write_held_object
+from sysid_ros.reports.free_flyer import read_known_robot, write_free_flyer, write_held_object
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
 from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.start_check import require_modules, require_parameters
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         robot = load_free_flyer(options.model)
         Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
         if options.known is not None:
-            read_knowledge(options.known, robot)
+            read_known_robot(options.known, robot)
         if options.object:
             robot.frame(options.object)
         require_modules(is_simulated=True, is_arm=False)
@@ -228,7 +228,7 @@ def _offline(options: argparse.Namespace) -> int:
         show(summarize(identification))
         is_consistent = identification.inconsistency is None
     else:
-        known = known_before(robot) if options.known is None else read_knowledge(options.known, robot)
+        known = known_before(robot) if options.known is None else read_known_robot(options.known, robot)
         before = map(read, options.before)
         known = replace(
             known, recordings=tuple(assumptions.recording(robot, one, holds_object=False) for one in before)

@@ -27,14 +27,14 @@ from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
 from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
-    Knowledge,
+    KnownRobot,
     ObjectSettings,
     ProcedureSettings,
     Task,
     known_before,
 )
 from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.reports.free_flyer import SimulationTruth, read_knowledge
+from sysid_ros.reports.free_flyer import SimulationTruth, read_known_robot
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.node import create_timer, end_goal, run_in_thread, spin_main, spin_while
@@ -153,7 +153,7 @@ class FreeFlyerIdentificationNode(Node):
 
     def _identify_object(self, handle: ServerGoalHandle) -> Identify.Result:
         goal = self._make_goal(handle)
-        result = goal.identify_object(handle.request, self._config.values.held, self._knowledge)
+        result = goal.identify_object(handle.request, self._config.values.held, self._known_robot)
         if goal.held is not None:
             self._held = goal.held.as_estimate()
             self._object_publisher.publish(estimate_to_message(self._held, self.get_clock().now().nanoseconds))
@@ -172,13 +172,13 @@ class FreeFlyerIdentificationNode(Node):
         )
         return self._goal
 
-    def _knowledge(self) -> Knowledge:
+    def _known_robot(self) -> KnownRobot:
         """Return what is known of the robot without an object in its hand."""
         path = self._config.values.known_robot
         if path:
-            return read_knowledge(path, self._robot)
+            return read_known_robot(path, self._robot)
         if self._identification is not None and self._identification.bounds is not None:
-            return self._identification.knowledge
+            return self._identification.known_robot
         return known_before(self._robot)
 
     def _reporter(self, handle: ServerGoalHandle, started: float) -> Callable[[Identify.Feedback], None]:

@@ -21,7 +21,7 @@ from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.bounds import ObjectEstimate
 from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
-    Knowledge,
+    KnownRobot,
     ObjectIdentification,
     Part,
 )
@@ -96,7 +96,7 @@ def write_held_object(result: ObjectIdentification, directory: Path, simulation:
     _write(directory, held_object_yaml(result, simulation), held_object_html(result, simulation))
 
 
-def read_knowledge(path: Path | str, robot: FreeFlyer) -> Knowledge:
+def read_known_robot(path: Path | str, robot: FreeFlyer) -> KnownRobot:
     """Read what an earlier identification says of a robot from its ``estimate.yaml``.
 
     Raises:
@@ -109,7 +109,7 @@ def read_knowledge(path: Path | str, robot: FreeFlyer) -> Knowledge:
         values, lower, upper = (
             np.array([float(rows[name][key]) for name in minimal.names]) for key in ("value", "lower", "upper")
         )
-        return Knowledge(values, Box(lower, upper))
+        return KnownRobot(values, Box(lower, upper))
     except UnreadableYaml as error:
         raise InvalidEstimate(file, error.reason) from error
     except KeyError as error:
@@ -176,7 +176,7 @@ def held_object_yaml(result: ObjectIdentification, simulation: SimulationTruth |
             "mass": {"unit": "kg", "upper": result.settings.mass},
             "reach": {"unit": "m", "upper": result.settings.reach},
         },
-        "recordings_before_the_catch": len(result.knowledge.recordings),
+        "recordings_before_the_catch": len(result.known_robot.recordings),
         **_simulation_facts(simulation),
     }
     if found is not None:
@@ -293,7 +293,7 @@ def held_object_html(result: ObjectIdentification, simulation: SimulationTruth |
         settings={
             "largest mass": f"{result.settings.mass:g} kg",
             "within": f"{result.settings.reach:g} m of the frame",
-            "recordings before the catch": len(result.knowledge.recordings),
+            "recordings before the catch": len(result.known_robot.recordings),
             **_entries(result.task.assumptions, simulation),
         },
     )

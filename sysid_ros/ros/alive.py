@@ -106,7 +106,7 @@ class Peers:
             return None
         seconds = self._clock() - self._gone_since[name] + qos.ALIVE_LEASE
         return (
-            f"the node {name} has gone: no sign of life for up to {seconds:.1f} s; it was killed, has ended or "
+            f"the node {name} has gone: no heartbeat for up to {seconds:.1f} s; it was killed, has ended or "
             "stands still. See its log"
         )
 

@@ -97,16 +97,16 @@ class ArmView:
                 name: gui.add_checkbox(name, shown)
                 for name, shown in (
                     ("links", True), ("spheres", False), ("frames", False), ("payload", True), ("plans", True),
-                    ("surroundings", True),
+                    ("environment", True),
                 )
             }  # fmt: skip
         self._bodies, self._groups = self._add_arm(folder)
-        for name in ("plans", "surroundings"):
+        for name in ("plans", "environment"):
             self._groups[name] = [scene.add_frame(f"/{name}", show_axes=False)]
         for name, box in boxes.items():
             box.on_update(lambda event, name=name: self._show(name, event.target.value))
             self._show(name, box.value)
-        self._parts: dict[str, list[Any]] = {"payload": [], "plans": [], "surroundings": []}
+        self._parts: dict[str, list[Any]] = {"payload": [], "plans": [], "environment": []}
         self._times: list[float] = []
         self._estimates: list[Array] = []
         self.show_scene(Scene())
@@ -268,7 +268,7 @@ class ArmView:
             aspect=1.3,
         )
 
-    # Plans and surroundings
+    # Plans and environment
 
     def show_plans(
         self,
@@ -305,21 +305,21 @@ class ArmView:
             )  # fmt: skip
         self._redraw("plans", parts)
 
-    def show_scene(self, surroundings: Scene, fault: str | None = None) -> None:
+    def show_scene(self, environment: Scene, fault: str | None = None) -> None:
         """Show obstacles and ground; in red, with the reason, where they are not known."""
         scene, parts = self.server.scene, []
         color = COLORS["obstacle"] if fault is None else (230, 26, 26)
-        for k, obstacle in enumerate(surroundings.obstacles):
+        for k, obstacle in enumerate(environment.obstacles):
             turn, center = _quaternion(obstacle.rotation), obstacle.center
             size = np.maximum(2.0 * obstacle.half_extents, _LEAST)
-            root = f"/surroundings/{k}"
+            root = f"/environment/{k}"
             parts.append(scene.add_box(root, color, size, opacity=0.5, wxyz=turn, position=center))
             parts.append(scene.add_label(f"{root}/name", obstacle.name))
-        height = 0.0 if surroundings.ground_height is None else surroundings.ground_height
-        parts.append(scene.add_grid("/surroundings/ground", 4.0, 4.0, cell_size=0.1, position=(0.0, 0.0, height)))
+        height = 0.0 if environment.ground_height is None else environment.ground_height
+        parts.append(scene.add_grid("/environment/ground", 4.0, 4.0, cell_size=0.1, position=(0.0, 0.0, height)))
         if fault is not None:
-            parts.append(scene.add_label("/surroundings/fault", f"SCENE NOT KNOWN: {fault}", position=(0.0, 0.0, 1.4)))
-        self._redraw("surroundings", parts)
+            parts.append(scene.add_label("/environment/fault", f"SCENE NOT KNOWN: {fault}", position=(0.0, 0.0, 1.4)))
+        self._redraw("environment", parts)
 
     def _redraw(self, group: str, parts: list[Any]) -> None:
         """Remove what was drawn before, unless something of the same name has taken its place."""

@@ -173,7 +173,7 @@ def test_uncertified_motions_are_refused_with_the_reason(driver, robot):
     assert driver.wait_for(HOLD).code == DriverStatus.CODE_OK
 
 
-def test_a_motion_ends_when_its_surroundings_change(bench, driver):
+def test_a_motion_ends_when_its_environment_changes(bench, driver):
     wall = Obstacle("wall", np.array([0.0, 2.0, 0.5]), np.array([1.0, 0.1, 0.5]))
     driver.show(Scene((wall,)))
     driver.start(duration=LONG)
@@ -188,7 +188,7 @@ def test_a_motion_ends_when_its_surroundings_change(bench, driver):
     brake(bench, driver)
 
 
-def test_nothing_moves_while_the_surroundings_are_not_known(bench, driver):
+def test_nothing_moves_while_the_environment_is_not_known(bench, driver):
     driver.start(duration=LONG)
     driver.show(Scene(), fault="the camera sees nothing")
     status, speed = driver.wait_for_rest()

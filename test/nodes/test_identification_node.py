@@ -33,7 +33,7 @@ READY = {"estimator": "estimating the payload", "safe_planner": "plans are prove
 """What these nodes say when they are."""
 Feedback, Result = Identify.Feedback, Identify.Result
 PATIENT = 5.0
-"""How long the driver waits for a sign of life of the commander on a machine that may be busy [s]."""
+"""How long the driver waits for a heartbeat of the commander on a machine that may be busy [s]."""
 NAMED_WITHIN = 25.0
 """How long a goal may take to name a node that has gone, on a machine that may be busy [s]."""
 SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}

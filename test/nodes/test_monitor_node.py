@@ -184,7 +184,7 @@ def test_a_browser_is_shown_the_same(bench, plans, robot, monkeypatch):
         plans.publish(certified(robot, 0.1)[1])
         assert wait_until(lambda: {part.name for part in view._parts["plans"]} >= {"/plans/0", "/plans/swept"}, 20.0)
         assert view._parts["payload"] and "kg" in view._words.content, "what came before is shown, too"
-        assert any(part.name == "/surroundings/fault" for part in view._parts["surroundings"])
+        assert any(part.name == "/environment/fault" for part in view._parts["environment"])
         bench.between_turns(bench.node, lambda: bench.node.destroy_timer(timer))
     finally:
         bench.between_turns(bench.monitor, lambda: setattr(bench.monitor, "_view", None))

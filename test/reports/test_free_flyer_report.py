@@ -27,7 +27,7 @@ from sysid_ros.reports.free_flyer import (
     InvalidEstimate,
     SimulationTruth,
     held_object_html,
-    read_knowledge,
+    read_known_robot,
     write_free_flyer,
     write_held_object,
 )
@@ -71,7 +71,7 @@ def test_estimate_of_a_robot(robot, identified, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "guaranteed bounds" in page
     assert "3.0e-09 kg m/s, 2.0e-09 kg m²/s" in page
-    known = read_knowledge(tmp_path / "estimate.yaml", robot)
+    known = read_known_robot(tmp_path / "estimate.yaml", robot)
     np.testing.assert_allclose(known.box.lower, identified.bounds.box.lower, rtol=1e-12)
     np.testing.assert_allclose(known.values, identified.estimate.values, rtol=1e-12)
 
@@ -85,7 +85,7 @@ def test_a_robot_whose_bounds_are_inconsistent(robot, identified, tmp_path):
     assert "lower" not in content["minimal_parameters"][0]
     assert "No guaranteed bounds" in (tmp_path / "report.html").read_text()
     with pytest.raises(InvalidEstimate, match="'lower' is missing"):
-        read_knowledge(tmp_path / "estimate.yaml", robot)
+        read_known_robot(tmp_path / "estimate.yaml", robot)
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_estimate_of_an_object(robot, identified, tmp_path):
     held[-10:] = HELD
     settings = ObjectSettings(mass=60.0)
     data = measured(robot, robot.truth + held)
-    found = estimate_held(identified.task, settings, identified.knowledge, data)
+    found = estimate_held(identified.task, settings, identified.known_robot, data)
     simulation = SimulationTruth(robot.truth, held)
     write_held_object(found, tmp_path, simulation)
     content = yaml.safe_load((tmp_path / "estimate.yaml").read_text())
@@ -125,7 +125,7 @@ def test_estimate_of_an_object(robot, identified, tmp_path):
     bounds = replace(found.estimate.bounds, box=wide)
     assert ">-30 to 0<" in held_object_html(replace(found, estimate=replace(nowhere, bounds=bounds)), simulation)
     # An alarm has a page and an estimate of its own, without numbers of an object.
-    wrong = estimate_held(identified.task, ObjectSettings(mass=3.0), identified.knowledge, data)
+    wrong = estimate_held(identified.task, ObjectSettings(mass=3.0), identified.known_robot, data)
     write_held_object(wrong, tmp_path, simulation)
     content = yaml.safe_load((tmp_path / "estimate.yaml").read_text())
     assert not content["is_consistent"]
@@ -145,6 +145,6 @@ def test_files_that_say_nothing_of_the_robot(robot, tmp_path, text, reason):
     path = tmp_path / "estimate.yaml"
     path.write_text(text)
     with pytest.raises(InvalidEstimate, match=reason):
-        read_knowledge(path, robot)
+        read_known_robot(path, robot)
     with pytest.raises(InvalidEstimate, match="there is no such file"):
-        read_knowledge(tmp_path / "none.yaml", robot)
+        read_known_robot(tmp_path / "none.yaml", robot)

@@ -11,7 +11,7 @@ from sysid_ros.core.identifiability.tree_readers import read_rotors
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.reports.free_flyer import InvalidEstimate, read_knowledge
+from sysid_ros.reports.free_flyer import InvalidEstimate, read_known_robot
 from sysid_ros.reports.recordings.files import read_plans
 from sysid_ros.reports.recordings.readers import InvalidRecording
 from sysid_ros.reports.writer import OutsideResultsRoot, folder_below
@@ -36,7 +36,7 @@ def test_every_reader_of_files_refuses_bombs_with_its_own_error(text, tmp_path, 
         (lambda: read_rotors(text, None), ModelError),
         (lambda: load_scene(str(file)), ParameterOutOfRange),
         (lambda: read_plans(file), InvalidRecording),
-        (lambda: read_knowledge(file, robot), InvalidEstimate),
+        (lambda: read_known_robot(file, robot), InvalidEstimate),
         (lambda: load_payload(None, "dumbbell_4lb"), SysidError),
     )
     for read, error in readers:

@@ -79,7 +79,7 @@ def test_killed_and_stopped_processes_are_gone_and_others_are_not(watch, child):
     os.kill(process.pid, signal.SIGSTOP)
     assert until(lambda: peers.is_gone("child")) < PATIENCE
     text = peers.find_gone("nobody", "child")
-    assert text.startswith("the node child has gone: no sign of life for up to") and "See its log" in text
+    assert text.startswith("the node child has gone: no heartbeat for up to") and "See its log" in text
     assert peers.find_gone("child", since=time.monotonic()) is None
     os.kill(process.pid, signal.SIGCONT)
     assert until(lambda: not peers.is_gone("child")) < PATIENCE

@@ -130,11 +130,11 @@ def test_what_is_not_known_is_not_drawn(view, robot):
 def test_an_unknown_scene_is_red_and_says_why(view):
     table = Obstacle("table", [0.6, 0.0, 0.1], [0.2, 0.3, 0.1], np.eye(3))
     view.show_scene(Scene(obstacles=(table,)), "nobody has said so for 5 s")
-    parts = {part.name: part for part in view._parts["surroundings"]}
-    assert tuple(parts["/surroundings/0"].color) == (230, 26, 26)
-    assert "nobody has said so" in parts["/surroundings/fault"].text
+    parts = {part.name: part for part in view._parts["environment"]}
+    assert tuple(parts["/environment/0"].color) == (230, 26, 26)
+    assert "nobody has said so" in parts["/environment/fault"].text
     view.show_scene(Scene())
-    assert {part.name for part in view._parts["surroundings"]} == {"/surroundings/ground"}
+    assert {part.name for part in view._parts["environment"]} == {"/environment/ground"}
 
 
 def test_many_estimates_are_thinned_out(view, robot, monkeypatch):

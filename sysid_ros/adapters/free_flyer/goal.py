@@ -15,7 +15,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.bounds import EstimationCancelled, InconsistentMomentum
 from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
-    Knowledge,
+    KnownRobot,
     ObjectIdentification,
     ObjectSettings,
     Progress,
@@ -140,21 +140,23 @@ class FreeFlyerGoal:
         return self._run(goal, carry_out)
 
     def identify_object(
-        self, goal: Identify.Goal, settings: ObjectSettings, knowledge: Callable[[], Knowledge]
+        self, goal: Identify.Goal, settings: ObjectSettings, known_robot: Callable[[], KnownRobot]
     ) -> Identify.Result:
         """Identify what is in the hand.
 
         Args:
             goal: The goal.
             settings: What may be in the hand.
-            knowledge: Returns what is known of the robot without it.
+            known_robot: Returns what is known of the robot without it.
         """
 
         def carry_out(result: Identify.Result) -> None:
             if not np.isfinite(goal.target_mass_width) or goal.target_mass_width < 0.0:
                 raise _InvalidGoal(f"target_mass_width [kg] is {goal.target_mass_width}; allowed: 0 or more")
             wanted = replace(settings, target_width=float(goal.target_mass_width))
-            held = identify_object(self._task_of(goal), wanted, knowledge(), self._link, self._is_cancelled, self._tell)
+            held = identify_object(
+                self._task_of(goal), wanted, known_robot(), self._link, self._is_cancelled, self._tell
+            )
             self.held = held
             result.motion_time = float(sum(part.end - part.begin for part in held.parts))
             estimate = held.as_estimate()

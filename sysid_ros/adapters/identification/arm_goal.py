@@ -115,7 +115,7 @@ class ArmMotions:
     def _search(self, request: ExcitationRequest) -> tuple[CertifiedPlan, ...]:
         settings, robot = self._settings, self._session.robot
         assumptions = Assumptions(
-            robot, (robot.theta_box, request.model.box), request.model.nominal, *self._surroundings()
+            robot, (robot.theta_box, request.model.box), request.model.nominal, *self._environment()
         )
         wanted = ExcitationSettings.for_arm(
             settings.each_duration, criterion=settings.criterion, starts=settings.starts,
@@ -162,7 +162,7 @@ class ArmMotions:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
         return list(found.plans)
 
-    def _surroundings(self) -> tuple[Scene, RobustSettings]:
+    def _environment(self) -> tuple[Scene, RobustSettings]:
         """Return scene and control law."""
         session, monitor = self._session, self._session.monitor
         session.wait_until(lambda: None not in (monitor.scene, monitor.control_law))

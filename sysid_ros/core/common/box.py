@@ -67,7 +67,7 @@ class Box:
 
     @property
     def radius(self) -> NDArray[np.float64]:
-        """Half widths, (k,), rounded up so that ``center +- radius`` covers the box."""
+        """Radii, (k,), half the widths, rounded up so that ``center +- radius`` covers the box."""
         center = self.center
         return np.nextafter(np.maximum(self.upper - center, center - self.lower), np.inf)
 

@@ -46,7 +46,7 @@ class ErrorModel:
 
     Attributes:
         theta: Nominal parameters, one per column of the regressor.
-        radius: Half widths of their boxes, one per column.
+        radius: Radii of their boxes, one per column.
         relative: Relative torque error, (n,) [-].
         absolute: Absolute torque error, (n,) [Nm].
         weight: Momentum windows a sample stands for, ``duration / (N h)`` [-].

@@ -131,7 +131,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Assumptions(Settings):
-    """What is assumed of sensors and surroundings for guaranteed bounds.
+    """What is assumed of sensors and environment for guaranteed bounds.
 
     Raises:
         ParameterOutOfRange: A value is out of range.

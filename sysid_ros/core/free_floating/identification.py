@@ -96,7 +96,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Knowledge:
+class KnownRobot:
     """What is known of a robot that has caught something.
 
     Attributes:
@@ -220,7 +220,7 @@ class FreeFlyerIdentification:
     inconsistency: InconsistentMomentum | None = None
 
     @property
-    def knowledge(self) -> Knowledge:
+    def known_robot(self) -> KnownRobot:
         """What it says of the robot to whoever identifies an object in its hand.
 
         Raises:
@@ -229,7 +229,7 @@ class FreeFlyerIdentification:
         if self.bounds is None:
             raise ParameterOutOfRange("bounds of the robot", "missing", "an identification with guaranteed bounds")
         recording = self.task.assumptions.recording(self.task.robot, self.data, holds_object=False)
-        return Knowledge(self.estimate.values, self.bounds.box, (recording,))
+        return KnownRobot(self.estimate.values, self.bounds.box, (recording,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +239,7 @@ class ObjectIdentification:
     Attributes:
         task: What was asked for.
         settings: What was known of the object.
-        knowledge: What was known of the robot.
+        known_robot: What was known of the robot.
         estimate: Bounds and estimate of the object; those of the data before, if there were any, where the last ones
             are inconsistent.
         data: The samples: those of the motion.
@@ -250,7 +250,7 @@ class ObjectIdentification:
 
     task: Task
     settings: ObjectSettings
-    knowledge: Knowledge
+    known_robot: KnownRobot
     estimate: ObjectEstimate | None
     data: FloatingData
     parts: tuple[Part, ...]
@@ -347,7 +347,7 @@ def estimate_free_flyer(
     return replace(result, bounds=bounds)
 
 
-def known_before(robot: FreeFlyer) -> Knowledge:
+def known_before(robot: FreeFlyer) -> KnownRobot:
     """Return what the settings of a robot say of it.
 
     Raises:
@@ -357,13 +357,13 @@ def known_before(robot: FreeFlyer) -> Knowledge:
         allowed = "ranges of mass, CoM and inertia of every body, or the estimate of an identification with bounds"
         raise ParameterOutOfRange(f"section 'prior' of {robot.name}", "missing", allowed)
     minimal = build_minimal_parameters(robot.tree)
-    return Knowledge(minimal.values(robot.tree.parameters), minimal.box(robot.prior))
+    return KnownRobot(minimal.values(robot.tree.parameters), minimal.box(robot.prior))
 
 
 def estimate_held(
     task: Task,
     settings: ObjectSettings,
-    knowledge: Knowledge,
+    known_robot: KnownRobot,
     data: FloatingData,
     parts: tuple[Part, ...] = (),
     before: ObjectIdentification | None = None,
@@ -375,7 +375,7 @@ def estimate_held(
     Args:
         task: What is identified.
         settings: What may be in the hand.
-        knowledge: What is known of the robot without it.
+        known_robot: What is known of the robot without it.
         data: The samples.
         parts: The parts of the motion, where known.
         before: What was found from fewer samples of the same object; bounds only become narrower.
@@ -394,13 +394,13 @@ def estimate_held(
     minimal = build_minimal_parameters(robot.tree)
     condition = condition_of_data(robot, data, scaled_columns(robot, settings))
     earlier = None if before is None else before.estimate
-    result = ObjectIdentification(task, settings, knowledge, earlier, data, parts, condition)
+    result = ObjectIdentification(task, settings, known_robot, earlier, data, parts, condition)
     try:
         found = estimate_object(
             robot,
             frame,
-            [*knowledge.recordings, task.assumptions.recording(robot, data)],
-            known_minimal(minimal, knowledge.box),
+            [*known_robot.recordings, task.assumptions.recording(robot, data)],
+            known_minimal(minimal, known_robot.box),
             settings.prior,
             earlier=None if earlier is None else earlier.bounds,
             is_cancelled=is_cancelled,

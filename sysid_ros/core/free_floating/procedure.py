@@ -19,7 +19,7 @@ from sysid_ros.core.free_floating.dynamics import embed
 from sysid_ros.core.free_floating.excitation import plan_with_free_knots
 from sysid_ros.core.free_floating.identification import (
     FreeFlyerIdentification,
-    Knowledge,
+    KnownRobot,
     ObjectIdentification,
     ObjectSettings,
     Part,
@@ -104,7 +104,7 @@ def identify_free_flyer(
 def identify_object(
     task: Task,
     settings: ObjectSettings,
-    knowledge: Knowledge,
+    known_robot: KnownRobot,
     port: FreeFlyerPort,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
@@ -114,7 +114,7 @@ def identify_object(
     Args:
         task: What is identified; its number of intervals and parts.
         settings: What may be in the hand.
-        knowledge: What is known of the robot without it.
+        known_robot: What is known of the robot without it.
         port: The way to the robot.
         is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
         on_progress: Called with every change; after each part with what is known of the object.
@@ -127,14 +127,14 @@ def identify_object(
         SysidError: What the port raises.
     """
     minimal = build_minimal_parameters(task.robot.tree)
-    parameters = _usable(task.robot, embed(minimal, knowledge.values), task.robot.tree.parameters)
+    parameters = _usable(task.robot, embed(minimal, known_robot.values), task.robot.tree.parameters)
     run = _Run(task, port, parameters, is_cancelled, on_progress)
     run.columns, run.length = scaled_columns(task.robot, settings), 0.95
     found: ObjectIdentification | None = None
     while True:
         is_more = run.advance()
         run.tell(Stage.BOUNDING, 1.0)
-        found = estimate_held(task, settings, knowledge, run.data(), tuple(run.parts), found, is_cancelled)
+        found = estimate_held(task, settings, known_robot, run.data(), tuple(run.parts), found, is_cancelled)
         run.held = found.estimate
         if found.estimate is None or found.inconsistency is not None:
             return found

@@ -104,7 +104,7 @@ class DistanceSamples:
 
 
 class ArmSpheres:
-    """What free distances need of arm and surroundings, whatever the errors are.
+    """What free distances need of arm and environment, whatever the errors are.
 
     Args:
         robot: The arm.
@@ -150,15 +150,15 @@ class ArmSpheres:
     @property
     def has_rows(self) -> bool:
         """Whether anything could touch anything."""
-        has_surroundings = self.ground is not None or bool(self.boxes.count)
-        return bool(len(self.pairs)) or (has_surroundings and bool(self.movable.size))
+        has_environment = self.ground is not None or bool(self.boxes.count)
+        return bool(len(self.pairs)) or (has_environment and bool(self.movable.size))
 
 
 class FreeDistances:
     """Distances that must stay above a clearance.
 
     Args:
-        spheres: Arm and surroundings.
+        spheres: Arm and environment.
         error: Largest position errors, (n,) [rad].
         clearance: Distance that will be kept, to know where accuracy matters [m].
     """

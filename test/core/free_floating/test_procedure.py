@@ -121,7 +121,7 @@ def caught(robot, identified, held):
     port.loop.hold(held)
     told = []
     task = Task(robot, ProcedureSettings(intervals=24, parts=3), FAST)
-    found = identify_object(task, ObjectSettings(mass=60.0), result.knowledge, port, on_progress=told.append)
+    found = identify_object(task, ObjectSettings(mass=60.0), result.known_robot, port, on_progress=told.append)
     return found, port, told
 
 
@@ -154,7 +154,7 @@ def test_what_is_in_the_hand_is_found_in_the_frame_of_the_tool(robot, caught, he
 def test_a_target_width_ends_the_motion_before_its_last_part(robot, caught, held):
     found, port, _ = caught
     enough = ObjectSettings(mass=60.0, target_width=50.0)
-    again = identify_object(found.task, enough, found.knowledge, port)
+    again = identify_object(found.task, enough, found.known_robot, port)
     assert len(again.parts) == 1
     assert again.estimate.bounds.box.width[0] <= 50.0
 
@@ -175,7 +175,7 @@ def test_without_an_identification_the_ranges_of_the_settings_are_what_is_known(
 def test_a_wrong_belief_is_an_alarm_and_keeps_what_was_known(robot, caught, identified):
     """Something twice as heavy as anything that may be there; and a robot outside its ranges."""
     found, _, _ = caught
-    light = estimate_held(found.task, ObjectSettings(mass=5.0), found.knowledge, found.data, before=None)
+    light = estimate_held(found.task, ObjectSettings(mass=5.0), found.known_robot, found.data, before=None)
     assert light.estimate is None
     assert "no parameters are consistent" in str(light.inconsistency)
     estimate = light.as_estimate()
@@ -189,7 +189,7 @@ def test_a_wrong_belief_is_an_alarm_and_keeps_what_was_known(robot, caught, iden
     assert wrong.inconsistency is not None
     assert np.all(np.isfinite(wrong.estimate.values))
     with pytest.raises(ParameterOutOfRange, match="bounds of the robot is 'missing'"):
-        _ = wrong.knowledge
+        _ = wrong.known_robot
 
 
 @pytest.mark.slow

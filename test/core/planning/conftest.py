@@ -83,11 +83,11 @@ def make_request():
 def make_problem(gen3, boxes, errors, scene, moving_start, make_request):
     """Maker of a problem from a moving start; keywords change settings, request or the robot's base."""
 
-    def make(start=None, surroundings=scene, information=None, goal=None, is_last=False, robot=gen3, **settings):
+    def make(start=None, environment=scene, information=None, goal=None, is_last=False, robot=gen3, **settings):
         model = PlannerModel(robot, RecedingSettings(**settings))
         model.torque.set_boxes(*boxes)
         known = np.zeros((10, 10)) if information is None else information
-        assumptions = Assumptions(robot, boxes, robot.payload_prior.nominal, surroundings)
+        assumptions = Assumptions(robot, boxes, robot.payload_prior.nominal, environment)
         request = make_request(
             assumptions, start or moving_start, errors, information=known, goal=goal, is_last=is_last
         )

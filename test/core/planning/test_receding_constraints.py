@@ -121,7 +121,7 @@ def test_no_position_error_brings_anything_closer_than_the_rows_say(gen3, scene)
 
 def test_far_rows_can_be_left_out_without_changing_the_worst(make_problem, scene):
     crowded = replace(scene, obstacles=(*scene.obstacles, Obstacle("far", np.full(3, 3.0), np.full(3, 0.1))))
-    every, fewer = make_problem(surroundings=crowded), make_problem(surroundings=crowded)
+    every, fewer = make_problem(environment=crowded), make_problem(environment=crowded)
     k = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 7))
     fewer.leave_out_far(fewer.constraints().evaluate(fewer.space.offsets(k)))
     x = every.space.offsets(0.6 * k[:5])
@@ -132,7 +132,7 @@ def test_far_rows_can_be_left_out_without_changing_the_worst(make_problem, scene
 
 
 def test_clearance_and_margin_are_kept(make_problem, scene):
-    near, far = make_problem(), make_problem(surroundings=replace(scene, clearance=0.1))
+    near, far = make_problem(), make_problem(environment=replace(scene, clearance=0.1))
     x = near.space.offsets(np.zeros((1, 7)))
     one, two = (problem.constraints().evaluate(x).distance for problem in (near, far))
     # Rows near the limit take the errors off by posture, those far from it by a coarser bound.

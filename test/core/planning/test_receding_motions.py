@@ -60,7 +60,7 @@ def test_continuation_goes_on_from_the_state_at_take_over_to_the_same_end():
         np.testing.assert_allclose(got, wanted, atol=1e-12)
 
 
-def test_gentlest_motion_has_the_least_squared_acceleration():
+def test_minimum_acceleration_stop_has_the_least_squared_acceleration():
     rng = np.random.default_rng(2)
     start = tuple(rng.normal(size=(3, 7)))
     found = minimum_acceleration_offset(start, DURATION)
@@ -112,7 +112,7 @@ def test_limits_leave_a_next_plan_a_motion(limits):
     assert looked_at > 100
 
 
-def test_reach_limits_the_distance_from_the_gentlest_end(limits, moving_start):
+def test_reach_limits_the_distance_from_the_end_of_the_minimum_acceleration_stop(limits, moving_start):
     lower, upper = allowed_ends(moving_start, limits, limits, DURATION, np.full(7, 0.1))
     assert np.all(upper - lower <= 0.2 + 1e-12)
     middle = minimum_acceleration_offset(moving_start, DURATION)

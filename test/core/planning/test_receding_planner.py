@@ -105,10 +105,10 @@ def ask(make_request):
 def plan(ask, gen3, boxes, errors, scene, rest):
     """Calls the planner; what is not given is the stand-in controller and the verifier."""
 
-    def call(planner=None, start=rest, surroundings=scene, bound=None, check=None, **more):
+    def call(planner=None, start=rest, environment=scene, bound=None, check=None, **more):
         bound = bound or (lambda trajectory: errors)
-        check = check or (lambda trajectory, found: verify(gen3, trajectory, boxes, found, surroundings))
-        assumptions = assume(gen3, boxes, surroundings)
+        check = check or (lambda trajectory, found: verify(gen3, trajectory, boxes, found, environment))
+        assumptions = assume(gen3, boxes, environment)
         return ask(planner or CertifiedPlanner(gen3), assumptions, start, bound, check, **more)
 
     return call
@@ -215,7 +215,7 @@ def test_other_costs(plan, gen3, kind):
 
 def test_a_goal_within_reach_is_reached(plan, gen3):
     goal = gen3.home + np.array([0.3, -0.1, 0.2, -0.1, 0.1, -0.1, 0.2])
-    outcome = plan(goal=goal, is_last=True, surroundings=Scene())
+    outcome = plan(goal=goal, is_last=True, environment=Scene())
     assert outcome.is_found
     np.testing.assert_allclose(outcome.trajectory.q1, goal, atol=0.02)
 
@@ -266,7 +266,7 @@ def test_motions_that_cannot_be_bounded_make_the_next_smaller(plan, gen3, errors
 
     planner = CertifiedPlanner(gen3, RecedingSettings(improvements=0))
     outcome = plan(planner, bound=slow_only)
-    assert outcome.is_found and ends[0] == 0.0  # the gentlest motion
+    assert outcome.is_found and ends[0] == 0.0  # the minimum-acceleration stop
     assert ends[1] > 0.5 >= ends[-1]
     assert outcome.statistics.rejections[0] == "no bound of the tracking errors: too fast"
     # What has been learnt is remembered for the next plan.
@@ -384,7 +384,7 @@ def test_a_start_beyond_the_limits_gives_a_reason(plan, gen3, rest):
 
 def test_a_start_in_an_obstacle_gives_the_verifiers_reason(plan):
     inside = Scene((Obstacle("block", np.array([0.4, 0.0, 0.45]), np.full(3, 0.1)),))
-    outcome = plan(surroundings=inside)
+    outcome = plan(environment=inside)
     assert not outcome.is_found
     assert "block" in outcome.reason or "breaks a limit at the samples" in outcome.reason
     assert any("block" in text for text in outcome.statistics.rejections)

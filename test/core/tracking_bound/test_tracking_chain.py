@@ -181,7 +181,7 @@ def still(robot, duration):
 
 
 def test_the_nominal_payload_may_be_kept_while_the_boxes_shrink(robot):
-    """Better knowledge never makes the bound larger if the controller stays what it is."""
+    """Narrower bounds never makes the bound larger if the controller stays what it is."""
     rng = np.random.default_rng(1)
     first = ControlModel.of_boxes(robot, payload=choose_payload(robot))
     box = narrowed(robot, 1.6 * robot.payload_prior.nominal, 0.1).payload_box

@@ -22,7 +22,7 @@ def link_to(robot, **changes):
     return PlantLink(robot, measured_sign=robot.sensors.effort_sign, **changes)
 
 
-def give_up(loop, cycles=500):
+def fail_to_follow(loop, cycles=500):
     for _ in range(cycles):
         loop.step()
         if loop.is_handed_back:
@@ -221,7 +221,7 @@ def test_lost_states_end_in_what_has_held_the_arm(robot, faults):
     run(loop, 0.6)
     before = np.array(link.hardware.arm.q)
     link.broadcaster.faults = BroadcastFaults(**faults)
-    give_up(loop)
+    fail_to_follow(loop)
     sent = len(link.sent)
     for _ in range(1000):
         loop.step()

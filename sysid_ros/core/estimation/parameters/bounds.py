@@ -226,7 +226,7 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
 def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset[Quantity]:
     """Return which quantities bounds know better than the prior: by 1 % of its width in every parameter.
 
-    What holds for every body, or for every body of the shape, is part of the prior and no knowledge from data.
+    What holds for every body, or for every body of the shape, is part of the prior and not learnt from data.
 
     Args:
         box: Bounds of the ten parameters.

@@ -46,7 +46,7 @@ def test_the_mass_alone_says_nothing_of_where_it_is(robot, prior):
     assert COM not in find_narrower(known, prior, shape) and MASS in find_narrower(known, prior, shape)
 
 
-def test_what_holds_for_every_body_is_no_knowledge_from_data(robot, prior):
+def test_what_holds_for_every_body_is_not_learnt_from_data(robot, prior):
     shape = robot.payload_prior.shape
     wide = Box(prior.lower - 0.5 * prior.width, prior.upper + 0.5 * prior.width)
     for one in (None, shape):

@@ -123,7 +123,7 @@ def test_a_warm_start_gives_the_same_answer():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_start_at_the_tip_of_the_cone_is_left(seed):
-    """A weak barrier, which a start close to the solution deserves, makes no headway from there."""
+    """A weak barrier, which a start close to the solution deserves, makes no progress from there."""
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.normal(size=(10, 10)))[0]
     gram = turn @ np.diag(np.geomspace(1e2, 4e5, 10)) @ turn.T
