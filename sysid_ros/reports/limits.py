@@ -47,7 +47,8 @@ CAUSES = (
     Cause(
         "friction of the arm",
         ("robot_friction", "friction"),
-        "calibrate the arm: `sysid calibrate`; or measure its friction and state it in the settings",
+        "calibrate the arm: `sysid calibrate`; or record every joint moving both ways at one speed, with the empty "
+        "hand: `sysid calibrate friction` tells what to state in the settings",
     ),
     Cause(
         "inertias of the arm",
