@@ -27,7 +27,7 @@ from sysid_ros.core.excitation.criteria import BaseParameters
 from sysid_ros.core.excitation.planner import base_regressor, condition_number
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.tool_points import reduce_tool
-from sysid_ros.core.excitation.whole_arm import find_shortest_motion, plan_arm_excitation
+from sysid_ros.core.excitation.whole_arm import NoProvenMotion, find_shortest_motion, plan_arm_excitation
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--shortest", action="store_true", help="also find the shortest motion for a width")
     arguments = parser.parse_args()
     print(describe_machine())
-    rows = []
+    rows, unproven = [], []
     for name in arguments.robots:
         robot = load_robot(name)
         for has_tool in (False,) if arguments.bare else (False, True):
@@ -73,7 +73,13 @@ def main() -> None:
             )
             assumptions = assumptions_of(robot, has_tool)
             begin = time.process_time()
-            found = plan_arm_excitation(assumptions, robot.home, settings)
+            hand = "tool" if has_tool else "empty"
+            try:
+                found = plan_arm_excitation(assumptions, robot.home, settings)
+            except NoProvenMotion as error:
+                rows.append([name, hand, time.process_time() - begin, *"---", "none"])
+                unproven.append(f"{name}, {hand}: {error.reasons[-1]}")
+                continue
             seconds = time.process_time() - begin
             paths = [plan.trajectory for plan in found.plans]
             seen = base_regressor(robot, BaseParameters.of(robot), paths)
@@ -85,7 +91,7 @@ def main() -> None:
             rows.append(
                 [
                     name,
-                    "tool" if has_tool else "empty",
+                    hand,
                     seconds,
                     found.condition_number,
                     condition_number(seen.T @ seen),
@@ -95,6 +101,8 @@ def main() -> None:
             )
     header = ["arm", "hand", "CPU time [s]", "cond Y_b", "with friction", "distance left [mm]", "proven motion"]
     print_table(header, [PAPER, *rows], f"{arguments.starts} start(s), motions of {arguments.duration:g} s, one core")
+    for line in unproven:
+        print(line)
     if arguments.shortest:
         robot = load_robot(arguments.robots[0])
         settings = ExcitationSettings.for_arm(arguments.duration, criterion="bounds", starts=1, time_budget=3600.0)
