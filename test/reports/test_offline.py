@@ -118,6 +118,27 @@ def test_computed_velocities_widen_the_sensor_and_void_the_guarantee(robot, samp
     assert not outcome.is_rigorous and "not guaranteed" in text_of(result_summary(outcome))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["a fifth", "most", "the largest"])
+def test_samples_that_are_missing_widen_the_bounds_and_no_more(robot, samples, result, tmp_path, lost):
+    """However many are lost, and even if a saturated sensor loses the largest torques."""
+    part, rng = samples.slice(0, 1500), np.random.default_rng(0)
+    tau = part.tau.copy()
+    if lost == "the largest":
+        tau[np.abs(tau) > np.quantile(np.abs(tau), 0.95, axis=0)] = np.nan
+    else:
+        tau[rng.random(len(tau)) < (0.2 if lost == "a fifth" else 0.6)] = np.nan
+    found = read_recording(_save(tmp_path / "a.npz", robot, part, tau=tau), robot)
+    assert any("in which a number is missing" in notice for notice in found.notices)
+    whole = read_recording(_save(tmp_path / "b.npz", robot, part), robot)
+    widths = []
+    for recording in (found, whole):
+        estimate = offline.identify_recording(recording, robot, EstimatorSettings()).estimate
+        assert estimate.contains(result.truth)
+        widths.append(estimate.radius[0])
+    assert widths[1] <= widths[0] * 1.001 < robot.payload_prior.box.radius[0]
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_ctrl_c_keeps_what_the_data_so_far_say(robot, samples, tmp_path, capsys, monkeypatch):
     """A signal comes at the first renewal of the bounds."""
