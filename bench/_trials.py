@@ -43,12 +43,18 @@ def read_results(path: str) -> list[dict]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def write_result(path: str, entry: dict) -> None:
-    """Append an entry with date and commit to a file of results, if there is to be one; numpy numbers become plain."""
+def write_result(path: str, entry: dict) -> dict:
+    """Append an entry with date and commit to a file of results, if there is to be one; numpy numbers become plain.
+
+    Returns:
+        The entry with date and commit.
+    """
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    entry = {"date": now, "commit": _commit(), **entry}
     if path:
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         with open(path, "a") as file:
-            file.write(json.dumps({"date": now, "commit": _commit(), **entry}, default=float) + "\n")
+            file.write(json.dumps(entry, default=float) + "\n")
+    return entry
 
 
 def describe_results(path: str) -> str:

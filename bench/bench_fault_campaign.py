@@ -525,8 +525,7 @@ def try_all(arguments: argparse.Namespace, entries: list[Entry]) -> None:
                 entry = GROUPS[group].run(campaign, case, rng)
                 whole = {"load": round(os.getloadavg()[0], 1), "whole": round(time.monotonic() - began, 1)}
                 entry = {"group": group, "case": case, **whole, **entry}
-                entries.append(entry)
-                write_result(arguments.results, entry)
+                entries.append(write_result(arguments.results, entry))
                 print(f"  {'' if is_good(entry) else 'WRONG '}{tell(entry)}", file=sys.stderr, flush=True)
         finally:
             campaign.close()
