@@ -93,6 +93,6 @@ def describe_limits(result: IdentificationResult) -> list[str]:
         rate = ""
         if cause is SAMPLING and samples is not None and len(samples) > 1:
             hertz = 1e9 / float(np.median(np.diff(samples.stamps)))
-            rate = f" than {hertz:.3g} Hz; slower motion loses less between samples, but shows inertias less"
+            rate = f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
         texts.append(f"{100.0 * share:.0f} % {cause.name}: {cause.cure}{rate}")
     return texts

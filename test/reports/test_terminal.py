@@ -109,10 +109,8 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     assert [text.split(":")[0] for text in texts] == [
         "53 % what lies between two samples", "33 % positions and velocities", "13 % friction of the arm"
     ]  # fmt: skip
-    period = np.median(np.diff(result.samples.stamps))
-    faster = (
-        f"sample faster than {1e9 / period:.3g} Hz; slower motion loses less between samples, but shows inertias less"
-    )
+    rate = round(1e9 / np.median(np.diff(result.samples.stamps)), 1)
+    faster = f"sample faster than {rate:g} Hz; slower motion loses less between samples, but shows inertias less"
     assert texts[0].endswith(faster)
     assert "calibrate the arm" in texts[2]
     lines = text_of(result_summary(limited)).splitlines()
