@@ -25,7 +25,7 @@ from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Parame
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
-from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
 from sysid_ros.reports.payload_files import find_well_known
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
@@ -359,11 +359,11 @@ def _statistical_parts(result: IdentificationResult) -> list[RenderableType]:
 
 
 def _parameter_table(result: IdentificationResult) -> Table:
-    estimate, truth = result.estimate, result.truth
+    estimate, truth, values = result.estimate, result.truth, shown_values(result)
     heads = ["", "unit", "estimate", "lower", "upper", "narrower"] + ([] if truth is None else ["truth", "inside"])
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
-        numbers = estimate.values[i], estimate.lower[i], estimate.upper[i]
+        numbers = values[i], estimate.lower[i], estimate.upper[i]
         row = [name, unit, *map(_fixed, numbers), _factor(result.shrinkage[i])]
         if truth is not None:
             row += [_fixed(truth[i]), "yes" if numbers[1] <= truth[i] <= numbers[2] else "NO"]

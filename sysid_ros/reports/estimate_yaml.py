@@ -74,15 +74,10 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
             "windows": int(estimate.number_of_windows),
             "condition_number": float(estimate.condition_number),
         },
-        "estimate": {"frame": estimate.frame, "parameters": _parameters(result)},
+        "estimate": {"frame": estimate.frame, "values_are": "least squares", "parameters": _parameters(result)},
     }
     if result.is_usable:
-        data["payload"] = {
-            "at_last_joint": _summary(summarize_payload(result)),
-            "at_tool": _summary(summarize_payload(result, robot.tool_frame)),
-            "minus_nominal_last_body": payload_parameters(result).values.tolist() != estimate.values.tolist(),
-        }
-        data["exported"] = _exported(result)
+        data["payload"] = _payload(result)
     data["error_budget"] = {
         "unit": "half width of the bounds each term causes, in the unit of the parameter",
         "order": list(PARAMETER_NAMES),
@@ -167,19 +162,21 @@ def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
     return rows
 
 
-def _exported(result: IdentificationResult) -> dict[str, object]:
-    """Return the body that files for controllers have, and what is known well enough to be used as it is."""
+def _payload(result: IdentificationResult) -> dict[str, object]:
+    """Return the body that reports and files for controllers have, and what is known well enough for them."""
     exported = exported_payload(result)
     tool = summarize_payload(result, result.robot.tool_frame, exported.parameters)
     known = find_well_known(tool)
     return {
-        "meaning": "the physically consistent body nearest to the middle of the bounds; files for controllers have it",
+        "meaning": "the physically consistent body nearest to the middle of the bounds; summary, report and files for "
+        "controllers have it",
         "is_centred": exported.is_centred,
         "rule": RULE,
         "well_known": {quantity.name.lower(): quantity in known for quantity in Quantity},
         "at_last_joint": _summary(summarize_payload(result, None, exported.parameters)),
         "at_tool": _summary(tool),
         "behind_flange": _summary(summarize_behind_flange(result, exported.parameters)),
+        "minus_nominal_last_body": payload_parameters(result).values.tolist() != result.estimate.values.tolist(),
     }
 
 

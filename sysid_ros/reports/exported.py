@@ -70,10 +70,10 @@ def read_exported(folder: Path | str, accept_uncertain: bool = False) -> Exporte
             raise UnusableResult(path, f"not usable ({data['alarm'] or data['shortfall'] or data['status']})")
         narrower = data["narrower_than_prior"]
         unknown = [name for name in (Quantity.MASS, Quantity.COM) if not narrower[name.name.lower()]]
-        exported = data["exported"]
-        if "behind_flange" not in exported:
+        payload = data["payload"]
+        if "behind_flange" not in payload:
             raise UnusableResult(path, f"of an older version; make it again with: sysid report {path.parent}")
-        loads = read_summary(exported["at_tool"]), read_summary(exported["behind_flange"])
+        loads = read_summary(payload["at_tool"]), read_summary(payload["behind_flange"])
         found = ExportedPayload(path, str(data["robot"]), str(data["created"]), *loads)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnusableResult(path, f"damaged ({type(error).__name__}: {error})") from error

@@ -147,7 +147,7 @@ def payload_parameters(result: IdentificationResult) -> Bounded:
 
 @dataclass(frozen=True)
 class Exported:
-    """The payload as files for controllers have it.
+    """The payload as summaries, reports and files for controllers have it.
 
     Attributes:
         parameters: Ten parameters about the frame of the last joint, (10,), with their bounds.
@@ -160,7 +160,7 @@ class Exported:
 
 
 def exported_payload(result: IdentificationResult) -> Exported:
-    """Return the payload for files: a physically consistent body as far inside its bounds as bodies go."""
+    """Return the payload as it is shown and exported: the consistent body nearest to the middle of its box."""
     known = payload_parameters(result)
     if not np.all(np.isfinite(known.lower) & np.isfinite(known.upper)):
         return Exported(known, False)
@@ -218,6 +218,16 @@ def _joints_behind(urdf: str, link: str) -> set[str]:
         names.update(name for name, _ in children)
         open_links.extend(child for _, child in children if child)
     return names
+
+
+def shown_values(result: IdentificationResult) -> Array:
+    """Return the ten parameters of what the estimate describes, (10,), with the payload of :func:`exported_payload`.
+
+    The least-squares estimate lies on a bound wherever the data pull it there; these values do not.
+    """
+    return np.asarray(
+        result.estimate.values + exported_payload(result).parameters.values - payload_parameters(result).values
+    )
 
 
 @dataclass(frozen=True)
@@ -300,7 +310,8 @@ def summarize_payload(
     Args:
         result: What was found.
         frame: Name of the link; None takes the frame of the last joint.
-        parameters: Ten parameters about the frame of the last joint, (10,); those of the estimate without them.
+        parameters: Ten parameters about the frame of the last joint, (10,); those of :func:`exported_payload` without
+            them.
 
     Raises:
         ModelError: There is no such frame, or it is not fixed to the last body.
@@ -309,7 +320,7 @@ def summarize_payload(
     placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)
     prior = robot.payload_prior
     shape = prior.shape if result.is_rigorous and prior.target == result.estimate.target == "payload" else None
-    known = payload_parameters(result) if parameters is None else parameters
+    known = exported_payload(result).parameters if parameters is None else parameters
     return summarize(known, placement, frame or robot.joint_names[-1], shape)
 
 

@@ -11,7 +11,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import compute_inertia_ellipsoid, is_physically_consistent
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel, tool_transform
@@ -55,11 +54,8 @@ def arm_pictures(result: IdentificationResult) -> str | None:
     shape = robot.payload_prior.shape
     if shape is not None:
         near.add_box(shape.com.lower, shape.com.upper, rotations[-1], origins[-1], "prior")
-    try:
-        body = exported_payload(result).parameters.values
-    except SysidError:  # no body has parameters inside the bounds
-        body = None
-    if body is not None and is_physically_consistent(body):
+    body = exported_payload(result).parameters.values
+    if is_physically_consistent(body):
         ellipsoid = compute_inertia_ellipsoid(body)
         center = origins[-1] + rotations[-1] @ ellipsoid.center
         near.add_ellipsoid(center, rotations[-1] @ ellipsoid.rotation, ellipsoid.semi_axes)

@@ -14,7 +14,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.limits import describe_limits
 from sysid_ros.reports.pages import render, square_units
-from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import explained_torque
@@ -102,7 +102,7 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
 
 def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
     """One row per parameter."""
-    estimate, truth = result.estimate, result.truth
+    estimate, truth, values = result.estimate, result.truth, shown_values(result)
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
         row: dict[str, Any] = {
@@ -110,11 +110,12 @@ def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
             "unit": square_units(unit),
             "meaning": _MEANINGS[i],
             "digits": _DIGITS[unit],
-            "value": estimate.values[i],
+            "value": values[i],
             "lower": estimate.lower[i],
             "upper": estimate.upper[i],
+            "fit": estimate.values[i],
             "shrinkage": result.shrinkage[i],
-            "bar": _bar(result, i),
+            "bar": _bar(result, i, values[i]),
         }
         if result.statistical is not None:
             row |= {"low": result.statistical.lower[i], "high": result.statistical.upper[i]}
@@ -125,8 +126,8 @@ def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
     return rows
 
 
-def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
-    """Places of bounds, estimate and truth on the interval of the prior; None where that has no width."""
+def _bar(result: IdentificationResult, i: int, shown: float) -> dict[str, float] | None:
+    """Places of bounds, the value shown and truth on the interval of the prior; None where that has no width."""
     prior, estimate = result.prior, result.estimate
     width = prior.upper[i] - prior.lower[i]
     if not width > 0.0:
@@ -135,7 +136,7 @@ def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
     def place(value: float) -> float:
         return float(np.clip(_BAR * (value - prior.lower[i]) / width, 0.0, _BAR))
 
-    first, last, middle = place(estimate.lower[i]), place(estimate.upper[i]), place(estimate.values[i])
+    first, last, middle = place(estimate.lower[i]), place(estimate.upper[i]), place(shown)
     if last - first < 3.0:
         first, last = max(0.0, middle - 1.5), min(_BAR, middle + 1.5)
     truth = {} if result.truth is None else {"truth": place(result.truth[i])}

@@ -50,7 +50,7 @@ def test_a_result_is_read_back_from_its_file(result, folder):
             expected = getattr(getattr(wanted, name), part)
             assert getattr(getattr(exported.behind_flange, name), part) == pytest.approx(expected), name
     assert exported.behind_flange.frame == result.robot.flange_frame and exported.robot == "kinova_gen3_2f85"
-    data = yaml.safe_load((folder / "estimate.yaml").read_text())["exported"]
+    data = yaml.safe_load((folder / "estimate.yaml").read_text())["payload"]
     assert read_summary(data["at_tool"]).mass.values == pytest.approx(float(exported.at_tool.mass.values))
 
 
@@ -105,13 +105,13 @@ def test_who_cannot_be_reached_is_named(folder, controller, capsys):
 
 def test_results_that_must_not_be_used_are_refused(result, folder, tmp_path, capsys):
     data = yaml.safe_load((folder / "estimate.yaml").read_text())
-    loose, narrow = data["exported"]["at_tool"]["com_m"], data["narrower_than_prior"]
+    loose, narrow = data["payload"]["at_tool"]["com_m"], data["narrower_than_prior"]
     cases = {
         "missing; give a folder of results": None,
         "not usable (the data contradict": data | {"is_usable": False, "alarm": "the data contradict"},
         "the bounds of mass are no narrower": data | {"narrower_than_prior": narrow | {"mass": False}},
-        "of an older version; make it again with: sysid report": data | {"exported": {}},
-        "damaged (KeyError": data | {"exported": {"behind_flange": {}}},
+        "of an older version; make it again with: sysid report": data | {"payload": {"at_tool": {}}},
+        "damaged (KeyError": data | {"payload": {"behind_flange": {}}},
         "no result of an identification": {"format": "other"},
     }  # fmt: skip
     for k, (message, content) in enumerate(cases.items()):

@@ -66,7 +66,7 @@ def test_each_number_has_its_bounds_and_a_rule_says_what_is_well_known(result, w
         text = (written.directory / name).read_text()
         assert re.search(r"mass \[kg\]: \d\.\d{3} \+0\.\d{3} / -0\.\d{3}", text), name
         assert "centre of mass z [m]: " in text and "Iyz about the centre of mass [kg m^2]: " in text, name
-    data = yaml.safe_load((written.directory / "estimate.yaml").read_text())["exported"]
+    data = yaml.safe_load((written.directory / "estimate.yaml").read_text())["payload"]
     assert data["is_centred"] and "within 20 mm along every axis" in data["rule"]
     assert data["well_known"] == {"mass": True, "com": True, "inertia": False}
     script = (written.directory / "payload_ur.script").read_text()

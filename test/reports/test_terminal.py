@@ -29,6 +29,7 @@ from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.reports.limits import CAUSES, SAMPLING, describe_limits
+from sysid_ros.reports.payload import exported_payload, summarize_payload
 from sysid_ros.reports.writer import WrittenFiles
 
 
@@ -139,17 +140,22 @@ def test_interval_bar(interval, picture):
 def test_the_summary_begins_with_mass_and_com(result):
     lines = text_of(result_summary(result)).splitlines()
     assert max(map(len, lines)) <= WIDTH and all(line == line.rstrip() for line in lines)
-    assert lines[0] == "Payload of kinova_gen3_2f85: 1.800 kg, bounds 1.765 to 1.860 kg"
+    mass, com_z = (
+        exported_payload(result).parameters.values[0],
+        summarize_payload(result, "end_effector_link").com.values[2],
+    )
+    assert 1.765 < mass < 1.860 and mass != result.estimate.values[0], "the body in the middle, not the fit"
+    assert lines[0] == f"Payload of kinova_gen3_2f85: {mass:.3f} kg, bounds 1.765 to 1.860 kg"
     assert lines[2] == f"In the tool frame ({result.robot.tool_frame})"
     assert lines[3].split() == ["unit", "estimate", "lower", "upper"]
-    assert lines[4].split() == ["mass", "kg", "1.800000", "1.765000", "1.859500"]
+    assert lines[4].split() == ["mass", "kg", f"{mass:.6f}", "1.765000", "1.859500"]
     assert [line.split()[:2] for line in lines[5:8]] == [["CoM", axis] for axis in "xyz"]
-    assert lines[7].split()[2:4] == ["m", "0.128975"]
+    assert lines[7].split()[2:4] == ["m", f"{com_z:.6f}"]
     assert sum(line.startswith("principal moment") for line in lines[8:11]) == 3
     head = next(k for k, line in enumerate(lines) if line.startswith("About the frame of the last joint (joint_7)"))
     assert lines[head + 1].split() == ["unit", "estimate", "lower", "upper", "narrower", "truth", "inside"]
-    mass = lines[head + 2].split()
-    assert mass[:5] == ["m", "kg", "1.800000", "1.765000", "1.859500"] and mass[-2:] == ["1.810000", "yes"]
+    row = lines[head + 2].split()
+    assert row[:5] == ["m", "kg", f"{mass:.6f}", "1.765000", "1.859500"] and row[-2:] == ["1.810000", "yes"]
     assert sum(line.endswith(" yes") for line in lines) == 10
     assert "Truth (simulation) inside the bounds: 10 of 10" in lines
     assert lines[-1] == "warning: the certificate was checked at sampled instants only"

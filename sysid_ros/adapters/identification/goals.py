@@ -15,7 +15,13 @@ from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
-from sysid_ros.adapters.identification.files import Evidence, payload_message, prepare_folder, write_files
+from sysid_ros.adapters.identification.files import (
+    Evidence,
+    centered_payload,
+    payload_message,
+    prepare_folder,
+    write_files,
+)
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -331,7 +337,7 @@ class GoalRun(GoalBase):
         return Identify.Result(
             error_code=Identify.Result.NONE,
             estimate=self._message(outcome.estimate),
-            payload=inertia_message(outcome.estimate.values),
+            payload=inertia_message(centered_payload(self._robot, outcome.estimate).values),
             motion_time=outcome.motion_time,
         )
 
