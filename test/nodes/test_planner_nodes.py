@@ -206,6 +206,22 @@ def test_motion_to_a_posture_is_planned_and_certified(bench, safe, robot):
         assert not refused.success and words in refused.message, refused.message
 
 
+def test_a_flood_of_requests_leaves_no_work_behind(bench, safe, robot):
+    home, names = robot.home.tolist(), list(robot.joint_names)
+    request = PlanTo.Request(joint_names=names, start_position=home, goal_position=(robot.home + 0.1).tolist())
+    client = bench.node.create_client(PlanTo, "safe_planner/plan_to")
+    assert client.wait_for_service(PATIENCE)
+    with safe._service._one_at_a_time:  # as if a search took long
+        calls = [client.call_async(request) for _ in range(8)]
+        assert wait_until(lambda: sum(call.done() for call in calls) == 4, PATIENCE), "four wait, four are refused"
+        refused = [call.result() for call in calls if call.done()]
+    assert all(not one.success and "ask again when one of them is answered" in one.message for one in refused)
+    assert all(one.status.failure == PlanStatus.FAILURE_NOT_READY for one in refused)
+    assert wait_until(lambda: all(call.done() for call in calls), PATIENCE)
+    assert sum(call.result().success for call in calls) == 4
+    assert bench.call(PlanTo, "safe_planner/plan_to", request).success, "none is left waiting"
+
+
 def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):
     zero = np.zeros(7)
     trajectory = BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, 8.0)

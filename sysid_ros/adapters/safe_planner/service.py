@@ -58,6 +58,10 @@ class _Response(Protocol):
     plan: CertifiedTrajectory
 
 
+_MOST_SEARCHES = 4
+"""That run or wait their turn: each has a thread, and whoever floods a service must not leave hours of work behind."""
+
+
 class Searches:
     """Which searches run, and which of them are to end. The executor begins and cancels, a search looks.
 
@@ -163,6 +167,11 @@ class PlanService:
         started = time.perf_counter()
         self.searches.running += 1
         try:
+            if self.searches.running > _MOST_SEARCHES:
+                raise NotReady(
+                    f"{_MOST_SEARCHES} requests to plan or to certify run or wait their turn, and no more may; "
+                    "ask again when one of them is answered"
+                )
             self._require_ready()
             plan = await run_in_thread(self._node, lambda: self._run_alone(work))
             self._require_ready()
