@@ -21,6 +21,7 @@ from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import DriverStatus, ParameterEstimate
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.certification.certificate import box_hash
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.recordings.mcap import read_messages, read_metadata
 from sysid_ros.ros import qos
@@ -40,6 +41,8 @@ SHORT = {"max_motion_time": 3.0, "number_of_trajectories": 1}
 """A goal with one plan of 3 s."""
 AWAY = 0.02
 """An arm that rests this far from home was stopped on its way [rad]."""
+ROUNDING = 1e-9
+"""What a change of the point of reference there and back may cost [units of the parameters]."""
 PARAMETERS = {
     "arm_driver": {
         "payload": "dumbbell_4lb",
@@ -152,7 +155,16 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     assert estimate.is_consistent and np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper)
     assert estimate.lower[0] > 0.0 and estimate.upper[0] < robot.payload_prior.box.upper[0]
     assert np.all(estimate.lower <= estimate.values) and np.all(estimate.values <= estimate.upper)
-    assert result.payload.m == estimate.values[0] and result.motion_time == 3.0
+    found = result.payload
+    body = from_com_form(
+        found.m,
+        [found.com.x, found.com.y, found.com.z],
+        [[found.ixx, found.ixy, found.ixz], [found.ixy, found.iyy, found.iyz], [found.ixz, found.iyz, found.izz]],
+    )
+    assert is_physically_consistent(body)
+    assert np.all(estimate.lower - ROUNDING <= body) and np.all(body <= estimate.upper + ROUNDING)
+    stored = yaml.safe_load((folder / "first" / "estimate.yaml").read_text())["payload"]["at_last_joint"]
+    assert found.m == pytest.approx(stored["mass_kg"]["value"]) and result.motion_time == 3.0
     names = {path.name for path in (folder / "first").iterdir()}
     assert {"estimate.yaml", "report.html", "recording.mcap", "robot_with_payload.urdf"} <= names
     topics = {message.topic for message in read_messages(folder / "first" / "recording.mcap")}
