@@ -21,6 +21,7 @@ from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.exports import planning_scene
 from sysid_ros.reports.payload_files import Load
+from sysid_ros.ros.conversions import inertia_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.moveit import PlanningScenePublisher
 
@@ -98,7 +99,7 @@ class PickAndPlace:
             print("MoveIt's messages (moveit_msgs) are not installed: nothing is attached in its planning scene.")
             return
         rotation, origin = tool_transform(self._robot)  # of the tool in the frame of the estimate
-        body = transform_parameters(found.estimate.values, rotation.T, -rotation.T @ origin)
+        body = transform_parameters(inertia_from_message(found.payload), rotation.T, -rotation.T @ origin)
         self._moveit.send(planning_scene(Load.from_parameters(body, self._robot.tool_frame)))
 
     def _call(self, client, request, what):

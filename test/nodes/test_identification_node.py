@@ -21,10 +21,11 @@ from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import DriverStatus, ParameterEstimate
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.certification.certificate import box_hash
-from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.recordings.mcap import read_messages, read_metadata
 from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import inertia_from_message
 from sysid_ros.ros.environment import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import ServerProbe, wait_until
 
@@ -156,11 +157,7 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     assert estimate.lower[0] > 0.0 and estimate.upper[0] < robot.payload_prior.box.upper[0]
     assert np.all(estimate.lower <= estimate.values) and np.all(estimate.values <= estimate.upper)
     found = result.payload
-    body = from_com_form(
-        found.m,
-        [found.com.x, found.com.y, found.com.z],
-        [[found.ixx, found.ixy, found.ixz], [found.ixy, found.iyy, found.iyz], [found.ixz, found.iyz, found.izz]],
-    )
+    body = inertia_from_message(found)
     assert is_physically_consistent(body)
     assert np.all(estimate.lower - ROUNDING <= body) and np.all(body <= estimate.upper + ROUNDING)
     stored = yaml.safe_load((folder / "first" / "estimate.yaml").read_text())["payload"]["at_last_joint"]

@@ -347,6 +347,9 @@ def test_inertia_message_is_about_the_center_of_mass():
     assert (message.m, message.com.y) == pytest.approx((2.0, 0.2))
     listed = [message.ixx, message.ixy, message.ixz, message.iyy, message.iyz, message.izz]
     assert listed == pytest.approx([0.02, 0.001, 0.002, 0.03, 0.003, 0.04])
+    np.testing.assert_allclose(
+        c.inertia_from_message(message), from_com_form(2.0, [0.1, 0.2, 0.3], inertia), atol=1e-15
+    )
 
 
 def test_joint_state_carries_names():

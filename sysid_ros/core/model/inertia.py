@@ -141,6 +141,8 @@ def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
     # Rounding errors of A and of the sums are a few units of what the same terms would add up to with one sign.
     sizes = np.abs(transform_matrix(np.abs(rotation), np.abs(translation)))
     pad = 64.0 * np.finfo(float).eps * (sizes @ np.maximum(np.abs(box.lower), np.abs(box.upper)))
+    # The mass is the same from everywhere, without rounding: one that is not negative stays so.
+    pad[0] = 0.0
     return Box(lower - pad, upper + pad)
 
 

@@ -15,6 +15,7 @@ from sysid_ros.ros.conversions.contact import efforts_message, wrench_message
 from sysid_ros.ros.conversions.estimate import (
     estimate_from_message,
     estimate_to_message,
+    inertia_from_message,
     inertia_message,
     information_from_message,
     nominal_payload_from_message,
@@ -60,6 +61,7 @@ __all__ = [
     "efforts_message",
     "estimate_from_message",
     "estimate_to_message",
+    "inertia_from_message",
     "inertia_message",
     "information_from_message",
     "joint_order",

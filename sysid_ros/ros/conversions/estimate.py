@@ -11,7 +11,7 @@ from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
-from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, from_com_form, to_com_form
 from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_order, stamp_to_message, to_array
 
 
@@ -180,6 +180,13 @@ def inertia_message(theta: ArrayLike) -> Inertia:
         iyz=float(inertia[1, 2]),
         izz=float(inertia[2, 2]),
     )
+
+
+def inertia_from_message(message: Inertia) -> Array:
+    """Return the ten parameters of mass, CoM and inertia about the CoM, in the same frame, (10,)."""
+    com, m = message.com, message
+    about_com = [[m.ixx, m.ixy, m.ixz], [m.ixy, m.iyy, m.iyz], [m.ixz, m.iyz, m.izz]]
+    return from_com_form(m.m, [com.x, com.y, com.z], about_com)
 
 
 def truth_to_message(

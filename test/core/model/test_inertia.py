@@ -133,6 +133,8 @@ def test_transformed_box_is_the_hull():
         for i in range(10):
             best = np.where(matrix[i] > 0.0, box.upper, box.lower)
             assert matrix[i] @ best == pytest.approx(moved.upper[i], abs=1e-11)
+        # The mass is the same from everywhere: what is not negative stays so.
+        assert (moved.lower[0], moved.upper[0]) == (box.lower[0], box.upper[0])
 
 
 def test_transformed_box_is_rounded_outwards():
