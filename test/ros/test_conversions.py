@@ -7,15 +7,18 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
 from sysid_msgs import msg as messages
+from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch, Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
+from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c
@@ -314,6 +317,42 @@ def test_a_certified_plan_there_and_back():
     bare = c.certified_to_message(path, plan.certificate, JOINTS)
     with pytest.raises(c.InvalidMessage, match="robot_name is empty"):
         c.certified_plan_from_message(bare, JOINTS)
+
+
+def make_rest() -> RestTorque:
+    return RestTorque(
+        tuple(JOINTS), np.array([0.1, -0.2, 0.3]), Box(np.array([-1.0, 2.0, 0.1]), np.array([1.0, 2.5, 0.1]))
+    )
+
+
+def test_a_torque_at_rest_there_and_back():
+    path, box, rest = make_bezier(), Box(np.zeros(10), np.ones(10)), make_rest()
+    boxes = Box(-np.ones(42), np.ones(42)), WeighedBox.of(box, rest)
+    plan = CertifiedPlan(path, make_certificate(path), boxes, Scene(), "an arm")
+    received = c.certified_plan_from_message(over_the_wire(c.certified_plan_to_message(plan, JOINTS)), JOINTS)
+    assert received.to_dict() == plan.to_dict() and CertifiedPlan.from_dict(plan.to_dict()).to_dict() == plan.to_dict()
+    assert box_hash(*received.boxes) == box_hash(*boxes) != box_hash(boxes[0], box)
+    estimate = dataclasses.replace(make_estimate(), rest=rest)
+    weighed = c.estimate_from_message(over_the_wire(c.estimate_to_message(estimate, STAMP)))
+    assert box_hash(weighed.box) == box_hash(estimate.box) != box_hash(make_estimate().box)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("rest_posture", [0.1], "posture of a torque at rest.*each of 3 joints"),
+        ("rest_torque_lower", [0.0], "rest_torque_lower has 1 entries, the upper bounds 3"),
+        ("rest_torque_upper", [-9.0, 9.0, 9.0], "lower must be <= upper"),
+        ("rest_torque_upper", [np.inf, 9.0, 9.0], "torque of a torque at rest"),
+        ("rest_torque_upper", [np.nan, 9.0, 9.0], "lower must be <= upper"),
+        ("rest_joint_names", [], "posture of a torque at rest"),
+    ],
+)
+def test_a_torque_at_rest_that_does_not_fit_is_refused(field, value, message):
+    sent = c.estimate_to_message(dataclasses.replace(make_estimate(), rest=make_rest()), STAMP)
+    setattr(sent, field, value)
+    with pytest.raises(SysidError, match=message):
+        c.estimate_from_message(sent)
 
 
 def test_a_scene_that_is_not_known_says_so():

@@ -13,6 +13,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import joint_axis
+from sysid_ros.core.model.rest_torque import rest_of
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, tracking_bound
 from sysid_ros.core.tracking_bound.motion import Motion
@@ -28,7 +29,8 @@ class Assumptions:
 
     Attributes:
         robot: The arm.
-        boxes: Boxes that contain the true parameters of the arm (14 n,) and of the payload (10,).
+        boxes: Boxes that contain the true parameters of the arm (14 n,) and of the payload (10,); to the latter may
+            belong what weighing says of both together.
         nominal: Payload the controller computes its torque with, (10,).
         scene: What surrounds the arm and what it carries.
         control_law: The control law that follows the plans.
@@ -107,7 +109,12 @@ def box_hash(*boxes: Box) -> str:
     Args:
         boxes: The boxes in a fixed order; by convention the arm's (14 n,) and then the payload's (10,).
     """
-    return fingerprint("box", *(bound for box in boxes for bound in (box.lower, box.upper)))
+    words, parts = ["box"], [bound for box in boxes for bound in (box.lower, box.upper)]
+    for rest in (rest_of(box) for box in boxes):
+        if rest is not None:
+            words += rest.joint_names
+            parts += [rest.posture, rest.torque.lower, rest.torque.upper]
+    return fingerprint(" ".join(words), *parts)
 
 
 def robot_hash(robot: RobotModel) -> str:

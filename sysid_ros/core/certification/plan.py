@@ -16,6 +16,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox, rest_of
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.trajectories.base import Trajectory
@@ -133,7 +134,7 @@ class CertifiedPlan:
             "format_version": FORMAT_VERSION,
             "trajectory": {"kind": path.kind, "duration": float(path.duration), "coefficients": coefficients},
             "certificate": self.certificate.to_dict(),
-            "boxes": [{"lower": box.lower.tolist(), "upper": box.upper.tolist()} for box in self.boxes],
+            "boxes": [_entries_of_box(box) for box in self.boxes],
             "scene": self.scene.to_dict(),
             "robot_name": self.robot_name,
         }
@@ -154,9 +155,7 @@ class CertifiedPlan:
             raise ParameterOutOfRange("certified plan", wrong, "the entries that are missing or unknown")
         entries: dict[str, Any] = dict(data)
         try:
-            arm, payload = (
-                Box(np.array(box["lower"], float), np.array(box["upper"], float)) for box in entries["boxes"]
-            )
+            arm, payload = (_box_of_entries(box) for box in entries["boxes"])
             return cls(
                 trajectory_from_dict(**entries["trajectory"]),
                 Certificate.from_dict(entries["certificate"]),
@@ -166,3 +165,23 @@ class CertifiedPlan:
             )
         except (TypeError, KeyError, ValueError) as error:
             raise ParameterOutOfRange("certified plan", str(error), "the form that to_dict gives") from error
+
+
+def _entries_of_box(box: Box) -> dict[str, object]:
+    entries: dict[str, object] = {"lower": box.lower.tolist(), "upper": box.upper.tolist()}
+    rest = rest_of(box)
+    if rest is not None:
+        names, posture = list(rest.joint_names), rest.posture.tolist()
+        entries["rest"] = {"joint_names": names, "posture": posture, **_entries_of_box(rest.torque)}
+    return entries
+
+
+def _box_of_entries(entries: Mapping[str, Any]) -> Box:
+    unknown = set(entries) - {"lower", "upper", "rest"}
+    if unknown:
+        raise KeyError(f"unknown entries of a box: {', '.join(sorted(unknown))}")
+    box, rest = Box(entries["lower"], entries["upper"]), entries.get("rest")
+    if rest is None:
+        return box
+    names = tuple(str(name) for name in rest["joint_names"])
+    return WeighedBox.of(box, RestTorque(names, rest["posture"], Box(rest["lower"], rest["upper"])))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.chain import Motion, apply, cross, multiply
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.model.rest_torque import RestSavings, rest_of
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
@@ -43,6 +44,7 @@ class ParameterSpread:
         friction_center: Centres of F_v, I_a and beta, (n, 3).
         friction_radius: Radii of F_v, I_a and beta, (n, 3).
         coulomb: Largest Coulomb friction, (n,) [Nm].
+        savings: What a torque at rest takes off; None where none is known.
     """
 
     joints: NDArray[np.int64]
@@ -52,6 +54,7 @@ class ParameterSpread:
     friction_center: Array
     friction_radius: Array
     coulomb: Array
+    savings: RestSavings | None
 
 
 def spread_parameters(robot: RobotModel, boxes: tuple[Box, Box]) -> ParameterSpread:
@@ -66,8 +69,10 @@ def spread_parameters(robot: RobotModel, boxes: tuple[Box, Box]) -> ParameterSpr
     radius[-1] += payload.radius
     friction, friction_radius = robot.friction(arm.center), robot.friction(arm.radius)
     largest = np.maximum(np.abs(robot.friction(arm.lower)), np.abs(robot.friction(arm.upper)))
+    friction, friction_radius, rest = friction[:, 1:], friction_radius[:, 1:], rest_of(payload)
+    savings = None if rest is None else RestSavings(robot, arm, payload, rest)
     return ParameterSpread(
-        joints, bodies, center[bodies], radius[bodies], friction[:, 1:], friction_radius[:, 1:], largest[:, 0]
+        joints, bodies, center[bodies], radius[bodies], friction, friction_radius, largest[:, 0], savings
     )
 
 
@@ -201,15 +206,31 @@ class TorqueBounds:
             What the torque never exceeds in a piece, and what it can reach in its middle, each (n, P) [Nm].
         """
         factors = np.array([1.0, rate, square, slowdown])
-        nominal = np.abs(np.einsum("i,icnt->cnt", factors, self._nominal))
+        nominal = np.einsum("i,icnt->cnt", factors, self._nominal)
         gravity, inertial, braking = self._columns
         columns = gravity + square * inertial + slowdown * braking
+        savings = self._spread.savings
+        nominal = np.abs(nominal) if savings is None else self._less_savings(savings, nominal, columns)
         np.abs(columns, out=columns)
         worst = nominal + self._by_joint(np.einsum("pk,cpkt->cpt", self._spread.radius, columns), axis=1)
         worst += self._viscous * np.abs(rate * self._speed)
         worst += self._armature * np.abs(square * self._rate + slowdown * self._speed)
         remainder = np.tensordot(np.abs(factors), self._remainder, axes=1)
         return np.maximum(worst[0], worst[1]) + remainder, worst[2] + self._exact_rest
+
+    def _less_savings(self, savings: RestSavings, nominal: Array, columns: Array) -> Array:
+        """Take off what is known of the torque at rest, from torques (3, n, P) with rows (3, pairs, 10, P).
+
+        The largest torque over a convex set of parameters is convex in the row, so that of a row that changes along a
+        line is largest at its ends, with a torque at rest, too.
+        """
+        result = np.empty_like(nominal)
+        ends = np.append(self._starts[1:], columns.shape[1])
+        for joint, (start, stop) in enumerate(zip(self._starts, ends, strict=True)):
+            rows = np.moveaxis(columns[:, start:stop], 3, 1).reshape(-1, INERTIAL * (stop - start))
+            above, below = (savings.evaluate(joint, side)[0].reshape(len(nominal), -1) for side in (rows, -rows))
+            result[:, joint] = np.maximum(nominal[:, joint] - above, -nominal[:, joint] - below)
+        return result
 
     def _by_joint(self, pairs: Array, axis: int) -> Array:
         return np.add.reduceat(pairs, self._starts, axis=axis)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds.closed_form import bound_with
 from sysid_ros.core.estimation.bounds.consistency import (
     JointConsistency,
     RowLabels,
@@ -45,10 +46,15 @@ from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibratio
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.core.model.rest_torque import RestTorque, gravity_rows
 from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
+_SAME_POSTURE = 2e-3
+"""Windows at rest within this distance of a posture weigh in it [rad]."""
+_ROUNDING = 1e-12
+"""Share of the size of a torque that rounding is allowed for."""
 RECENT_WINDOWS = 100
 """Windows that are kept for the check of joint consistency as they are, while the bounds use compacted ones: compacted
 rows preserve the bounds, but less of what is inconsistent with a window of another payload."""
@@ -176,6 +182,7 @@ class StreamingEstimator:
         self._excitation = Excitation(self._unknowns.nominal.size)
         self._change = ChangeMonitor(self._robot, self._unknowns) if self._unknowns.target.body else None
         self._payload_change = ""
+        self._rest: RestTorque | None = None
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
 
@@ -241,6 +248,8 @@ class StreamingEstimator:
         alarm = self._consistency.check_rows(rows)
         if alarm is not None:
             return self._handle_inconsistency(alarm)
+        if self.target.label == PAYLOAD and self.stream.is_at_rest(window):
+            self._rest = self._weigh(window, rows)
         self._bounds.rows.append(rows)
         self._excitation.add(rows)
         if self._change is not None:
@@ -249,6 +258,26 @@ class StreamingEstimator:
         if self._on_rows:
             self._on_rows(rows)
         return self._update() if self._excitation.windows % self.settings.update_windows == 0 else []
+
+    def _weigh(self, window: Window, rows: Rows) -> RestTorque | None:
+        """Bound the torque that balances gravity where a window is at rest, by its rows over its duration."""
+        robot, box, unknowns, known = self._robot, self.bounds.box, self._unknowns, self._rest
+        measured = window.block.q[window.start : window.stop + 1]
+        if known is not None and np.any(np.abs(measured - known.posture) > _SAME_POSTURE):
+            known = None
+        posture = measured.mean(axis=0) if known is None else known.posture
+        directions = gravity_rows(robot, posture)
+        own, of_arm = directions[:, robot.inertial_slice(robot.n)], unknowns.center[: directions.shape[1]]
+        problem = Problem.build(rows, box.center, box.radius, unknowns.radius, unknowns.end_error, own)
+        shared = np.pad(directions, ((0, 0), (0, problem.b.shape[1] - directions.shape[1])))
+        start, stop = window.block.stamps[[window.start, window.stop]]
+        found = bound_with(problem, np.eye(len(rows)) / (1e-9 * float(stop - start)), shared)
+        radius = found.radius + _ROUNDING * (np.abs(directions) @ np.abs(of_arm) + np.abs(found.center))
+        torque: Box | None = Box.around(found.center + directions @ of_arm, radius)
+        if known is not None and torque is not None:
+            torque = torque.intersect(known.torque)
+        # Where two windows contradict each other their rows do too, which is for the alarm to say.
+        return None if torque is None else RestTorque(tuple(robot.joint_names), posture, torque)
 
     def _update(self) -> list[str]:
         """Renew bounds and point estimate."""
@@ -328,6 +357,7 @@ class StreamingEstimator:
             missing.append(f"{np.count_nonzero(~combinations.is_narrower)} combinations")
         return replace(
             self._no_estimate(alarm),
+            rest=self._rest,
             is_narrower=is_narrower,
             narrower=narrower,
             shortfall=self.stream.describe_shortfall(" and ".join(missing)) if missing else "",

@@ -27,6 +27,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.common.spatial import cross, force_cross, motion_cross, motion_transform
 from sysid_ros.core.model.inertia import unit_inertias
+from sysid_ros.core.model.rest_torque import RestSavings, rest_of
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -108,12 +109,12 @@ class TorqueSamples:
 
     Attributes:
         demand: Largest ``|tau|`` of any parameters in the boxes, Coulomb friction in the worst direction, (N, n) [Nm].
-        nominal: Torque at the centre of the boxes, (N, n) [Nm].
+        side: Sign of the torque that is that large, (N, n).
         regressor: The torque regressor, (N, n, 14 n), its Coulomb columns zero.
     """
 
     demand: Array
-    nominal: Array
+    side: Array
     regressor: Array
 
 
@@ -137,6 +138,8 @@ class WorstTorque:
 
     def set_boxes(self, arm: Box, payload: Box) -> None:
         """Use other boxes: the arm's (14 n,) and the payload's (10,), which adds to the last body's."""
+        rest = rest_of(payload)
+        self._savings = None if rest is None else RestSavings(self._robot, arm, payload, rest)
         last = self._robot.inertial_slice(self.n)
         self._center, self._radius = arm.center.copy(), arm.radius.copy()
         self._center[last] += payload.center
@@ -149,7 +152,19 @@ class WorstTorque:
         """Compute the largest torques at states (N, n)."""
         regressor = self._regressor.evaluate(*states, direction=np.zeros_like(states[1]))
         nominal = regressor @ self._center
-        return TorqueSamples(np.abs(nominal) + np.abs(regressor) @ self._radius + self._coulomb, nominal, regressor)
+        spread = np.abs(regressor) @ self._radius + self._coulomb
+        if self._savings is None:
+            return TorqueSamples(np.abs(nominal) + spread, np.sign(nominal), regressor)
+        above, below = nominal, -nominal
+        for joint in range(self.n):
+            rows = regressor[:, joint, self._moved(joint)]
+            above[:, joint] -= self._savings.evaluate(joint, rows)[0]
+            below[:, joint] -= self._savings.evaluate(joint, -rows)[0]
+        return TorqueSamples(np.maximum(above, below) + spread, np.where(above >= below, 1.0, -1.0), regressor)
+
+    def _moved(self, joint: int) -> slice:
+        """Return the columns of the bodies that a joint moves."""
+        return slice(INERTIAL * joint, INERTIAL * self.n)
 
     def demand_at_rest(self, q: Array) -> Array:
         """Return the demand of :meth:`evaluate` where the arm rests in postures (N, n) [rad], (N, n) [Nm]."""
@@ -169,9 +184,14 @@ class WorstTorque:
             With respect to q, v and a, each (P, n).
         """
         q, v, a = (part[chosen] for part in states)
-        rows = samples.regressor[chosen, joints]
-        side = np.sign(samples.nominal[chosen, joints])[:, None]
-        return self.parameter_gradients((q, v, a), joints, side * self._center + np.sign(rows) * self._radius)
+        rows, side = samples.regressor[chosen, joints], samples.side[chosen, joints][:, None]
+        parameters = side * self._center + np.sign(rows) * self._radius
+        if self._savings is not None:
+            for joint in np.unique(joints):
+                here, moved = joints == joint, self._moved(joint)
+                _, places = self._savings.evaluate(joint, side[here] * rows[here, moved])
+                parameters[here, moved] = side[here] * (self._center[moved] + places)
+        return self.parameter_gradients((q, v, a), joints, parameters)
 
     def parameter_gradients(self, states: State, joints: Index, parameters: Array) -> State:
         """Differentiate the torque of one joint of P arms, each with parameters of its own, without Coulomb friction.

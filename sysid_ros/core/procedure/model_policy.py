@@ -15,6 +15,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.core.model.rest_torque import rest_of
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.core.tracking_bound.nominal_payload import (
@@ -147,5 +148,11 @@ class ModelPolicy:
         """Cut the estimate down to the box in use: both contain the truth."""
         lower = np.maximum(estimate.lower, self.in_use.box.lower)
         upper = np.minimum(estimate.upper, self.in_use.box.upper)
-        inside = replace(estimate, values=np.clip(estimate.values, lower, upper), lower=lower, upper=upper)
-        return PayloadModel(Box(lower, upper), self.in_use.nominal, inside)
+        inside = replace(
+            estimate,
+            values=np.clip(estimate.values, lower, upper),
+            lower=lower,
+            upper=upper,
+            rest=estimate.rest or rest_of(self.in_use.box),
+        )
+        return PayloadModel(inside.box, self.in_use.nominal, inside)

@@ -121,11 +121,21 @@ def plan_entries(message: Any) -> dict[str, object]:
         "certificate": _certificate_entries(certificate, version),
         "boxes": [
             {"lower": list(message.arm_lower), "upper": list(message.arm_upper)},
-            {"lower": list(message.payload_lower), "upper": list(message.payload_upper)},
+            {"lower": list(message.payload_lower), "upper": list(message.payload_upper)} | _rest_entries(message),
         ],
         "scene": _scene_entries(scene, len(path.joint_names)),
         "robot_name": message.robot_name,
     }
+
+
+def _rest_entries(message: Any) -> dict[str, object]:
+    """Return the torque at rest that belongs to the payload's box; nothing in recordings from before there were any."""
+    names = list(getattr(message, "payload_rest_joint_names", ()))
+    if not names:
+        return {}
+    fields = {"posture": "posture", "lower": "torque_lower", "upper": "torque_upper"}
+    numbers = {name: list(getattr(message, f"payload_rest_{field}")) for name, field in fields.items()}
+    return {"rest": {"joint_names": names, **numbers}}
 
 
 def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:

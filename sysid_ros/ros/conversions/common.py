@@ -10,8 +10,10 @@ import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.core.model.rest_torque import RestTorque
 
 Array = NDArray[np.float64]
 
@@ -112,3 +114,32 @@ def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
 def to_array(code: str, values: ArrayLike, kind: Any) -> array:
     """Numbers as the array type that rclpy takes without looking at each of them."""
     return array(code, np.ascontiguousarray(values, dtype=kind).tobytes())
+
+
+def rest_fields(rest: RestTorque | None, prefix: str = "rest") -> dict[str, Any]:
+    """Return the fields of a message that hold a torque at rest, empty where there is none."""
+    if rest is None:
+        return {}
+    numbers = {"posture": rest.posture, "torque_lower": rest.torque.lower, "torque_upper": rest.torque.upper}
+    fields = {f"{prefix}_{name}": to_array("d", values, np.float64) for name, values in numbers.items()}
+    return {f"{prefix}_joint_names": list(rest.joint_names), **fields}
+
+
+def rest_from_message(message: Any, prefix: str = "rest") -> RestTorque | None:
+    """Return the torque at rest in a message; None where there is none.
+
+    Raises:
+        InvalidBox: A lower bound is above its upper bound.
+        ParameterOutOfRange: Lengths do not fit, or a number is not finite.
+    """
+    names = tuple(getattr(message, f"{prefix}_joint_names"))
+    posture, lower, upper = (
+        np.array(getattr(message, f"{prefix}_{name}"), dtype=float)
+        for name in ("posture", "torque_lower", "torque_upper")
+    )
+    if not names and not posture.size and not lower.size and not upper.size:
+        return None
+    if lower.size != upper.size:
+        kind = type(message).__name__
+        raise InvalidMessage(kind, f"{prefix}_torque_lower", f"has {lower.size} entries, the upper bounds {upper.size}")
+    return RestTorque(names, posture, Box(lower, upper))

@@ -12,7 +12,15 @@ from std_msgs.msg import Header
 from sysid_msgs import msg as messages
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, from_com_form, to_com_form
-from sysid_ros.ros.conversions.common import Array, InvalidMessage, parameter_order, stamp_to_message, to_array
+from sysid_ros.ros.conversions.common import (
+    Array,
+    InvalidMessage,
+    parameter_order,
+    rest_fields,
+    rest_from_message,
+    stamp_to_message,
+    to_array,
+)
 
 
 def estimate_to_message(
@@ -54,6 +62,7 @@ def estimate_to_message(
         error_shares=to_array("d", np.concatenate(shares) if shares else (), np.float64),
         information=np.zeros(100) if information is None else np.array(information, dtype=float).reshape(100),
         payload_epoch=int(payload_epoch),
+        **rest_fields(estimate.rest),
     )
 
 
@@ -102,6 +111,7 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         narrower=frozenset(quantity for quantity, is_narrower in narrower.items() if is_narrower),
         shortfall=message.shortfall,
         payload_change=message.payload_change,
+        rest=rest_from_message(message),
     )
     if message.status == EstimateStatus.IDENTIFIED and estimate.status != EstimateStatus.IDENTIFIED:
         raise InvalidMessage(

@@ -16,6 +16,7 @@ from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import ControlLaw
+from sysid_ros.core.model.rest_torque import WeighedBox, rest_of
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import trajectory_from_dict
@@ -23,6 +24,8 @@ from sysid_ros.ros.conversions.common import (
     InvalidMessage,
     joint_order,
     joint_vector_from_message,
+    rest_fields,
+    rest_from_message,
     stamp_to_message,
     to_array,
 )
@@ -217,6 +220,8 @@ def certified_plan_to_message(
     for name, box in zip(("arm", "payload"), plan.boxes, strict=True):
         setattr(message, f"{name}_lower", to_array("d", box.lower, np.float64))
         setattr(message, f"{name}_upper", to_array("d", box.upper, np.float64))
+    for name, values in rest_fields(rest_of(plan.boxes[1]), "payload_rest").items():
+        setattr(message, name, values)
     message.scene = scene_to_message(plan.scene, stamp_ns, frame)
     message.session, message.authentication = plan.authentication.session, list(plan.authentication.code)
     return message
@@ -233,10 +238,11 @@ def certified_plan_from_message(message: messages.CertifiedTrajectory, joint_nam
     if certificate is None or not message.robot_name:
         missing = "certificate" if certificate is None else "robot_name"
         raise InvalidMessage("CertifiedTrajectory", missing, "is empty; a plan with all it rests on is needed")
-    boxes = (
-        Box(np.array(message.arm_lower), np.array(message.arm_upper)),
-        Box(np.array(message.payload_lower), np.array(message.payload_upper)),
+    arm, payload = (
+        Box(np.array(getattr(message, f"{name}_lower")), np.array(getattr(message, f"{name}_upper")))
+        for name in ("arm", "payload")
     )
+    boxes = (arm, WeighedBox.of(payload, rest_from_message(message, "payload_rest")))
     scene = scene_from_message(message.scene, len(joint_names))
     given = authentication_from_message(message)
     return CertifiedPlan(trajectory, certificate, boxes, scene, message.robot_name, authentication=given)

@@ -10,6 +10,7 @@ from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path
 from sysid_ros.core.certification.torque import TorqueBounds, regressor_series, spread_parameters
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.excitation.model import TorqueDemand
+from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
 
 ZERO = np.zeros(7)
@@ -130,6 +131,38 @@ def test_the_worst_corner_reaches_the_bound_in_the_middle(arms, make_plan, true_
             arm_box = type(boxes[0])(boxes[0].lower[:70], boxes[0].upper[:70])
             totals.append(abs(best(arm_box, row) + best(boxes[1], row[60:]) + rub) + f[1][0])
         assert at_middle[joint, 2] == pytest.approx(max(totals), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("clock", [(1.0, 0.0), (0.6, -1.5)])
+def test_no_weighed_arm_needs_more_torque(arms, make_plan, true_arm, name, clock):
+    """What weighing tells of an arm takes something off, but never what that arm may need."""
+    robot, (rate, slowdown) = arms[name], clock
+    prior, rng = robot.payload_prior, np.random.default_rng(11)
+    closest, most = np.inf, 0.0
+    for trial in range(12):
+        plan = make_plan(robot, rng, 1.0)
+        middle, half = pieces_of(plan, 12)
+        arm = true_arm(robot, prior.box, prior.nominal, rng, is_corner=trial % 2 == 1)
+        posture = plan.evaluate(rng.uniform(0.0, plan.duration))[0]
+        error = rng.uniform(0.05, 1.0, robot.n)
+        gravity = pin.computeGeneralizedGravity(arm.model, arm.data, posture)
+        measured = Box.around(gravity + rng.choice([-1.0, 1.0], robot.n) * error, error)
+        weighed = WeighedBox.of(prior.box, RestTorque(tuple(robot.joint_names), posture, measured))
+        motion = build_motion(robot, plan, middle, half)
+        (plain, _), (bound, at_middle) = (
+            TorqueBounds(spread_parameters(robot, (robot.theta_box, box)), motion).evaluate(rate, rate**2, slowdown)
+            for box in (prior.box, weighed)
+        )
+        assert np.all(bound <= plain + 1e-9) and np.all(at_middle <= bound + 1e-9)
+        most = max(most, (plain - bound).max())
+        for piece in range(12):
+            for u in (-1.0, 0.0, 1.0, *rng.uniform(-1, 1, 3)):
+                q, v, a = (x[0] for x in plan.sample([middle[piece] + u * half[piece] * (1 - 1e-12)]))
+                torque = np.abs(arm.torque(q, rate * v, rate**2 * a + slowdown * v))
+                assert np.all(torque <= bound[:, piece] + 1e-9)
+                closest = min(closest, (bound[:, piece] - torque).min())
+    assert most > 3.0 and closest < 1.5  # [Nm]
 
 
 @pytest.mark.parametrize("brake_time", [0.3, 1.2])

@@ -7,6 +7,9 @@ import pytest
 
 from sysid_ros.core.certification.stop_model import STOP_SPEED
 from sysid_ros.core.collision.clearance import build_scene_model
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.model.mechanics import ArmDynamics
+from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.planning.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.dynamics import PayloadRegressor, WorstTorque
@@ -47,8 +50,16 @@ def test_pull_back_of_the_payload_regressor(gen3):
         np.testing.assert_allclose(part, np.stack(slopes, axis=1), rtol=1e-6, atol=1e-6)
 
 
-def test_gradients_of_worst_torques(gen3):
+@pytest.mark.parametrize("is_weighed", [False, True])
+def test_gradients_of_worst_torques(gen3, is_weighed):
     torque, states = WorstTorque(gen3), random_states(15)
+    if is_weighed:
+        before, prior = torque.evaluate(states).demand, gen3.payload_prior
+        known = ArmDynamics(gen3, gen3.theta_nominal, prior.nominal).gravity(gen3.home)
+        rest = RestTorque(tuple(gen3.joint_names), gen3.home, Box.around(known, np.full(7, 0.5)))
+        torque.set_boxes(gen3.theta_box, WeighedBox.of(prior.box, rest))
+        saved = before - torque.evaluate(states).demand
+        assert saved.min() > -1e-9 and np.mean(saved > 0.1) > 0.2
     samples, joints = np.repeat(np.arange(15), 7), np.tile(np.arange(7), 15)
     parts = torque.gradients(states, torque.evaluate(states), samples, joints)
     for which, part in enumerate(parts):

@@ -59,15 +59,24 @@ class LinearBounds:
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
-def bound_with(problem: Problem, inverse: Array) -> LinearBounds:
-    """Compute rigorous bounds of the objectives from any matrix L, (K, R), rounding included."""
+def bound_with(problem: Problem, inverse: Array, shared: Array | None = None) -> LinearBounds:
+    """Compute rigorous bounds of the objectives from any matrix L, (K, R), rounding included.
+
+    Args:
+        problem: The problem.
+        inverse: L, (K, R).
+        shared: What of the shared nuisance parameters the objectives contain besides, (K, M); None for nothing.
+    """
     magnitude = np.abs(inverse)
     by_rows = magnitude @ problem.errors
-    by_delta = np.abs(inverse @ problem.b) * problem.delta_radius
+    left = inverse @ problem.b if shared is None else shared - inverse @ problem.b
+    by_delta = np.abs(left) * problem.delta_radius
     by_ends = problem.shared_error(inverse)
     by_prior = np.abs(problem.objectives - inverse @ problem.y) @ problem.radius
     gamma = problem.rounding_unit
     by_rounding = gamma * (magnitude @ problem.content + np.abs(problem.objectives) @ problem.theta_size)
+    if shared is not None:
+        by_rounding += gamma * (np.abs(shared) @ problem.delta_radius)
     radius = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends.sum(axis=1) + by_prior + by_rounding) * (1.0 + gamma)
     center = problem.objectives @ problem.center + inverse @ problem.r
     return LinearBounds(center, radius, by_rows, by_delta, by_ends, by_prior, by_rounding)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.model.robot import AS_CALIBRATED
 
 Array = NDArray[np.float64]
@@ -179,6 +180,7 @@ class ParameterEstimate:
         narrower: Quantities whose bounds are narrower than the prior's; empty for all bodies.
         shortfall: What the data lack to identify everything, in a sentence; empty where they lack nothing.
         payload_change: What speaks for a payload that has changed on the way, in a sentence; empty where nothing does.
+        rest: Torque that arm and payload need where the arm rested last; None where it did not, or for other bodies.
     """
 
     values: Array
@@ -202,6 +204,7 @@ class ParameterEstimate:
     narrower: frozenset[Quantity] = frozenset()
     shortfall: str = ""
     payload_change: str = ""
+    rest: RestTorque | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "lower", "upper"):
@@ -238,12 +241,12 @@ class ParameterEstimate:
 
     @property
     def box(self) -> Box:
-        """The bounds as a box.
+        """The bounds as a box, with the torque at rest.
 
         Raises:
             InvalidBox: There is no estimate (``is_consistent`` is false).
         """
-        return Box(self.lower, self.upper)
+        return WeighedBox.of(Box(self.lower, self.upper), self.rest)
 
     def contains(self, theta: ArrayLike) -> bool:
         """Return whether parameters (P,) lie inside the bounds; false where there is no estimate."""

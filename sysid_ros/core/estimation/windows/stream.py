@@ -262,17 +262,20 @@ class RowStream:
     def is_redundant(self, window: Window) -> bool:
         """Return whether the arm has rested so long that this window repeats others; one in a while still counts."""
         settings = self.model.settings
-        block = window.block.slice(window.start, window.stop + 1)
-        slow = self.model.sensors.velocity_error + settings.stiction_speed
-        if not settings.rest_interval or np.any(np.abs(block.v) > slow):
+        if not settings.rest_interval or not self.is_at_rest(window):
             self._rest_windows, self._rest_stamp = 0, 0
             return False
-        stamp = int(block.stamps[-1])
+        stamp = int(window.block.stamps[window.stop])
         self._rest_windows += 1
         if self._rest_windows > _REST_WINDOWS and stamp - self._rest_stamp < settings.rest_interval * 1e9:
             return True
         self._rest_stamp = stamp
         return False
+
+    def is_at_rest(self, window: Window) -> bool:
+        """Return whether no velocity in a window is more than its error and the speed of a joint that sticks."""
+        slow = self.model.sensors.velocity_error + self.model.settings.stiction_speed
+        return not np.any(np.abs(window.block.v[window.start : window.stop + 1]) > slow)
 
     def narrow(self, box: Box) -> None:
         """Make the error budgets of the next windows for a target in a box that data have proven, (P,).
