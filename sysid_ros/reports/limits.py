@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sysid_ros.core.estimation.parameters.estimate import Quantity
+from sysid_ros.reports.payload import summarize_payload
+from sysid_ros.reports.payload_files import find_well_known
 from sysid_ros.reports.result import IdentificationResult
 
 TOLD = 3
@@ -29,6 +32,11 @@ class Cause:
     cure: str
 
 
+_CALIBRATE = (
+    "record such motions with the empty hand, and better with a known weight, too, for `sysid calibrate arm`, and "
+    "identify with `--calibration`; or state what you know better in the settings (`sysid calibrate friction` tells "
+    "friction from slow motions both ways)"
+)
 SAMPLING = Cause(
     "what lies between two samples", ("torque_interpolation", "jitter", "quadrature", "coulomb"), "sample faster"
 )
@@ -42,19 +50,11 @@ CAUSES = (
     Cause(
         "torque sensors",
         ("torque_relative", "torque_absolute", "torque_drift", "torque_gain"),
-        "state smaller errors of the torques if the sensors keep them, or calibrate the arm: `sysid calibrate`",
+        "state smaller errors of the torques if the sensors keep them; how much of them is a constant gain "
+        "(`effort_gain_error`) costs less than what changes from sample to sample",
     ),
-    Cause(
-        "friction of the arm",
-        ("robot_friction", "friction"),
-        "calibrate the arm: `sysid calibrate`; or record every joint moving both ways at one speed, with the empty "
-        "hand: `sysid calibrate friction` tells what to state in the settings",
-    ),
-    Cause(
-        "inertias of the arm",
-        ("robot_inertia", "calibration"),
-        "calibrate the arm: `sysid calibrate`; or state a smaller `inertial_uncertainty` if that is true",
-    ),
+    Cause("friction and torque offsets of the arm", ("robot_friction", "friction"), _CALIBRATE),
+    Cause("inertias of the arm", ("robot_inertia", "calibration"), _CALIBRATE),
     Cause(
         "lag of the torques",
         ("torque_lag", "shared_torque_lag"),
@@ -63,6 +63,20 @@ CAUSES = (
     Cause("direction of gravity", ("gravity", "gravity_direction"), "level the base, and state a smaller cone"),
     Cause("elastic joints", ("elasticity",), "state stiffness and damping of the joints better"),
 )
+
+
+def find_open_parameters(result: IdentificationResult) -> range:
+    """Return the parameters that count: the mass until it is well known, with first moments until the CoM is, then all.
+
+    Args:
+        result: What was found.
+    """
+    if not result.is_identified:
+        return range(4)
+    known = find_well_known(summarize_payload(result, result.robot.tool_frame))
+    if Quantity.MASS not in known:
+        return range(1)
+    return range(10) if Quantity.COM in known else range(4)
 
 
 def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
@@ -77,8 +91,10 @@ def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
     whole = sum(budget.values(), np.zeros(10))
     if not budget or not np.all(np.isfinite(whole)):
         return []
-    width = np.where(whole > 0.0, whole, np.inf)
-    shares = {one.name: sum(float(np.sum(budget[n] / width)) for n in one.terms if n in budget) for one in CAUSES}
+    width, counts = np.where(whole > 0.0, whole, np.inf), find_open_parameters(result)
+    shares = {
+        one.name: sum(float(np.sum((budget[n] / width)[counts])) for n in one.terms if n in budget) for one in CAUSES
+    }
     total = sum(shares.values())
     if not total > 0.0:
         return []
@@ -87,12 +103,16 @@ def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
 
 
 def describe_limits(result: IdentificationResult) -> list[str]:
-    """Say what limits the bounds and what to change, a sentence for each cause."""
-    samples, texts = result.samples, []
+    """Say what limits the bounds, how much of the mass's half width it is, and what to change: a sentence for each."""
+    samples, budget = result.samples, result.estimate.error_budget
+    texts: list[str] = []
+    told: set[str] = set()
     for cause, share in find_limits(result):
-        rate = ""
+        cure = "the same helps" if cause.cure in told else cause.cure
+        told.add(cause.cure)
         if cause is SAMPLING and samples is not None and len(samples) > 1:
             hertz = 1e9 / float(np.median(np.diff(samples.stamps)))
-            rate = f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
-        texts.append(f"{100.0 * share:.0f} % {cause.name}: {cause.cure}{rate}")
+            cure += f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
+        mass = sum(float(budget[name][0]) for name in cause.terms if name in budget)
+        texts.append(f"{100.0 * share:.0f} % {cause.name} ({mass:.2g} kg of the mass): {cure}")
     return texts

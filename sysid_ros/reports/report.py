@@ -12,7 +12,7 @@ from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability
 from sysid_ros.core.identifiability.report import describe_data
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
-from sysid_ros.reports.limits import describe_limits
+from sysid_ros.reports.limits import describe_limits, find_open_parameters
 from sysid_ros.reports.pages import render, square_units
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
@@ -67,6 +67,9 @@ def report_html(result: IdentificationResult) -> str:
         fit=_fit(result),
         windows=result.windows,
         limits=describe_limits(result),
+        limits_of={1: "the mass", 4: "mass and centre of mass", 10: "all parameters"}[
+            len(find_open_parameters(result))
+        ],
         contradictions=[] if result.windows is None else result.windows.contradictions(robot.joint_names),
         margins=_margins(result),
         claims=_claims(result),

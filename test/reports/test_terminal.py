@@ -108,12 +108,14 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     limited = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
     texts = describe_limits(limited)
     assert [text.split(":")[0] for text in texts] == [
-        "53 % what lies between two samples", "33 % positions and velocities", "13 % friction of the arm"
-    ]  # fmt: skip
+        "53 % what lies between two samples (4 kg of the mass)",
+        "33 % positions and velocities (2.5 kg of the mass)",
+        "13 % friction and torque offsets of the arm (1 kg of the mass)",
+    ]
     rate = round(1e9 / np.median(np.diff(result.samples.stamps)), 1)
     faster = f"sample faster than {rate:g} Hz; slower motion loses less between samples, but shows inertias less"
     assert texts[0].endswith(faster)
-    assert "calibrate the arm" in texts[2]
+    assert "with the empty hand" in texts[2] and "`sysid calibrate arm`" in texts[2]
     lines = text_of(result_summary(limited)).splitlines()
     assert any(line.startswith("What limits the bounds: 53 % what lies") for line in lines)
     assert max(map(len, lines)) <= WIDTH
@@ -121,6 +123,20 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     assert describe_limits(dataclasses.replace(result, estimate=nothing)) == []
     known = {term for cause in CAUSES for term in cause.terms}
     assert known >= {*ERROR_TERMS, "robot_inertia", "robot_friction", "torque_gain"} - {"rounding"}
+
+
+def test_what_limits_the_mass_counts_until_it_is_known_and_a_cure_is_told_once(result):
+    """The inertias of the payload have six of ten parameters, and say little about what people want first."""
+    budget = {"robot_inertia": np.full(10, 0.1), "robot_friction": np.full(10, 0.1), "velocity": np.full(10, 10.0)}
+    for share in budget.values():
+        share[0] = 1.0
+    budget["robot_inertia"][0], budget["velocity"][0] = 3.0, 0.5
+    wide = dataclasses.replace(result.estimate, error_budget=budget, upper=result.estimate.upper + 2.0 * np.eye(10)[0])
+    texts = describe_limits(dataclasses.replace(result, estimate=wide))
+    assert texts[0].startswith("67 % inertias of the arm (3 kg of the mass): record such motions with the empty hand")
+    assert texts[1].startswith("22 % friction") and texts[1].endswith(": the same helps")
+    known = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
+    assert describe_limits(known)[0].startswith("89 % positions and velocities (0.5 kg of the mass)")
 
 
 @pytest.mark.parametrize(
