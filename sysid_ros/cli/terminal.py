@@ -284,7 +284,7 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
         if has_checks is None:
             has_checks = result.explanation is not None and bool(result.explanation.hypotheses)
         first = "try the first check above; " if has_checks else ""
-        return f"{first}{report} for every window beside what the assumptions allow"
+        return f"{first}{report}, for every window beside what the assumptions allow"
     if not result.is_identified:
         limits = find_limits(result)
         first = "change what limits the bounds, or " if limits else ""

@@ -163,8 +163,7 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
         for reason, names in reasons.items()
     ]
     if not result.is_usable:
-        reason = result.reason_unusable
-        left_out.append(f"the URDF and the payload settings were not written: no usable estimate, {reason}")
+        left_out.append("the URDF and the payload settings were not written: no usable estimate")
     return WrittenFiles(folder, tuple(files), tuple(left_out))
 
 
