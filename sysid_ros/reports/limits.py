@@ -37,11 +37,14 @@ _CALIBRATE = (
     "identify with `--calibration`; or state what you know better in the settings (`sysid calibrate friction` tells "
     "friction from slow motions both ways)"
 )
-SAMPLING = Cause(
-    "what lies between two samples", ("torque_interpolation", "jitter", "quadrature", "coulomb"), "sample faster"
-)
+SAMPLING = Cause("what lies between two samples", ("torque_interpolation", "jitter", "quadrature"), "sample faster")
 CAUSES = (
     SAMPLING,
+    Cause(
+        "friction where it is not certain which way a joint moves",
+        ("coulomb",),
+        "move every joint, without creeping; the better friction is known, the less it matters",
+    ),
     Cause(
         "positions and velocities",
         ("encoder", "velocity"),

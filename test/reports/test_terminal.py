@@ -25,7 +25,7 @@ from sysid_ros.cli.terminal import (
     working,
 )
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, Quantity
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.reports.limits import CAUSES, SAMPLING, describe_limits
@@ -175,6 +175,17 @@ def test_the_summary_begins_with_mass_and_com(result):
     assert sum(line.endswith(" yes") for line in lines) == 10
     assert "Truth (simulation) inside the bounds: 10 of 10" in lines
     assert lines[-1] == "warning: the certificate was checked at sampled instants only"
+
+
+def test_a_quantity_that_is_no_better_known_than_before_has_bounds_only(result):
+    """Its number would be any point of the prior, mostly on its edge."""
+    weighed = dataclasses.replace(result.estimate, narrower=frozenset({Quantity.MASS}))
+    lines = text_of(result_summary(dataclasses.replace(result, estimate=weighed))).splitlines()
+    assert lines[4].split()[0] == "mass" and lines[4].split()[2] != "not"
+    assert all(line.split()[2:5] == ["m", "not", "known"] for line in lines[5:8])
+    moments = [line for line in lines if line.startswith("principal moment")]
+    assert len(moments) == 3 and all("not known" in line for line in moments)
+    assert "not known" not in text_of(result_summary(result))
 
 
 def test_summary_without_truth_and_with_a_wrong_one(result):

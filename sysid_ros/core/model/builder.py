@@ -179,8 +179,7 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
     if in_order != list(joint_names):
         off_path = [name for name in joint_names if name not in path]
         problem = f"are not one chain: on the path to '{joint_names[-1]}' they come as {', '.join(in_order)}"
-        if off_path:
-            problem += f", and {', '.join(off_path)} is not on it"
+        problem += f", and {', '.join(off_path)} is not on it" if off_path else "; name them in this order"
         raise InvalidUrdf(f"joints {', '.join(joint_names)}", problem)
     others = [j.name for j in description.robot.joints if j.type != "fixed" and j.name not in joint_names]
     return [f"joints fixed at zero, not part of the arm: {', '.join(others)}"] if others else []
