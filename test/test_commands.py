@@ -215,6 +215,14 @@ def test_without_an_extra_nothing_is_started(words, module, extra, tmp_path, mon
     )
 
 
+def test_experiments_that_lack_a_package_begin_no_run(tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    folder = tmp_path / "results"
+    assert door.main(["papers", "sva", "--seeds", "1", "--results", str(folder)]) == ExitStatus.BAD_INPUT
+    told = capfd.readouterr().err
+    assert not folder.exists() and told.count("mujoco is not installed") == 1
+
+
 def test_nothing_is_loaded_for_help():
     code = "import sys; from sysid_ros.cli.main import main; main(['--help']); print(sorted(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -33,9 +33,9 @@ class Cause:
 
 
 _CALIBRATE = (
-    "record such motions with the empty hand, and better with a known weight, too, for `sysid calibrate arm`, and "
-    "identify with `--calibration`; or state what you know better in the settings (`sysid calibrate friction` tells "
-    "friction from slow motions both ways)"
+    "calibrate it (`sysid calibrate arm` with recordings of such motions with the empty hand, and better with a known "
+    "weight, too; or `sysid calibrate run`) and identify with `--calibration`; or state what you know better in the "
+    "settings (`sysid calibrate friction` tells friction from slow motions both ways)"
 )
 SAMPLING = Cause("what lies between two samples", ("torque_interpolation", "jitter", "quadrature"), "sample faster")
 CAUSES = (

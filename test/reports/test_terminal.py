@@ -133,7 +133,7 @@ def test_what_limits_the_mass_counts_until_it_is_known_and_a_cure_is_told_once(r
     budget["robot_inertia"][0], budget["velocity"][0] = 3.0, 0.5
     wide = dataclasses.replace(result.estimate, error_budget=budget, upper=result.estimate.upper + 2.0 * np.eye(10)[0])
     texts = describe_limits(dataclasses.replace(result, estimate=wide))
-    assert texts[0].startswith("67 % inertias of the arm (3 kg of the mass): record such motions with the empty hand")
+    assert texts[0].startswith("67 % inertias of the arm (3 kg of the mass): calibrate it (`sysid calibrate arm` with")
     assert texts[1].startswith("22 % friction") and texts[1].endswith(": the same helps")
     known = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
     assert describe_limits(known)[0].startswith("89 % positions and velocities (0.5 kg of the mass)")
