@@ -248,7 +248,7 @@ def _times(lines: _Lines, places: tuple[int, ...], values: Array) -> NDArray:
     if len(places) == 1 and rows and "." in rows[0][1].split(lines.separator)[places[0]]:
         return values[:, 0]
     try:
-        words = [text.split(lines.separator) for _, text in rows]
+        words = [text.split(lines.separator, max(places) + 1) for _, text in rows]
         whole = [np.array([row[place].strip('" ') for row in words]).astype(np.int64) for place in places]
     except (ValueError, IndexError):
         return values[:, 0] if len(places) == 1 else 1e9 * values[:, 0] + values[:, 1]
