@@ -120,6 +120,8 @@ def make_settings(
         SysidError: The URDF or the recording cannot be used.
     """
     joints = None if options.joints is None else [name.strip() for name in options.joints.split(",") if name.strip()]
+    if joints == []:
+        raise ParameterOutOfRange("--joints", options.joints, "names of joints, with commas")
     simple, meshes = cover_links(description.text), cover_meshes(description.text, options.urdf)
     settings = default_settings(description, joints, options.tool, {**meshes.spheres, **simple})
     settings["gravity"] = [0.0, 0.0, -9.81]

@@ -13,6 +13,8 @@ from sysid_ros.reports.result import IdentificationResult
 
 TOLD = 3
 """Causes that are told; the error budget has all."""
+_LEAST_OF_MASS = 0.2
+"""Parts of the half width of the mass are told where the last windows made at least this share of it [-]."""
 _LEAST = 0.05
 """A cause with a smaller share is not worth telling [-]."""
 
@@ -110,6 +112,9 @@ def describe_limits(result: IdentificationResult) -> list[str]:
     samples, budget = result.samples, result.estimate.error_budget
     texts: list[str] = []
     told: set[str] = set()
+    # Where nearly all of the width was there before the last windows, their part says little of it.
+    whole = sum(float(share[0]) for share in budget.values())
+    tells_mass = whole - float(budget.get("prior", [0.0])[0]) >= _LEAST_OF_MASS * whole
     for cause, share in find_limits(result):
         cure = "the same helps" if cause.cure in told else cause.cure
         told.add(cause.cure)
@@ -117,5 +122,6 @@ def describe_limits(result: IdentificationResult) -> list[str]:
             hertz = 1e9 / float(np.median(np.diff(samples.stamps)))
             cure += f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
         mass = sum(float(budget[name][0]) for name in cause.terms if name in budget)
-        texts.append(f"{100.0 * share:.0f} % {cause.name} ({mass:.2g} kg of the mass): {cure}")
+        of_mass = f" ({mass:.2g} kg of the mass)" if tells_mass else ""
+        texts.append(f"{100.0 * share:.0f} % {cause.name}{of_mass}: {cure}")
     return texts

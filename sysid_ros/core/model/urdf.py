@@ -31,14 +31,14 @@ class InvalidUrdf(ModelError):
     """A URDF that cannot be used.
 
     Args:
-        element: The element at fault, such as ``joint 'joint_3'``.
+        element: The element at fault, such as ``joint 'joint_3'``; None for all of it.
         problem: Fault and remedy.
     """
 
-    def __init__(self, element: str, problem: str):
+    def __init__(self, element: str | None, problem: str):
         self.element = element
         self.problem = problem
-        super().__init__(f"URDF, {element}: {problem}")
+        super().__init__(f"the URDF {problem}" if element is None else f"URDF, {element}: {problem}")
 
 
 class MissingLimit(ModelError):
@@ -298,7 +298,7 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     try:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
-        raise InvalidUrdf("document", str(error)) from error
+        raise InvalidUrdf(None, f"cannot be read: {error}") from error
     warnings += check_inertias(robot)
     warnings += ignored
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
@@ -363,13 +363,13 @@ def _parse(text: str) -> ET.Element:
     try:
         tree = ET.fromstring(text)
     except ET.ParseError as error:
-        raise InvalidUrdf("document", f"is not XML ({error})") from error
+        raise InvalidUrdf(None, f"is not XML, or not all of it ({error})") from error
     if tree.tag != "robot":
-        raise InvalidUrdf("document", f"starts with <{tree.tag}>, a URDF starts with <robot>")
+        raise InvalidUrdf(None, f"starts with <{tree.tag}>, and must start with <robot>")
     for element in tree.iter():
         has_macro = "xacro" in element.tag or any("${" in value for value in element.attrib.values())
         if has_macro:
-            raise InvalidUrdf("document", "contains xacro macros; expand it first (xacro robot.xacro > robot.urdf)")
+            raise InvalidUrdf(None, "contains xacro macros; expand it first (xacro robot.xacro > robot.urdf)")
     return tree
 
 
