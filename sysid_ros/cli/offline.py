@@ -90,6 +90,7 @@ def build_parser() -> CommandParser:
     add_recording_options(parser)
     parser.add_argument(
         "--output",
+        "--results",
         default="results",
         help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
     )

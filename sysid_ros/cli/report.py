@@ -46,7 +46,7 @@ def build_parser() -> CommandParser:
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
     add_recording_options(parser)
-    parser.add_argument("--output", default="results", help="folder for a new folder with the files")
+    parser.add_argument("--output", "--results", default="results", help="folder for a new folder with the files")
     return parser
 
 

@@ -293,8 +293,10 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     check_numbers(tree)
     warnings = snap_origins(tree) if snap_angles else []
     is_snapped = bool(warnings)
-    skeleton = _skeleton(tree)
+    skeleton, massless = _skeleton(tree)
     root = check_tree(skeleton)
+    if massless:
+        warnings.append(f"an inertia without a mass is that of no body, and counts for nothing: {', '.join(massless)}")
     try:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
@@ -373,27 +375,29 @@ def _parse(text: str) -> ET.Element:
     return tree
 
 
-def _skeleton(tree: ET.Element) -> ET.Element:
-    """Return links with inertia and joints; a link whose mass and inertia are all zero counts as a frame."""
-    result = ET.Element("robot", name=tree.get("name", "robot"))
+def _skeleton(tree: ET.Element) -> tuple[ET.Element, list[str]]:
+    """Return links with inertia and joints, and the links that have an inertia without a mass.
+
+    A link without mass counts as a frame. Public URDFs give such frames placeholders of 0.1 kg m^2.
+    """
+    result, massless = ET.Element("robot", name=tree.get("name", "robot")), []
     for link in tree.findall("link"):
         require_name(link)
         kept = ET.SubElement(result, "link", name=link.get("name", ""))
         inertial = link.find("inertial")
-        if inertial is not None and not _is_zero(inertial):
+        if inertial is None or _is_zero(inertial, "mass", "inertia"):
+            continue
+        if inertial.find("mass") is not None and _is_zero(inertial, "mass"):
+            massless.append(link.get("name", ""))
+        else:
             kept.append(copy.deepcopy(inertial))
     for joint in tree.findall("joint"):
         require_name(joint)
         kept = ET.SubElement(result, "joint", name=joint.get("name", ""), type=joint.get("type", ""))
         kept.extend(copy.deepcopy(child) for child in joint if child.tag in _KEPT_IN_JOINT)
-    return result
+    return result, massless
 
 
-def _is_zero(inertial: ET.Element) -> bool:
-    numbers = [
-        float(value)
-        for tag in ("mass", "inertia")
-        for element in inertial.findall(tag)
-        for value in element.attrib.values()
-    ]
+def _is_zero(inertial: ET.Element, *tags: str) -> bool:
+    numbers = [float(value) for tag in tags for element in inertial.findall(tag) for value in element.attrib.values()]
     return all(number == 0.0 for number in numbers)
