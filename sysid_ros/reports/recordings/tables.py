@@ -132,7 +132,7 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
             raise InvalidRecording(
                 path, f"array '{name}'", "missing", f"t, q, tau and optionally v; the file has {found}"
             )
-    joints = _listed(path, header, "joints")
+    joints = _listed(path, header, "joints", robot)
     arrays = {name: np.asarray(contents[name]) for name in _QUANTITIES if name in contents}
     for name, array in arrays.items():
         if not (np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating)):
@@ -263,9 +263,12 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _listed(path: Path, header: Mapping[str, str], key: str) -> list[str]:
+def _listed(path: Path, header: Mapping[str, str], key: str, robot: RobotModel) -> list[str]:
     if key not in header:
-        raise InvalidRecording(path, f"'{key}'", "missing", "the names of the joints, in the order of the columns")
+        allowed = (
+            f"the names of the joints, in the order of the columns; {robot.name} has {', '.join(robot.joint_names)}"
+        )
+        raise InvalidRecording(path, f"'{key}'", "missing", allowed)
     return [word for word in re.split(r"[,\s]+", header[key]) if word]
 
 
