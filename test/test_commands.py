@@ -215,6 +215,31 @@ def test_without_an_extra_nothing_is_started(words, module, extra, tmp_path, mon
     )
 
 
+def test_experiments_that_lack_a_package_begin_no_run(tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    folder = tmp_path / "results"
+    assert door.main(["papers", "sva", "--seeds", "1", "--results", str(folder)]) == ExitStatus.BAD_INPUT
+    told = capfd.readouterr().err
+    assert not folder.exists() and told.count("mujoco is not installed") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["new-robot", str(ROOT / "urdf" / "ur5e.urdf"), "--joints", ""], "--joints is ''; allowed: names of joints"),
+        (["identifiability", "--model", ""], "robot '' is unknown; known are"),
+        (
+            ["papers", "sva", "--experiment", "regressor", "--results", "/proc/none"],
+            "cannot make the folder /proc/none",
+        ),
+        (["import", "x.npz", "--model", "ur5e", "--output", "/nowhere/x.npz"], "its folder is missing (/nowhere)"),
+    ],
+)
+def test_an_empty_word_or_a_folder_that_is_missing_is_no_fault_of_the_program(words, said, capfd):
+    assert door.main(words) == ExitStatus.BAD_INPUT
+    assert said in " ".join(capfd.readouterr().err.split())
+
+
 def test_nothing_is_loaded_for_help():
     code = "import sys; from sysid_ros.cli.main import main; main(['--help']); print(sorted(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

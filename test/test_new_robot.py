@@ -57,6 +57,7 @@ def test_a_recording_shows_home_sign_and_errors_of_the_sensors(urdf, tmp_path, c
     robot = load_robot(output)
     assert robot.name == "arm" and robot.sensors.effort_sign == -1.0
     assert robot.home == pytest.approx(start, abs=1e-3)
+    assert not any("home posture" in text for text in robot.assumptions), "it was seen"
     sensors = robot.sensors
     assert np.all((sensors.effort_absolute_error >= 0.5) & (sensors.effort_absolute_error < 0.7))
     assert np.all((sensors.velocity_error >= 0.018) & (sensors.velocity_error < 0.03))

@@ -112,6 +112,8 @@ def run(options: argparse.Namespace) -> int:
 def _apply_ur(options: argparse.Namespace, exported: ExportedPayload) -> int:
     load = Load.from_summary(exported.behind_flange)
     has_inertia = Quantity.INERTIA in find_well_known(exported.behind_flange)
+    if options.robot_ip == "":
+        raise ParameterOutOfRange("--robot-ip", "", "the controller's address")
     if options.robot_ip is None and not (options.unconfirmed or options.dry_run):
         allowed = "the controller's address, from which the payload is read back; or --unconfirmed"
         raise ParameterOutOfRange("--robot-ip", "missing", allowed)

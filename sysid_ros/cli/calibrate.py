@@ -73,6 +73,8 @@ CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
 COM_TOLERANCE = 0.01
 """Largest error of the coordinates of a centre of mass, where nothing is said [m]."""
+LARGEST_CHANGE = 1e4
+"""Of torque offsets: more than any joint has [Nm]."""
 _LISTED = 20
 """Parameters listed in the report: those that narrowed most."""
 
@@ -216,8 +218,8 @@ def run_arm(options: argparse.Namespace) -> int:
     settings = parse_settings(options.set)
     robot.gripper_state(settings.gripper)
     change = np.asarray(options.offset_change, dtype=float)
-    if change.size not in (1, robot.n) or not np.all((change >= 0.0) & (change < np.inf)):
-        allowed = f"one number or {robot.n}, not negative"
+    if change.size not in (1, robot.n) or not np.all((change >= 0.0) & (change <= LARGEST_CHANGE)):
+        allowed = f"one number or {robot.n}, from 0 to {LARGEST_CHANGE:g}"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
     require_numbers(options, "valid_days")
     _require_serial(options.serial)

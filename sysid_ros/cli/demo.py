@@ -71,7 +71,9 @@ def build_parser() -> CommandParser:
     )
     parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and of the searches")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
+    parser.add_argument(
+        "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
+    )
     add_view_option(parser, "show the arm while it identifies")
     return parser
 

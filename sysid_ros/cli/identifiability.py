@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _analyze(options: argparse.Namespace) -> IdentifiabilityResult:
-    robot = load_robot(options.model) if options.model else None
+    robot = load_robot(options.model) if options.model is not None else None
     if robot is None and options.data:
         raise ParameterOutOfRange("--data", str(options.data), "only with --model, which says how good its sensors are")
     settings, mechanism = _settings(options, robot), _mechanism(options)

@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or options.file.with_suffix(".npz")
     if output.suffix.lower() != ".npz":
         raise InvalidRecording(output, "the ending", f"'{output.suffix}'", ".npz")
+    if not output.absolute().parent.is_dir():
+        raise InvalidRecording(output, "its folder", f"missing ({output.parent})", "one that exists")
     if output.exists():
         raise InvalidRecording(output, "the file", "there already", "a new name: --output")
     recording, was_stopped = read_with_progress(options.file, robot, recording_options(options))

@@ -76,16 +76,16 @@ def describe(name: str, commands: Mapping[str, Command]) -> str:
         name: The command as it is typed.
         commands: Its commands.
     """
-    width = max(map(len, commands))
+    width, columns = max(map(len, commands)), shutil.get_terminal_size().columns - 2
     lines = [f"  {command:{width}}  {commands[command].summary}" for command in commands]
     parts = [
         f"usage: {name} COMMAND [options]",
         "\n".join(lines),
-        f"`{name} COMMAND --help` tells options, examples and exit statuses of each.",
+        fill(f"`{name} COMMAND --help` tells options, examples and exit statuses of each.", columns),
     ]
     if commands is COMMANDS:
         codes = "\n".join(f"  {status.value:<3}  {status.meaning}" for status in ExitStatus)
-        codes = fill(codes, shutil.get_terminal_size().columns - 2)
+        codes = fill(codes, columns)
         parts += ["`sysid --version` tells the version.", f"exit status:\n{codes}"]
     return "\n\n".join(parts)
 

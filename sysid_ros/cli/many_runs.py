@@ -22,6 +22,7 @@ from sysid_ros.experiments.executor import (
     run_all,
     throughput,
 )
+from sysid_ros.reports.writer import require_results_root
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +73,9 @@ def carry_out_runs(
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the file has all runs that had ended.
+        SysidError: Nothing can be written into the folder of the file.
     """
+    require_results_root(path.parent)
     with open_executor(*where) as executor:
         results, display = ResultsFile(path), RunDisplay()
         try:

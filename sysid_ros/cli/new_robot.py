@@ -22,7 +22,7 @@ from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
-from sysid_ros.core.model.defaults import default_settings
+from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
 from sysid_ros.core.model.mesh_spheres import cover_meshes
 from sysid_ros.core.model.robot import RobotModel
@@ -120,6 +120,8 @@ def make_settings(
         SysidError: The URDF or the recording cannot be used.
     """
     joints = None if options.joints is None else [name.strip() for name in options.joints.split(",") if name.strip()]
+    if joints == []:
+        raise ParameterOutOfRange("--joints", options.joints, "names of joints, with commas")
     simple, meshes = cover_links(description.text), cover_meshes(description.text, options.urdf)
     settings = default_settings(description, joints, options.tool, {**meshes.spheres, **simple})
     settings["gravity"] = [0.0, 0.0, -9.81]
@@ -136,6 +138,7 @@ def make_settings(
     start = np.clip(recording.samples.q[0], robot.limits.q_lower, robot.limits.q_upper)
     for name, angle in zip(robot.joint_names, start, strict=True):
         settings["joints"][name]["home"] = float(f"{angle:.6g}")
+    settings["assumptions"].remove(HOME_ASSUMED)
     comments["joints"] = [f"home: where {recording.source} begins"]
     comments["sensors"] += [*recording.notices, *recording.caveats]
     return settings, comments

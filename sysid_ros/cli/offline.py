@@ -44,7 +44,7 @@ from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import ReadOptions, Recording
 from sysid_ros.reports.result import IdentificationResult
-from sysid_ros.reports.writer import make_results_directory, write_results
+from sysid_ros.reports.writer import make_results_directory, require_results_root, write_results
 
 
 def build_parser() -> CommandParser:
@@ -90,6 +90,7 @@ def build_parser() -> CommandParser:
     add_recording_options(parser)
     parser.add_argument(
         "--output",
+        "--results",
         default="results",
         help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
     )
@@ -208,6 +209,8 @@ def run(options: argparse.Namespace) -> int:
     recording, was_cut = read_with_progress(options.files[0], robot, recording_options(options))
     if was_cut:
         show("What was read is identified; Ctrl-C ends that, too.", stream=sys.stderr)
+    if options.output:
+        require_results_root(options.output)
     if settings.body != PAYLOAD:
         if options.view_port != "0":
             raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")

@@ -10,6 +10,7 @@ from pathlib import Path
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
 from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.core.common.optional import require_module
 from sysid_ros.experiments import sva
 
 LEAST_SCALE = 0.01
@@ -42,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
     require_numbers(options, "seeds", least=1)
     require_numbers(options, "scale", least=LEAST_SCALE)
     wanted = sva.EXPERIMENTS if options.experiment == "all" else (options.experiment,)
+    if set(wanted) & set(sva.ROBOTS):  # the cost of the regressor needs no simulated robot
+        require_module("mujoco")
     jobs = sva.jobs(wanted, options.seeds, options.scale)
     folder = Path(options.results)
     entries, failures = carry_out_runs(sva.run, jobs, folder / "runs.jsonl", (options.workers, options.scheduler))

@@ -24,7 +24,7 @@ from sysid_ros.reports.recordings.readers import InvalidRecording
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.recordings.runs import RecordedRun, read_run
 from sysid_ros.reports.result import followed_motions
-from sysid_ros.reports.writer import ESTIMATE
+from sysid_ros.reports.writer import ESTIMATE, require_results_root
 
 
 def build_parser() -> CommandParser:
@@ -46,7 +46,7 @@ def build_parser() -> CommandParser:
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
     add_recording_options(parser)
-    parser.add_argument("--output", default="results", help="folder for a new folder with the files")
+    parser.add_argument("--output", "--results", default="results", help="folder for a new folder with the files")
     return parser
 
 
@@ -71,6 +71,8 @@ def run(options: argparse.Namespace) -> int:
             recording_path, "the arm", f"another than '{model}' is now", "the settings file of that run: --model"
         )
     recording, was_cut = read_with_progress(recording_path, robot, recording_options(options))
+    if options.output:
+        require_results_root(options.output)
     result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set))
     start_ns = int(recording.batches[0].stamps[0])
     motions = about.motions(start_ns)

@@ -225,7 +225,9 @@ def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argu
                 choices=argument.choices or None,
                 help=f"{argument.description} (default: {argument.default or 'empty'})",
             )
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder for the folder of this run")
+    parser.add_argument(
+        "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
+    )
     parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
 
 

@@ -254,7 +254,7 @@ def result_summary(result: IdentificationResult, hypotheses: Sequence[tuple[str,
         Text(_headline(result, tool), style="bold"),
         "",
         f"In the tool frame ({tool.frame})",
-        _tool_table(tool),
+        _tool_table(tool, result.estimate.narrower),
         *_statistical_parts(result),
         "",
         f"About the frame of the last joint ({result.estimate.frame}); narrower: than before the data",
@@ -284,7 +284,7 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
         if has_checks is None:
             has_checks = result.explanation is not None and bool(result.explanation.hypotheses)
         first = "try the first check above; " if has_checks else ""
-        return f"{first}{report} for every window beside what the assumptions allow"
+        return f"{first}{report}, for every window beside what the assumptions allow"
     if not result.is_identified:
         limits = find_limits(result)
         first = "change what limits the bounds, or " if limits else ""
@@ -339,11 +339,16 @@ def _hypotheses_parts(result: IdentificationResult, hypotheses: Sequence[tuple[s
     return [*parts, ""]
 
 
-def _tool_table(tool: PayloadSummary) -> Table:
-    rows = [("mass", "kg", tool.mass)]
-    rows += [(f"CoM {axis}", "m", _entry(tool.com, i)) for i, axis in enumerate("xyz")]
-    rows += [(f"principal moment {i + 1}", "kg m^2", _entry(tool.principal_moments, i)) for i in range(3)]
-    cells = [(name, unit, *map(_fixed, (one.values, one.lower, one.upper))) for name, unit, one in rows]
+def _tool_table(tool: PayloadSummary, narrower: frozenset[Quantity]) -> Table:
+    """Return a table of the payload; quantities that are no better known than before the data have bounds only."""
+    rows = [(Quantity.MASS, "mass", "kg", tool.mass)]
+    rows += [(Quantity.COM, f"CoM {axis}", "m", _entry(tool.com, i)) for i, axis in enumerate("xyz")]
+    moments = tool.principal_moments
+    rows += [(Quantity.INERTIA, f"principal moment {i + 1}", "kg m^2", _entry(moments, i)) for i in range(3)]
+    cells = []
+    for quantity, name, unit, one in rows:
+        value = _fixed(one.values) if quantity in narrower else "not known"
+        cells.append((name, unit, value, _fixed(one.lower), _fixed(one.upper)))
     return make_table(("", "unit", "estimate", "lower", "upper"), cells, left=2)
 
 

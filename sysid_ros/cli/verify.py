@@ -152,8 +152,9 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
+    cuts: list[str] = []
     with watching(f"reading {options.file}") as watch:
-        plans = read_plans(options.file, watch)
+        plans = read_plans(options.file, watch, cuts.append)
     checked, was_stopped = _check_with_progress(plans, options)
     show(make_table(_HEADINGS, [one.cells for one in checked], left=len(_HEADINGS)))
     show(*(hanging(f"plan {one.plan.plan_id[:8]}: ", text) for one in checked for text in one.problems))
@@ -161,6 +162,7 @@ def run(options: argparse.Namespace) -> int:
         show(describe_margins(checked, load_robot(options.model or checked[0].plan.robot_name).joint_names))
     held = sum(one.holds for one in checked)
     show(f"{held} of {len(checked)} certificates hold")
+    show(*(f"note: the recording is cut off or damaged ({reason}); the plans are those before" for reason in cuts))
     if was_stopped:
         show(f"stopped: {len(plans) - len(checked)} of {len(plans)} were not checked")
     if held < len(checked):

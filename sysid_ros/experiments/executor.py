@@ -218,7 +218,7 @@ class DaskCluster:
             raise ClusterNotAvailable(address, "install sysid_ros with its extra [cluster]") from error
         try:
             self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of what is no address
             raise ClusterNotAvailable(address, f"{type(error).__name__}: {error}") from error
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
         if not self.workers:

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sysid_ros.core.estimation.parameters.estimate import Quantity
+from sysid_ros.reports.payload import summarize_payload
+from sysid_ros.reports.payload_files import find_well_known
 from sysid_ros.reports.result import IdentificationResult
 
 TOLD = 3
 """Causes that are told; the error budget has all."""
+_LEAST_OF_MASS = 0.2
+"""Parts of the half width of the mass are told where the last windows made at least this share of it [-]."""
 _LEAST = 0.05
 """A cause with a smaller share is not worth telling [-]."""
 
@@ -29,11 +34,19 @@ class Cause:
     cure: str
 
 
-SAMPLING = Cause(
-    "what lies between two samples", ("torque_interpolation", "jitter", "quadrature", "coulomb"), "sample faster"
+_CALIBRATE = (
+    "calibrate it (`sysid calibrate arm` with recordings of such motions with the empty hand, and better with a known "
+    "weight, too; or `sysid calibrate run`) and identify with `--calibration`; or state what you know better in the "
+    "settings (`sysid calibrate friction` tells friction from slow motions both ways)"
 )
+SAMPLING = Cause("what lies between two samples", ("torque_interpolation", "jitter", "quadrature"), "sample faster")
 CAUSES = (
     SAMPLING,
+    Cause(
+        "friction where it is not certain which way a joint moves",
+        ("coulomb",),
+        "move every joint, without creeping; the better friction is known, the less it matters",
+    ),
     Cause(
         "positions and velocities",
         ("encoder", "velocity"),
@@ -42,19 +55,11 @@ CAUSES = (
     Cause(
         "torque sensors",
         ("torque_relative", "torque_absolute", "torque_drift", "torque_gain"),
-        "state smaller errors of the torques if the sensors keep them, or calibrate the arm: `sysid calibrate`",
+        "state smaller errors of the torques if the sensors keep them; how much of them is a constant gain "
+        "(`effort_gain_error`) costs less than what changes from sample to sample",
     ),
-    Cause(
-        "friction of the arm",
-        ("robot_friction", "friction"),
-        "calibrate the arm: `sysid calibrate`; or record every joint moving both ways at one speed, with the empty "
-        "hand: `sysid calibrate friction` tells what to state in the settings",
-    ),
-    Cause(
-        "inertias of the arm",
-        ("robot_inertia", "calibration"),
-        "calibrate the arm: `sysid calibrate`; or state a smaller `inertial_uncertainty` if that is true",
-    ),
+    Cause("friction and torque offsets of the arm", ("robot_friction", "friction"), _CALIBRATE),
+    Cause("inertias of the arm", ("robot_inertia", "calibration"), _CALIBRATE),
     Cause(
         "lag of the torques",
         ("torque_lag", "shared_torque_lag"),
@@ -63,6 +68,20 @@ CAUSES = (
     Cause("direction of gravity", ("gravity", "gravity_direction"), "level the base, and state a smaller cone"),
     Cause("elastic joints", ("elasticity",), "state stiffness and damping of the joints better"),
 )
+
+
+def find_open_parameters(result: IdentificationResult) -> range:
+    """Return the parameters that count: the mass until it is well known, with first moments until the CoM is, then all.
+
+    Args:
+        result: What was found.
+    """
+    if not result.is_identified:
+        return range(4)
+    known = find_well_known(summarize_payload(result, result.robot.tool_frame))
+    if Quantity.MASS not in known:
+        return range(1)
+    return range(10) if Quantity.COM in known else range(4)
 
 
 def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
@@ -77,8 +96,10 @@ def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
     whole = sum(budget.values(), np.zeros(10))
     if not budget or not np.all(np.isfinite(whole)):
         return []
-    width = np.where(whole > 0.0, whole, np.inf)
-    shares = {one.name: sum(float(np.sum(budget[n] / width)) for n in one.terms if n in budget) for one in CAUSES}
+    width, counts = np.where(whole > 0.0, whole, np.inf), find_open_parameters(result)
+    shares = {
+        one.name: sum(float(np.sum((budget[n] / width)[counts])) for n in one.terms if n in budget) for one in CAUSES
+    }
     total = sum(shares.values())
     if not total > 0.0:
         return []
@@ -87,12 +108,20 @@ def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
 
 
 def describe_limits(result: IdentificationResult) -> list[str]:
-    """Say what limits the bounds and what to change, a sentence for each cause."""
-    samples, texts = result.samples, []
+    """Say what limits the bounds, how much of the mass's half width it is, and what to change: a sentence for each."""
+    samples, budget = result.samples, result.estimate.error_budget
+    texts: list[str] = []
+    told: set[str] = set()
+    # Where nearly all of the width was there before the last windows, their part says little of it.
+    whole = sum(float(share[0]) for share in budget.values())
+    tells_mass = whole - float(budget.get("prior", [0.0])[0]) >= _LEAST_OF_MASS * whole
     for cause, share in find_limits(result):
-        rate = ""
+        cure = "the same helps" if cause.cure in told else cause.cure
+        told.add(cause.cure)
         if cause is SAMPLING and samples is not None and len(samples) > 1:
             hertz = 1e9 / float(np.median(np.diff(samples.stamps)))
-            rate = f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
-        texts.append(f"{100.0 * share:.0f} % {cause.name}: {cause.cure}{rate}")
+            cure += f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
+        mass = sum(float(budget[name][0]) for name in cause.terms if name in budget)
+        of_mass = f" ({mass:.2g} kg of the mass)" if tells_mass else ""
+        texts.append(f"{100.0 * share:.0f} % {cause.name}{of_mass}: {cure}")
     return texts

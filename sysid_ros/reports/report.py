@@ -8,11 +8,12 @@ import numpy as np
 
 from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability
 from sysid_ros.core.identifiability.report import describe_data
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
-from sysid_ros.reports.limits import describe_limits
+from sysid_ros.reports.limits import describe_limits, find_open_parameters
 from sysid_ros.reports.pages import render, square_units
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
@@ -67,6 +68,9 @@ def report_html(result: IdentificationResult) -> str:
         fit=_fit(result),
         windows=result.windows,
         limits=describe_limits(result),
+        limits_of={1: "the mass", 4: "mass and centre of mass", 10: "all parameters"}[
+            len(find_open_parameters(result))
+        ],
         contradictions=[] if result.windows is None else result.windows.contradictions(robot.joint_names),
         margins=_margins(result),
         claims=_claims(result),
@@ -85,12 +89,15 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
     above, below = 1e3 * (tool.com.upper - tool.com.values), 1e3 * (tool.com.values - tool.com.lower)
     parts = [f"+{a:.1f} / \N{MINUS SIGN}{b:.1f}" for a, b in zip(above, below, strict=True)]
     com = f"({', '.join(parts)}) mm" if np.all(np.isfinite(above)) else "not bounded"
+    place = (f"({x:.1f}, {y:.1f}, {z:.1f})", "mm")
+    if Quantity.COM not in estimate.narrower:
+        place, com = ("not known", ""), "no better than before the data"
     more, less = float(tool.mass.upper - tool.mass.values), float(tool.mass.values - tool.mass.lower)
     spread = f"median of ten; mass {shrinkage[0]:.0f} ×, worst {shrinkage.min():.1f} ×"
     windows = f"{estimate.number_of_windows} windows, condition number {estimate.condition_number:.3g}"
     facts = [
         ("Mass", f"{tool.mass.values:.3f}", "kg", f"+{more:.3f} / \N{MINUS SIGN}{less:.3f} kg"),
-        ("Centre of mass, tool frame", f"({x:.1f}, {y:.1f}, {z:.1f})", "mm", com),
+        ("Centre of mass, tool frame", *place, com),
         ("Bounds against the prior", f"{np.median(shrinkage):.0f} ×", "narrower", spread),
         ("Data", f"{estimate.data_seconds:.1f}", "s", windows),
     ]

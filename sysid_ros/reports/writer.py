@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,21 @@ def make_results_directory(root: Path | str = "results", now: datetime | None = 
         except OSError as error:
             raise SysidError(f"cannot make the results folder {directory}: {error.strerror or error}") from error
     raise SysidError(f"there are 99 results folders of the same second in {root}")
+
+
+def require_results_root(root: Path | str) -> None:
+    """Make the folder for folders of results if it is missing, so that what is wrong with it is told before the work.
+
+    Raises:
+        SysidError: It cannot be made, or nothing can be written there.
+    """
+    folder = Path(root).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SysidError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SysidError(f"nothing can be written into the folder {folder}")
 
 
 class OutsideResultsRoot(ParameterOutOfRange):
@@ -163,8 +179,7 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
         for reason, names in reasons.items()
     ]
     if not result.is_usable:
-        reason = result.reason_unusable
-        left_out.append(f"the URDF and the payload settings were not written: no usable estimate, {reason}")
+        left_out.append("the URDF and the payload settings were not written: no usable estimate")
     return WrittenFiles(folder, tuple(files), tuple(left_out))
 
 

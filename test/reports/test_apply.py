@@ -95,6 +95,8 @@ def test_who_cannot_be_reached_is_named(folder, controller, capsys):
     closed = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", "1", "--yes"]
     assert apply.main(closed) == ExitStatus.BAD_INPUT
     assert "the controller at 127.0.0.1:1: cannot be reached" in capsys.readouterr().err
+    assert apply.main(["ur", str(folder), "--robot-ip", "", "--dry-run"]) == ExitStatus.BAD_INPUT
+    assert "--robot-ip is ''" in capsys.readouterr().err
     scripts = str(controller.ports[0])  # it takes programs and says nothing
     monkey = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", scripts, "--yes"]
     with pytest.MonkeyPatch.context() as patch:

@@ -163,7 +163,8 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
     common = ["--model", MODEL, "--serial", "K7", "--output", str(tmp_path / "arm.yaml")]
     for words, message in (
         ([f"{data}=heavy"], "numbers in kg"),
-        ([data, "--offset-change", "1", "2"], "one number or 7, not negative"),
+        ([data, "--offset-change", "1", "2"], "one number or 7, from 0 to 10000"),
+        ([data, "--offset-change", "1e300"], "one number or 7, from 0 to 10000"),
         ([data, "--date", "tomorrow"], "a date like 2026-11-22"),
         ([str(tmp_path / "none.npz")], "the file is missing"),
     ):

@@ -242,6 +242,14 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
     assert data["explanation"]["misfit"] > 1.0
 
 
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
+    (tmp_path / "results").write_text("a file is in the way")
+    monkeypatch.setattr(offline, "read_with_progress", lambda *_: (None, False))
+    monkeypatch.setattr(offline, "identify_with_progress", lambda *_: pytest.fail("the work was done"))
+    status = offline.main(["a.mcap", "--model", MODEL, "--output", str(tmp_path / "results")])
+    assert status == ExitStatus.BAD_INPUT and "cannot make the folder" in capsys.readouterr().err
+
+
 def test_what_data_need_not_show_stands_beside_every_result(outcome, robot):
     from sysid_ros.reports.estimate_yaml import estimate_data
     from sysid_ros.reports.report import report_html

@@ -66,6 +66,20 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
     assert certificate.to_dict() == plans[0].certificate.to_dict() and trajectory.hash() == certificate.path_hash
 
 
+def test_of_a_recording_that_was_cut_off_the_plans_before_are_proven(plans, robot, tmp_path, capsys):
+    first, second = (certified_plan_to_message(plan, robot.joint_names) for plan in plans)
+    file = tmp_path / "recording.mcap"
+    record(file, [first] * 400 + [second])
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    reasons = []
+    (found,) = read_plans(file, on_cut=reasons.append)
+    assert found.plan_id == plans[0].plan_id and len(reasons) == 1
+    assert main([str(file)]) == ExitStatus.OK
+    told = capsys.readouterr().out
+    assert "1 of 1 certificates hold" in told and "note: the recording is cut off or damaged" in told
+
+
 def test_ctrl_c_keeps_the_plans_so_far(plans, robot, tmp_path, capsys, monkeypatch):
     record(tmp_path / "r.mcap", [certified_plan_to_message(plan, robot.joint_names) for plan in plans])
 

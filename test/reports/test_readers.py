@@ -210,7 +210,10 @@ BAD = {
     ),
     "array of texts": (_npz(q=np.array(["a"])), "the type of array 'q' is <U1; allowed: numbers"),
     "shape": (_npz(q=np.zeros((300, 6))), r"the shape of array 'q' is \(300, 6\); allowed: \(300, 7\)"),
-    "joints missing": (_npz(joints=None), "'joints' is missing; allowed: the names of the joints"),
+    "joints missing": (
+        _npz(joints=None),
+        "'joints' is missing; allowed: the names of the joints, in the order of the columns; .* has joint_1, ",
+    ),
     "unknown joint": (
         _npz(joints=np.array([*SEVEN[:6], "elbow"])),
         "the list of joints is without joint_7; the file has joint_1.*in this order --map elbow=joint_7",

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.text import Text
 
 from sysid_ros.core.certification.certificate import MarginRow
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, Quantity
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports import figures, pages
@@ -128,6 +128,13 @@ def test_the_answer_comes_first(page, result):
     assert f"between {result.estimate.lower[0]:.3f} and {result.estimate.upper[0]:.3f} kg" in text
     assert result.estimate.guarantee.split(" lie ")[0] in text
     assert "10 of 10" in text and "The certificate was checked at sampled instants only." in text
+
+
+def test_a_centre_of_mass_that_the_data_do_not_know_has_no_number(result):
+    weighed = dataclasses.replace(result.estimate, narrower=frozenset({Quantity.MASS}))
+    text = report_html(dataclasses.replace(result, estimate=weighed))
+    assert re.search(r"Centre of mass, tool frame.{0,200}not known", text, re.DOTALL)
+    assert "no better than before the data" in text and "no better than before the data" not in report_html(result)
 
 
 def test_names_of_the_run_are_escaped(result):

@@ -25,7 +25,7 @@ from sysid_ros.cli.terminal import (
     working,
 )
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, Quantity
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.reports.limits import CAUSES, SAMPLING, describe_limits
@@ -108,12 +108,14 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     limited = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
     texts = describe_limits(limited)
     assert [text.split(":")[0] for text in texts] == [
-        "53 % what lies between two samples", "33 % positions and velocities", "13 % friction of the arm"
-    ]  # fmt: skip
+        "53 % what lies between two samples",
+        "33 % positions and velocities",
+        "13 % friction and torque offsets of the arm",
+    ], "no part of the mass, as most of its width was there before"
     rate = round(1e9 / np.median(np.diff(result.samples.stamps)), 1)
     faster = f"sample faster than {rate:g} Hz; slower motion loses less between samples, but shows inertias less"
     assert texts[0].endswith(faster)
-    assert "calibrate the arm" in texts[2]
+    assert "with the empty hand" in texts[2] and "`sysid calibrate arm`" in texts[2]
     lines = text_of(result_summary(limited)).splitlines()
     assert any(line.startswith("What limits the bounds: 53 % what lies") for line in lines)
     assert max(map(len, lines)) <= WIDTH
@@ -121,6 +123,20 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     assert describe_limits(dataclasses.replace(result, estimate=nothing)) == []
     known = {term for cause in CAUSES for term in cause.terms}
     assert known >= {*ERROR_TERMS, "robot_inertia", "robot_friction", "torque_gain"} - {"rounding"}
+
+
+def test_what_limits_the_mass_counts_until_it_is_known_and_a_cure_is_told_once(result):
+    """The inertias of the payload have six of ten parameters, and say little about what people want first."""
+    budget = {"robot_inertia": np.full(10, 0.1), "robot_friction": np.full(10, 0.1), "velocity": np.full(10, 10.0)}
+    for share in budget.values():
+        share[0] = 1.0
+    budget["robot_inertia"][0], budget["velocity"][0] = 3.0, 0.5
+    wide = dataclasses.replace(result.estimate, error_budget=budget, upper=result.estimate.upper + 2.0 * np.eye(10)[0])
+    texts = describe_limits(dataclasses.replace(result, estimate=wide))
+    assert texts[0].startswith("67 % inertias of the arm (3 kg of the mass): calibrate it (`sysid calibrate arm` with")
+    assert texts[1].startswith("22 % friction") and texts[1].endswith(": the same helps")
+    known = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
+    assert describe_limits(known)[0].startswith("89 % positions and velocities (0.5 kg of the mass)")
 
 
 @pytest.mark.parametrize(
@@ -159,6 +175,17 @@ def test_the_summary_begins_with_mass_and_com(result):
     assert sum(line.endswith(" yes") for line in lines) == 10
     assert "Truth (simulation) inside the bounds: 10 of 10" in lines
     assert lines[-1] == "warning: the certificate was checked at sampled instants only"
+
+
+def test_a_quantity_that_is_no_better_known_than_before_has_bounds_only(result):
+    """Its number would be any point of the prior, mostly on its edge."""
+    weighed = dataclasses.replace(result.estimate, narrower=frozenset({Quantity.MASS}))
+    lines = text_of(result_summary(dataclasses.replace(result, estimate=weighed))).splitlines()
+    assert lines[4].split()[0] == "mass" and lines[4].split()[2] != "not"
+    assert all(line.split()[2:5] == ["m", "not", "known"] for line in lines[5:8])
+    moments = [line for line in lines if line.startswith("principal moment")]
+    assert len(moments) == 3 and all("not known" in line for line in moments)
+    assert "not known" not in text_of(result_summary(result))
 
 
 def test_summary_without_truth_and_with_a_wrong_one(result):

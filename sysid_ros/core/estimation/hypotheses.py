@@ -99,7 +99,7 @@ KINDS = {
     Assumption.PAYLOAD_CHANGE: Kind(
         "s",
         1.0,
-        "the payload changed between {detail} after the first sample",
+        "the payload changed {detail} after the first sample",
         "look whether something was gripped, lost or touched then; split the recording there",
     ),
     Assumption.TORQUE_GAIN: Kind(
@@ -428,7 +428,9 @@ def _try_change(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     low = float(starts[longest] if is_between else starts[last])
     high = float(stops[longest] if is_between else starts[min(longest, data.windows - 1)])
     when = 0.5 * (low + high)
-    made = _Made(Assumption.PAYLOAD_CHANGE, None, when, f"{low:.2f} and {high:.2f} s", misfit, when)
+    early, later = f"{low:.2f}", f"{high:.2f}"
+    place = f"{early} s" if early == later else f"between {early} and {later} s"
+    made = _Made(Assumption.PAYLOAD_CHANGE, None, when, place, misfit, when)
     yield replace(made.hypothesis(data), change=1.0)
 
 

@@ -174,13 +174,13 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
             raise InvalidUrdf(f"joint '{name}'", f"is {joint.type}; joints of the arm must be revolute or continuous")
         if joint.mimic is not None:
             raise InvalidUrdf(f"joint '{name}'", f"mimics '{joint.mimic.joint}' and cannot be a joint of the arm")
-    path = description.path_to(description.joint(joint_names[-1]).child)
+    paths = [description.path_to(description.joint(name).child) for name in joint_names]
+    path = next((one for one in paths if set(joint_names) <= set(one)), paths[-1])
     in_order = [name for name in path if name in joint_names]
     if in_order != list(joint_names):
         off_path = [name for name in joint_names if name not in path]
-        problem = f"are not one chain: on the path to '{joint_names[-1]}' they come as {', '.join(in_order)}"
-        if off_path:
-            problem += f", and {', '.join(off_path)} is not on it"
+        problem = f"are not one chain: on the path to '{in_order[-1]}' they come as {', '.join(in_order)}"
+        problem += f", and {', '.join(off_path)} is not on it" if off_path else "; name them in this order"
         raise InvalidUrdf(f"joints {', '.join(joint_names)}", problem)
     others = [j.name for j in description.robot.joints if j.type != "fixed" and j.name not in joint_names]
     return [f"joints fixed at zero, not part of the arm: {', '.join(others)}"] if others else []

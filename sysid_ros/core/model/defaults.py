@@ -34,6 +34,7 @@ EFFORT_SHARE, EFFORT_LEAST = 0.005, 0.05
 """Absolute torque error: share of the torque limit [-], and the least [Nm]."""
 PAYLOAD_MASS_MAX = 5.0
 """Largest mass of a payload [kg]."""
+HOME_ASSUMED = "home posture: the middle of each joint's range"
 _ASSUMPTIONS = (
     f"acceleration limits: top speed within {RISE_TIME:g} s",
     f"link inertias: the URDF's, each parameter within {100 * INERTIAL_UNCERTAINTY:g} %, the CoM of everything a joint "
@@ -45,7 +46,7 @@ _ASSUMPTIONS = (
     f"sensors: torque within 2.5 % and {100 * EFFORT_SHARE:g} % of the limit, measured before friction, in joint "
     "direction; velocity within 0.005 rad/s, encoder step 1e-4 rad, stamps within 0.1 ms",
     f"payload: up to {PAYLOAD_MASS_MAX:g} kg, CoM within 0.3 m of the tool frame, radius of gyration up to 0.15 m",
-    "home posture: the middle of each joint's range",
+    HOME_ASSUMED,
 )
 
 

@@ -31,14 +31,14 @@ class InvalidUrdf(ModelError):
     """A URDF that cannot be used.
 
     Args:
-        element: The element at fault, such as ``joint 'joint_3'``.
+        element: The element at fault, such as ``joint 'joint_3'``; None for all of it.
         problem: Fault and remedy.
     """
 
-    def __init__(self, element: str, problem: str):
+    def __init__(self, element: str | None, problem: str):
         self.element = element
         self.problem = problem
-        super().__init__(f"URDF, {element}: {problem}")
+        super().__init__(f"the URDF {problem}" if element is None else f"URDF, {element}: {problem}")
 
 
 class MissingLimit(ModelError):
@@ -293,12 +293,14 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     check_numbers(tree)
     warnings = snap_origins(tree) if snap_angles else []
     is_snapped = bool(warnings)
-    skeleton = _skeleton(tree)
+    skeleton, massless = _skeleton(tree)
     root = check_tree(skeleton)
+    if massless:
+        warnings.append(f"an inertia without a mass is that of no body, and counts for nothing: {', '.join(massless)}")
     try:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
-        raise InvalidUrdf("document", str(error)) from error
+        raise InvalidUrdf(None, f"cannot be read: {error}") from error
     warnings += check_inertias(robot)
     warnings += ignored
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
@@ -363,37 +365,39 @@ def _parse(text: str) -> ET.Element:
     try:
         tree = ET.fromstring(text)
     except ET.ParseError as error:
-        raise InvalidUrdf("document", f"is not XML ({error})") from error
+        raise InvalidUrdf(None, f"is not XML, or not all of it ({error})") from error
     if tree.tag != "robot":
-        raise InvalidUrdf("document", f"starts with <{tree.tag}>, a URDF starts with <robot>")
+        raise InvalidUrdf(None, f"starts with <{tree.tag}>, and must start with <robot>")
     for element in tree.iter():
         has_macro = "xacro" in element.tag or any("${" in value for value in element.attrib.values())
         if has_macro:
-            raise InvalidUrdf("document", "contains xacro macros; expand it first (xacro robot.xacro > robot.urdf)")
+            raise InvalidUrdf(None, "contains xacro macros; expand it first (xacro robot.xacro > robot.urdf)")
     return tree
 
 
-def _skeleton(tree: ET.Element) -> ET.Element:
-    """Return links with inertia and joints; a link whose mass and inertia are all zero counts as a frame."""
-    result = ET.Element("robot", name=tree.get("name", "robot"))
+def _skeleton(tree: ET.Element) -> tuple[ET.Element, list[str]]:
+    """Return links with inertia and joints, and the links that have an inertia without a mass.
+
+    A link without mass counts as a frame. Public URDFs give such frames placeholders of 0.1 kg m^2.
+    """
+    result, massless = ET.Element("robot", name=tree.get("name", "robot")), []
     for link in tree.findall("link"):
         require_name(link)
         kept = ET.SubElement(result, "link", name=link.get("name", ""))
         inertial = link.find("inertial")
-        if inertial is not None and not _is_zero(inertial):
+        if inertial is None or _is_zero(inertial, "mass", "inertia"):
+            continue
+        if inertial.find("mass") is not None and _is_zero(inertial, "mass"):
+            massless.append(link.get("name", ""))
+        else:
             kept.append(copy.deepcopy(inertial))
     for joint in tree.findall("joint"):
         require_name(joint)
         kept = ET.SubElement(result, "joint", name=joint.get("name", ""), type=joint.get("type", ""))
         kept.extend(copy.deepcopy(child) for child in joint if child.tag in _KEPT_IN_JOINT)
-    return result
+    return result, massless
 
 
-def _is_zero(inertial: ET.Element) -> bool:
-    numbers = [
-        float(value)
-        for tag in ("mass", "inertia")
-        for element in inertial.findall(tag)
-        for value in element.attrib.values()
-    ]
+def _is_zero(inertial: ET.Element, *tags: str) -> bool:
+    numbers = [float(value) for tag in tags for element in inertial.findall(tag) for value in element.attrib.values()]
     return all(number == 0.0 for number in numbers)

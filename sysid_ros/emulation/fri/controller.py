@@ -148,7 +148,7 @@ class ControllerSettings:
 
     def __post_init__(self) -> None:
         cycles = self.send_period / PERIOD
-        if not 1 <= round(cycles) <= 100 or abs(cycles - round(cycles)) > 1e-9:
+        if not 0.5 < cycles < 100.5 or abs(cycles - round(cycles)) > 1e-9:
             raise ParameterOutOfRange("send_period [s]", self.send_period, "0.001 to 0.1 in steps of 0.001")
         if not 1 <= self.receive_multiplier <= 100:
             raise ParameterOutOfRange("receive_multiplier", self.receive_multiplier, "1 to 100")

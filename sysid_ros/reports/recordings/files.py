@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.bags import read_bag
-from sysid_ros.reports.recordings.mcap import SAMPLES, holds, read_mcap, read_messages
+from sysid_ros.reports.recordings.mcap import SAMPLES, DamagedRecording, McapMessage, holds, read_mcap, read_messages
 from sysid_ros.reports.recordings.readers import (
     BAGS,
     SUFFIXES,
@@ -76,26 +76,29 @@ _COPIED = (
 _VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound")
 
 
-def read_plans(path: Path | str, watch: Watch = read_all) -> list[CertifiedPlan]:
+def read_plans(
+    path: Path | str, watch: Watch = read_all, on_cut: Callable[[str], None] = lambda reason: None
+) -> list[CertifiedPlan]:
     """Read all certified plans of a file.
 
     Args:
         path: A recording with topics of ``CertifiedTrajectory``; a plan that was published again counts once. Or a YAML
             or JSON file with the ``to_dict()`` of a :class:`CertifiedPlan`, or a list of them.
         watch: Told how far a recording is, and may end it; the plans are those read by then.
+        on_cut: Told why a recording ends before its end; the plans are those before.
 
     Returns:
         The plans in the order they are in the file.
 
     Raises:
-        DamagedRecording: The recording cannot be read.
+        DamagedRecording: The recording cannot be read, or not as far as a plan.
         InvalidRecording: The file holds no certified plan.
         SysidError: A plan cannot be made of what is there.
     """
     file = Path(path)
     if not file.is_file():
         raise InvalidRecording(file, "the file", "missing", "a recording (.mcap) or certified plans (.yaml, .json)")
-    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch)
+    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch, on_cut)
     if not entries:
         raise InvalidRecording(file, "the certified plans", "none", "at least one")
     return [CertifiedPlan.from_dict(entry) for entry in entries]
@@ -185,18 +188,28 @@ def _read_text(file: Path) -> list[Mapping[str, object]]:
     return entries
 
 
-def _read_recording(file: Path, watch: Watch) -> list[Mapping[str, object]]:
+def _read_recording(file: Path, watch: Watch, on_cut: Callable[[str], None]) -> list[Mapping[str, object]]:
     entries: dict[tuple[str, float], Mapping[str, object]] = {}
-    for entry in read_messages(file, {PLAN}, watch):
-        if not entry.message.robot_name:
-            stamp = 1e-9 * entry.stamp_ns
-            raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")
-        try:
-            require_format(getattr(entry.message, "format_version", 1))
-            key = (entry.message.certificate.plan_id, entry.message.certificate.issued_at)
-            entries[key] = plan_entries(entry.message)
-        except CertificateMismatch as mismatch:
-            raise InvalidRecording(file, "a certified plan", mismatch.reason, "a plan of this format") from mismatch
-        except (ValueError, SysidError) as error:
-            raise InvalidRecording(file, "a certified plan", str(error), "arrays of lengths that fit") from error
+    try:
+        for entry in read_messages(file, {PLAN}, watch):
+            key, plan = _read_plan(file, entry)
+            entries[key] = plan
+    except DamagedRecording as damage:
+        if not entries:
+            raise
+        on_cut(damage.reason)
     return list(entries.values())
+
+
+def _read_plan(file: Path, entry: McapMessage) -> tuple[tuple[str, float], Mapping[str, object]]:
+    """Return what a plan is known by, and its entries."""
+    if not entry.message.robot_name:
+        stamp = 1e-9 * entry.stamp_ns
+        raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")
+    try:
+        require_format(getattr(entry.message, "format_version", 1))
+        return (entry.message.certificate.plan_id, entry.message.certificate.issued_at), plan_entries(entry.message)
+    except CertificateMismatch as mismatch:
+        raise InvalidRecording(file, "a certified plan", mismatch.reason, "a plan of this format") from mismatch
+    except (ValueError, SysidError) as error:
+        raise InvalidRecording(file, "a certified plan", str(error), "arrays of lengths that fit") from error

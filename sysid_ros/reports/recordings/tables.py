@@ -132,7 +132,7 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
             raise InvalidRecording(
                 path, f"array '{name}'", "missing", f"t, q, tau and optionally v; the file has {found}"
             )
-    joints = _listed(path, header, "joints")
+    joints = _listed(path, header, "joints", robot)
     arrays = {name: np.asarray(contents[name]) for name in _QUANTITIES if name in contents}
     for name, array in arrays.items():
         if not (np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating)):
@@ -248,7 +248,7 @@ def _times(lines: _Lines, places: tuple[int, ...], values: Array) -> NDArray:
     if len(places) == 1 and rows and "." in rows[0][1].split(lines.separator)[places[0]]:
         return values[:, 0]
     try:
-        words = [text.split(lines.separator) for _, text in rows]
+        words = [text.split(lines.separator, max(places) + 1) for _, text in rows]
         whole = [np.array([row[place].strip('" ') for row in words]).astype(np.int64) for place in places]
     except (ValueError, IndexError):
         return values[:, 0] if len(places) == 1 else 1e9 * values[:, 0] + values[:, 1]
@@ -263,9 +263,12 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _listed(path: Path, header: Mapping[str, str], key: str) -> list[str]:
+def _listed(path: Path, header: Mapping[str, str], key: str, robot: RobotModel) -> list[str]:
     if key not in header:
-        raise InvalidRecording(path, f"'{key}'", "missing", "the names of the joints, in the order of the columns")
+        allowed = (
+            f"the names of the joints, in the order of the columns; {robot.name} has {', '.join(robot.joint_names)}"
+        )
+        raise InvalidRecording(path, f"'{key}'", "missing", allowed)
     return [word for word in re.split(r"[,\s]+", header[key]) if word]
 
 

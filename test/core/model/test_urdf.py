@@ -196,6 +196,16 @@ def test_an_inertia_of_no_body_is_refused_only_where_a_joint_feels_it():
         load_robot_from_urdf(ARM.replace("</robot>", impossible.format(parent="lower")))
 
 
+def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
+    """A public Panda has frames of 0 kg with 0.1 kg m^2."""
+    frame = """<link name="grasp"><inertial><mass value="0.0"/>
+      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial></link>
+      <joint name="weld" type="fixed"><parent link="lower"/><child link="grasp"/></joint></robot>"""
+    robot = load_robot_from_urdf(ARM.replace("</robot>", frame))
+    np.testing.assert_array_equal(robot.theta_nominal, load_robot_from_urdf(ARM).theta_nominal)
+    assert "an inertia without a mass is that of no body, and counts for nothing: grasp" in robot.warnings
+
+
 INERTIA = '<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>'
 
 
@@ -204,7 +214,7 @@ INERTIA = '<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>'
     [
         (INERTIA, INERTIA.replace("0.003", "0.03"), NotPhysicallyConsistent, "inertia of 'lower' is not physically"),
         ('<mass value="1"/>', '<mass value="-1"/>', NotPhysicallyConsistent, "'lower'"),
-        ('<mass value="1"/>', '<mass value="0"/>', NotPhysicallyConsistent, "'lower'"),
+        ('<mass value="1"/>', '<mass value="0"/>', InvalidUrdf, "moves nothing that has mass"),
         (
             '<mass value="1"/>',
             '<mass value="nan"/>',
