@@ -271,6 +271,29 @@ def test_which_model_the_controller_has_is_what_the_driver_says_from_now_on(benc
     assert bench.arm.has_model(model)
 
 
+@pytest.mark.parametrize(("mine_after", "is_held"), [(1.0, True), (100.0, False)])
+def test_a_model_that_somebody_else_has_replaced_is_not_waited_for_long(bench, robot, mine_after, is_held):
+    """The driver tells its status ten times a second; what it was given last shows late, or never."""
+    model, monitor = PayloadModel.prior(robot), bench.monitor
+    began, monitor.status.model_box_hash = monitor.status_time, "another"
+
+    def wait_until(condition, seconds=None):
+        end = monitor.status_time + (seconds or 60.0)
+        while not condition() and monitor.status_time < end:
+            monitor.status_time += 0.1
+            if monitor.status_time - began > mine_after:
+                monitor.status.model_box_hash = box_hash(robot.theta_box, model.box)
+        return condition()
+
+    bench.arm._session.wait_until = wait_until
+    if is_held:
+        bench.arm.wait_until_holding(model)
+    else:
+        with pytest.raises(IdentificationFailed, match="held with another model"):
+            bench.arm.wait_until_holding(model)
+    assert monitor.status_time - began < 4.0
+
+
 def test_what_procedure_and_lock_step_assume_of_the_nodes():
     assert LockstepSettings().check_time == pytest.approx(TAKEOVER_RESERVE + EXPECTED_CHECK_TIME)
     assert LockstepSettings().estimate_period == 1.0 / EstimatorParameters().publish_rate

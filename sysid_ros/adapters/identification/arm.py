@@ -43,6 +43,8 @@ SECOND_LOOK = 0.5
 """How much longer samples are waited for before the arm counts as silent in motion [s]."""
 _NEEDED = ("estimator", "arm_driver", "safe_planner")
 """Nodes without which no motion goes on: one that goes ends a goal at once, also where it waits for another."""
+MODEL_PATIENCE = 2.0
+"""How long the driver may say that it holds the arm with another model than it was given last [s]."""
 STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
@@ -366,11 +368,20 @@ class RosArm:
         """Wait until the arm is held, with the model of that box hash; None for any."""
         if self._is_moved_by_others:
             return
-        fault = DriverStatus.MODE_FAULT
-        # What was asked of the driver a moment ago may not show in its status yet.
-        self._wait_until(lambda: self._is_holding(wanted) or self._status.is_taking_over or self._status.mode == fault)
+        monitor, strange_since = self._monitor, np.inf  # when the driver said first that it has another model
+
+        def is_decided() -> bool:
+            nonlocal strange_since
+            if self._is_holding(wanted) or not self._is_holding(None):
+                strange_since = np.inf
+                return self._is_holding(wanted) or self._status.mode == DriverStatus.MODE_FAULT
+            # What was asked of the driver a moment ago may not show in its status yet.
+            strange_since = min(strange_since, monitor.status_time)
+            return monitor.status_time - strange_since > MODEL_PATIENCE
+
+        self._wait_until(lambda: is_decided() or self._status.is_taking_over)
         self._wait_until(lambda: not self._status.is_taking_over, TAKE_OVER_TIMEOUT)
-        self._wait_until(lambda: self._is_holding(wanted) or self._status.mode == fault)
+        self._wait_until(is_decided)
         if not self._is_holding(wanted):
             status = self._status
             state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))
