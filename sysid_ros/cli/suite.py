@@ -218,8 +218,9 @@ def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argu
     """Add launch arguments to a command line, and what every runner has: ``--results`` and ``--domain-id``."""
     for argument in arguments:
         if argument.name not in _ONLY_LAUNCHED:
+            names = (argument.name, argument.alias) if argument.alias else (argument.name,)
             parser.add_argument(
-                "--" + argument.name.replace("_", "-"),
+                *("--" + name.replace("_", "-") for name in names),
                 dest=argument.name,
                 default=argument.default,
                 choices=argument.choices or None,
