@@ -62,6 +62,7 @@ MARKERS = {
     "test/ros/test_inbox.py": "processes",
     "test/ros/test_node.py": "processes",
     "test/ros/test_parameters.py": "processes",
+    "test/ros/test_repeats.py": "processes",
     "test/ros/test_talk.py": "processes",
     "test/ros/test_waiting.py": "processes",
 }

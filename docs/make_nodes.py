@@ -107,7 +107,8 @@ def _arguments(arguments: Sequence[Argument]) -> str:
     for argument in arguments:
         default = f"`{argument.default}`" if argument.default else ""
         choices = ", ".join(f"`{choice}`" for choice in argument.choices)
-        rows.append(f"| `{argument.name}` | {default} | {argument.description} | {choices} |")
+        name = f"`{argument.name}`" + (f" or `{argument.alias}`" if argument.alias else "")
+        rows.append(f"| {name} | {default} | {argument.description} | {choices} |")
     return "\n".join(rows) + "\n"
 
 

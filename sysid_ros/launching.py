@@ -51,15 +51,21 @@ def describe_launch(
         arguments: The arguments.
         start_nodes: Returns the nodes for the values in a context.
     """
-    declared = [
-        DeclareLaunchArgument(
-            argument.name,
-            default_value=argument.default,
-            description=argument.description,
-            choices=list(argument.choices) or None,
+    declared = []
+    for argument in arguments:
+        default: Any = argument.default
+        if argument.alias:
+            text = f"The same as {argument.name}"
+            declared.append(DeclareLaunchArgument(argument.alias, default_value=default, description=text))
+            default = LaunchConfiguration(argument.alias)
+        declared.append(
+            DeclareLaunchArgument(
+                argument.name,
+                default_value=default,
+                description=argument.description,
+                choices=list(argument.choices) or None,
+            )
         )
-        for argument in arguments
-    ]
 
     def start(context: LaunchContext) -> list[Node]:
         try:

@@ -57,6 +57,7 @@ class Argument:
         choices: Allowed texts; empty allows any.
         kind: Type of its value as a node parameter.
         is_optional: Whether it may be empty, and then leaves to the nodes what their parameter files say.
+        alias: Another name that it is known by; empty for none.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Argument:
     choices: tuple[str, ...] = ()
     kind: type = str
     is_optional: bool = False
+    alias: str = ""
 
     def value(self, text: str, spelling: Spelling = Spelling.LAUNCH) -> ParameterValue:
         """The typed value of a text.
@@ -90,6 +92,7 @@ _NETWORK = Argument(
     "networks; auto: loopback, unless the arm is reached over topics (ros2_control, monitor_only, external)",
     tuple(one.value for one in Network),
 )
+_ROBOT_NAME = Argument("robot_name", "", "Namespace of all nodes and topics; empty for none", alias="namespace")
 _RESULTS_ROOT = Argument("results_root", "~/sysid_results", "Folder below which results are written, and nowhere else")
 
 MODES = (
@@ -103,7 +106,7 @@ ARGUMENTS = (
     Argument(
         "model", "kinova_gen3_2f85", "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file"
     ),
-    Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
+    _ROBOT_NAME,
     Argument(
         "mode",
         "mock",
@@ -236,7 +239,7 @@ EMULATED = (
 
 SPACE_ARGUMENTS = (
     Argument("model", "servicer", "Robot: a name from config/space/ (servicer, dual_arm) or a YAML file"),
-    Argument("robot_name", "", "Namespace of all nodes and topics; empty for none"),
+    _ROBOT_NAME,
     Argument(
         "mode",
         "mock",

@@ -138,7 +138,7 @@ def test_own_parameters_are_exact_and_win(tmp_path):
 
 
 def test_client_gets_the_goal_and_the_namespace(tmp_path):
-    options = build_parser().parse_args(["--seed", "5", "--robot-name", "left", "--max-motion-time", "9"])
+    options = build_parser().parse_args(["--seed", "5", "--namespace", "left", "--max-motion-time", "9"])
     command = client_command(options, tmp_path)
     assert command[command.index("--seed") + 1] == "5"
     assert command[command.index("--max-motion-time") + 1] == "9.0"
@@ -229,7 +229,7 @@ def test_launch_says_which_extra_is_missing(checked_launch_file, monkeypatch):
 def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
     module = SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "space_robot.launch.py")))
     *declared, _ = module.generate_launch_description().args[0]
-    assert [one.args[0] for one in declared] == [argument.name for argument in SPACE_ARGUMENTS]
+    assert {one.args[0] for one in declared} == {argument.name for argument in SPACE_ARGUMENTS} | {"namespace"}
     values = {argument.name: argument.default for argument in SPACE_ARGUMENTS} | {"robot_name": "orbit", "speed": "5"}
     started = resolve_space(values)
     assert [one.process for one in started] == list(SPACE)
@@ -273,10 +273,15 @@ def test_launched_nodes_declare_the_parameters_they_are_given(launch_packages, n
 def test_launch_file_declares_every_argument(launch_file):
     module, _ = launch_file
     *declared, _ = module.generate_launch_description().args[0]
-    assert [one.args[0] for one in declared] == [argument.name for argument in ARGUMENTS]
-    for one, argument in zip(declared, ARGUMENTS, strict=True):
-        assert (one.default_value, one.description) == (argument.default, argument.description)
-        assert one.choices == (list(argument.choices) or None)
+    declared = {one.args[0]: one for one in declared}
+    assert declared.keys() == {argument.name for argument in ARGUMENTS} | {"namespace"}
+    # What the namespace is called elsewhere gives the default of our name, so either may be given.
+    assert declared["robot_name"].default_value.args == ("namespace",) and declared["namespace"].default_value == ""
+    assert list(declared).index("namespace") < list(declared).index("robot_name")
+    for argument in ARGUMENTS:
+        one = declared[argument.name]
+        assert one.description == argument.description and one.choices == (list(argument.choices) or None)
+        assert one.default_value == argument.default or argument.alias
 
 
 def test_launch_file_and_runner_start_the_same(launch_file, tmp_path):

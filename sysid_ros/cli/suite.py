@@ -33,6 +33,7 @@ from sysid_ros.ros.environment import (
     existing_files,
     files_in_use,
     files_of_domain,
+    is_domain_in_use,
     loopback_environment,
     remove_unused,
 )
@@ -218,8 +219,9 @@ def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argu
     """Add launch arguments to a command line, and what every runner has: ``--results`` and ``--domain-id``."""
     for argument in arguments:
         if argument.name not in _ONLY_LAUNCHED:
+            names = (argument.name, argument.alias) if argument.alias else (argument.name,)
             parser.add_argument(
-                "--" + argument.name.replace("_", "-"),
+                *("--" + name.replace("_", "-") for name in names),
                 dest=argument.name,
                 default=argument.default,
                 choices=argument.choices or None,
@@ -247,7 +249,13 @@ def say_where(environment: Mapping[str, str], log_directory: Path) -> None:
     """Tell in which ROS domain the nodes run, who hears them, and where their output goes."""
     is_here = environment.get(PROFILE_VARIABLE) == str(LOOPBACK_PROFILE)
     where = "on this machine only" if is_here else "on the networks that the environment says"
-    say(f"ROS_DOMAIN_ID={environment['ROS_DOMAIN_ID']}, {where}; logs in {log_directory}")
+    domain = environment["ROS_DOMAIN_ID"]
+    say(f"ROS_DOMAIN_ID={domain}, {where}; logs in {log_directory}")
+    if is_domain_in_use(int(domain)):
+        say(
+            f"others on this machine use ROS_DOMAIN_ID={domain}, too: with the names of this suite they take its goals "
+            "and are refused by its nodes; --domain-id or --robot-name keeps the two apart"
+        )
 
 
 def node_command(started: StartedProcess, own_parameters: Path) -> list[str]:

@@ -6,6 +6,7 @@ On a terminal lines end where it ends; anywhere else every sentence is a line of
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ from sysid_ros.reports.writer import REPORT, WrittenFiles
 
 WIDTH = 80
 """Widest line of a summary on a terminal [characters]."""
+QUIET = 10.0
+"""Longest time without a line where there is no terminal [s]."""
 HYPOTHESES = 4
 """Hypotheses about infeasible data that are printed; the report has all."""
 _BAR = 20
@@ -118,6 +121,8 @@ class _TwoLines(Progress):
 class ProgressDisplay:
     """What is being done, how far it is and how long it takes: in place on a terminal, else a line for every change.
 
+    Where there is no terminal and nothing changes for long, a line says what still goes on.
+
     Args:
         stream: Where to print; None takes standard output.
         clock: Time [s]; the elapsed time starts with this object.
@@ -128,6 +133,8 @@ class ProgressDisplay:
         self._clock, self._start = clock, clock()
         self._last: tuple[str, str] | None = None
         self._live: _TwoLines | None = None
+        self._has_printed = threading.Event()
+        self._watch: threading.Thread | None = None
 
     def update(self, text: str, share: float | None = None, detail: str = "", left: float | None = None) -> None:
         """Show the present state.
@@ -145,6 +152,9 @@ class ProgressDisplay:
                 later = "" if left is None else f"  {duration_text(left)} left"
                 line = "  ".join(filter(None, (text, detail)))
                 self._print(f"[{self._clock() - self._start:6.1f} s] {percent}{line}{later}")
+            if self._watch is None:
+                self._watch = threading.Thread(target=self._say_what_goes_on, name="progress", daemon=True)
+                self._watch.start()
             return
         if self._live is None:
             self._live = self._begin()
@@ -164,6 +174,10 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            self._has_printed.set()
+            watch.join()
 
     def __enter__(self) -> ProgressDisplay:
         return self
@@ -189,6 +203,13 @@ class ProgressDisplay:
     def _print(self, text: str) -> None:
         self._console.print(Text(text))
         self._console.file.flush()
+        self._has_printed.set()
+
+    def _say_what_goes_on(self) -> None:
+        while self._watch is threading.current_thread():
+            if not self._has_printed.wait(QUIET) and self._last is not None:
+                self._print(f"[{self._clock() - self._start:6.1f} s] still {self._last[0]}")
+            self._has_printed.clear()
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from sysid_ros.drivers.proof import PlanProver, ProofProcess
 from sysid_ros.ros import qos
 from sysid_ros.ros.node import Interfaces, spin_main
 from sysid_ros.ros.parameters import ParameterServer
+from sysid_ros.ros.repeats import share_repeats
 
 _COMMANDER_PERIOD = 0.02
 _FAULTS_OF_JOINTS = ("fault_stuck_encoders", "fault_nan_torques")
@@ -72,7 +73,7 @@ class ArmDriverNode(LifecycleNode):
         self._outputs = ArmOutputs(self, self._arm)
         text = "configured, the arm is not under control"
         self._outputs.publish_state(DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, text)
-        self._lasting.create_long_service(ExecuteTrajectory, "~/execute", self._execute)
+        self._lasting.create_long_service(ExecuteTrajectory, "~/execute", share_repeats(self._execute))
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

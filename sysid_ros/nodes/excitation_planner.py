@@ -21,6 +21,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameters_from
+from sysid_ros.ros.repeats import share_repeats
 from sysid_ros.ros.robot import SceneParameters
 
 CLOSE_TIMEOUT = 2.0
@@ -44,7 +45,8 @@ class ExcitationPlannerNode(Node):
         self._is_planning = False
         self._is_cancelled = False
         self._status_publisher = self.create_publisher(PlanStatus, "~/status", qos.STATUS)
-        create_long_service(self, PlanExcitation, "~/plan", self._plan)
+        shared = share_repeats(self._plan, lambda: self._is_planning and self._is_cancelled)
+        create_long_service(self, PlanExcitation, "~/plan", shared)
         self.create_service(Trigger, "~/cancel", self._cancel)
         self.get_logger().info("ready: call ~/plan")
 

@@ -40,6 +40,15 @@ def domain_ports(domain_id: int) -> range:
     return range(first, first + _PORTS_PER_DOMAIN)
 
 
+def is_domain_in_use(domain_id: int) -> bool:
+    """Return whether some process on this machine takes part in a domain: its first port is where all are found.
+
+    Raises:
+        ParameterOutOfRange: The id is not within 0 to 101.
+    """
+    return domain_ports(domain_id)[0] in _bound_udp_ports()
+
+
 _reservations: list[socket.socket] = []
 
 

@@ -23,6 +23,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, PayloadModel, StopUnconfirmed
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
 
 DURATION, HANDOVER = 3.0, 1.5
@@ -170,11 +171,30 @@ def test_a_chain_that_begins_again_with_the_same_plan_is_not_taken_for_the_last_
     assert not bench.arm.has_begun(again) and bench.arm.begin_ns(again) == round(53e9)
 
 
+def refusal(code, message):
+    return SimpleNamespace(accepted=False, code=code, message=message, proof_time=0.4)
+
+
+def test_a_plan_whose_acceptance_got_lost_counts_where_the_driver_says_that_it_has_it(bench, robot):
+    first = make_plan(robot)
+    second, third = make_plan(robot, first, 0.2), make_plan(robot, first, 0.3)
+    bench.arm.execute(first)
+    bench.answer = refusal(RefusalCode.REPLAYED, "its certificate has been used")
+    bench.monitor.status.next_plan_id = second.plan_id
+    bench.arm.execute(second)
+    assert [plan for _, plan in bench.monitor.records.plans] == [first, second]
+    with pytest.raises(SysidError, match="has been used"):
+        bench.arm.execute(third)
+    bench.answer = refusal(RefusalCode.TOO_LATE, "it comes too late")
+    with pytest.raises(SysidError, match="too late"):
+        bench.arm.execute(second)
+
+
 def test_a_plan_that_is_refused_never_begins(bench, robot):
     first = make_plan(robot)
     second = make_plan(robot, first, 0.2)
     bench.arm.execute(first)
-    bench.answer = SimpleNamespace(accepted=False, message="it comes too late", proof_time=0.4)
+    bench.answer = refusal(RefusalCode.TOO_LATE, "it comes too late")
     with pytest.raises(SysidError, match="too late"):
         bench.arm.execute(second)
     assert bench.arm.begin_ns(second) is None and len(bench.monitor.records.plans) == 1
@@ -249,6 +269,29 @@ def test_which_model_the_controller_has_is_what_the_driver_says_from_now_on(benc
     assert not bench.arm.has_model(model) and not news
     news += [mine, mine]
     assert bench.arm.has_model(model)
+
+
+@pytest.mark.parametrize(("mine_after", "is_held"), [(1.0, True), (100.0, False)])
+def test_a_model_that_somebody_else_has_replaced_is_not_waited_for_long(bench, robot, mine_after, is_held):
+    """The driver tells its status ten times a second; what it was given last shows late, or never."""
+    model, monitor = PayloadModel.prior(robot), bench.monitor
+    began, monitor.status.model_box_hash = monitor.status_time, "another"
+
+    def wait_until(condition, seconds=None):
+        end = monitor.status_time + (seconds or 60.0)
+        while not condition() and monitor.status_time < end:
+            monitor.status_time += 0.1
+            if monitor.status_time - began > mine_after:
+                monitor.status.model_box_hash = box_hash(robot.theta_box, model.box)
+        return condition()
+
+    bench.arm._session.wait_until = wait_until
+    if is_held:
+        bench.arm.wait_until_holding(model)
+    else:
+        with pytest.raises(IdentificationFailed, match="held with another model"):
+            bench.arm.wait_until_holding(model)
+    assert monitor.status_time - began < 4.0
 
 
 def test_what_procedure_and_lock_step_assume_of_the_nodes():

@@ -154,11 +154,13 @@ def test_one_search_at_a_time_which_can_be_cancelled(bench, excitation, make_req
     client.wait_for_service(PATIENCE)
     first = client.call_async(make_request())
     assert wait_until(lambda: excitation._is_planning, PATIENCE)
-    second = bench.call(PlanExcitation, "excitation_planner/plan", make_request())
+    repeated = client.call_async(make_request())
+    second = bench.call(PlanExcitation, "excitation_planner/plan", make_request(seed=4))
     assert not second.success and "another search is running" in second.message
     assert bench.call(Trigger, "excitation_planner/cancel").success
-    assert wait_until(first.done, PATIENCE)
-    assert not first.result().success and "cancelled" in first.result().message
+    for call in (first, repeated):
+        assert wait_until(call.done, PATIENCE)
+        assert not call.result().success and "cancelled" in call.result().message
     assert not bench.set_parameter("excitation_planner", time_budget=0.5, max_iterations=3, starts=1)
 
 
@@ -208,18 +210,39 @@ def test_motion_to_a_posture_is_planned_and_certified(bench, safe, robot):
 
 def test_a_flood_of_requests_leaves_no_work_behind(bench, safe, robot):
     home, names = robot.home.tolist(), list(robot.joint_names)
-    request = PlanTo.Request(joint_names=names, start_position=home, goal_position=(robot.home + 0.1).tolist())
+    requests = [
+        PlanTo.Request(joint_names=names, start_position=home, goal_position=(robot.home + 0.15 + 1e-3 * k).tolist())
+        for k in range(9)
+    ]
     client = bench.node.create_client(PlanTo, "safe_planner/plan_to")
     assert client.wait_for_service(PATIENCE)
     with safe._service._one_at_a_time:  # as if a search took long
-        calls = [client.call_async(request) for _ in range(8)]
+        calls = [client.call_async(request) for request in requests[:8]]
         assert wait_until(lambda: sum(call.done() for call in calls) == 4, PATIENCE), "four wait, four are refused"
         refused = [call.result() for call in calls if call.done()]
     assert all(not one.success and "ask again when one of them is answered" in one.message for one in refused)
     assert all(one.status.failure == PlanStatus.FAILURE_NOT_READY for one in refused)
     assert wait_until(lambda: all(call.done() for call in calls), PATIENCE)
     assert sum(call.result().success for call in calls) == 4
-    assert bench.call(PlanTo, "safe_planner/plan_to", request).success, "none is left waiting"
+    assert bench.call(PlanTo, "safe_planner/plan_to", requests[8]).success, "none is left waiting"
+
+
+def test_a_request_that_is_repeated_is_worked_on_once(bench, safe, robot):
+    goal = (robot.home + 0.12).tolist()
+    request = PlanTo.Request(
+        joint_names=list(robot.joint_names), start_position=robot.home.tolist(), goal_position=goal
+    )
+    client = bench.node.create_client(PlanTo, "safe_planner/plan_to")
+    assert client.wait_for_service(PATIENCE)
+    searches = safe._service.searches
+    before = searches._begun
+    calls = [client.call_async(request) for _ in range(6)]
+    assert wait_until(lambda: all(call.done() for call in calls), PATIENCE)
+    assert all(call.result().success for call in calls), calls[0].result().message
+    assert len({call.result().plan.certificate.plan_id for call in calls}) == 1 and searches._begun == before + 1
+    bench.call(Trigger, "safe_planner/cancel")
+    assert bench.call(PlanTo, "safe_planner/plan_to", request).success
+    assert searches._begun == before + 2, "what was asked for before a cancellation is searched for anew"
 
 
 def test_safe_planner_certifies_only_while_it_is_active(bench, safe, robot):

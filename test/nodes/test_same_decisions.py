@@ -260,7 +260,7 @@ class FakeSession(Session):
             self._world.publish()
         return condition()
 
-    def call(self, client, request, code, seconds=None, is_cancelled=None, repeat_after=np.inf):
+    def call(self, client, request, code, seconds=None, is_cancelled=None):
         return self.answer(None, client, request)
 
     def answer(self, node, client, request, *_):

@@ -3,11 +3,13 @@
 import dataclasses
 import io
 import re
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from sysid_ros.cli import terminal
 from sysid_ros.cli.many_runs import carry_out_runs
 from sysid_ros.cli.terminal import (
     WIDTH,
@@ -70,6 +72,24 @@ def test_a_pipe_gets_one_whole_line_per_change():
     assert lines[3] == f"[   1.2 s]  50 %  {'x' * 300}  mass 1.200 kg in [1.100, 1.300]  1 min 01 s left"
     assert len(lines) == 5 and lines[4] == "y" * 300
     assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
+
+
+def test_a_pipe_hears_of_long_work_that_it_goes_on(monkeypatch):
+    monkeypatch.setattr(terminal, "QUIET", 0.05)
+    stream = io.StringIO()
+
+    def lines():
+        return stream.getvalue().splitlines()
+
+    with ProgressDisplay(stream, _Clock()) as display:
+        display.update("planning", 0.1, "mass unknown")
+        end = time.monotonic() + 20.0
+        while len(lines()) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+    said = lines()
+    assert said[1:3] == 2 * ["[   0.0 s] still planning"]
+    time.sleep(0.2)
+    assert lines() == said, "nothing goes on after the end"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])

@@ -13,7 +13,14 @@ import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.network import free_port
-from sysid_ros.ros.environment import DOMAIN_IDS, LOOPBACK_PROFILE, choose_domain_id, domain_ports, loopback_environment
+from sysid_ros.ros.environment import (
+    DOMAIN_IDS,
+    LOOPBACK_PROFILE,
+    choose_domain_id,
+    domain_ports,
+    is_domain_in_use,
+    loopback_environment,
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -152,6 +159,12 @@ def test_a_domain_in_use_is_not_chosen(reservations):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
                 one.bind((LOOPBACK, first + 3))
                 assert all(choose_domain_id(generator) != domain for _ in range(3))
+
+
+def test_others_on_a_domain_are_known(ros_process):
+    _, domain = ros_process
+    assert is_domain_in_use(domain)
+    assert not is_domain_in_use(choose_domain_id())
 
 
 def test_ports_of_domains_do_not_overlap():

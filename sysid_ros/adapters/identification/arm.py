@@ -16,7 +16,7 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory
-from sysid_ros.adapters.identification.session import Session, Suite, converted, node_of
+from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, Suite, converted, node_of
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
@@ -29,6 +29,7 @@ from sysid_ros.core.procedure import (
     PayloadModel,
     StopUnconfirmed,
 )
+from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import GRACE
 from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_from_message
@@ -42,10 +43,14 @@ SECOND_LOOK = 0.5
 """How much longer samples are waited for before the arm counts as silent in motion [s]."""
 _NEEDED = ("estimator", "arm_driver", "safe_planner")
 """Nodes without which no motion goes on: one that goes ends a goal at once, also where it waits for another."""
+MODEL_PATIENCE = 2.0
+"""How long the driver may say that it holds the arm with another model than it was given last [s]."""
 STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
 """How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
+BRAKE_AGAIN = 0.3
+"""How long the answer of the driver to that is waited for before it is asked again [s]."""
 TAKE_OVER_TIMEOUT = 60.0
 """How long a driver that says that it takes the arm over may need for it [s]."""
 TAKEOVER_RESERVE = 0.15
@@ -214,8 +219,9 @@ class RosArm:
         asked = time.monotonic()
         # Not cancellable: whether the arm moves must be known before anything else is done.
         try:
+            timeout = session.options.service_timeout
             response = call_service(
-                session.node, session.clients.execute, request, session.options.service_timeout, self._is_driver_gone
+                session.node, session.clients.execute, request, timeout, self._is_driver_gone, REPEAT_AFTER
             )
         except IdentificationFailed:
             raise
@@ -224,7 +230,7 @@ class RosArm:
         if response.proof_time > 0.0:
             monitor.check_times.append(time.monotonic() - asked)
             monitor.records.timing[f"proof of plan {len(monitor.records.plans) + 1}"] = float(response.proof_time)
-        if not response.accepted:
+        if not response.accepted and not self._was_accepted_before(response, plan):
             raise IdentificationFailed(failed, response.message)
         if plan.predecessor is None:
             self._started, self._started_ns = time.monotonic(), monitor.sample_stamp_ns
@@ -275,7 +281,8 @@ class RosArm:
         text = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
         try:
             self._is_driver_gone()
-            call_service(session.node, session.clients.brake, Trigger.Request(), BRAKE_TIMEOUT, self._is_driver_gone)
+            brake, request = session.clients.brake, Trigger.Request()
+            call_service(session.node, brake, request, BRAKE_TIMEOUT, self._is_driver_gone, BRAKE_AGAIN)
             asked = time.monotonic()
         except SysidError as error:  # of which IdentificationFailed is one
             text = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
@@ -328,6 +335,17 @@ class RosArm:
         self._session.require_alive("arm_driver")
         return False
 
+    def _was_accepted_before(self, response: ExecuteTrajectory.Response, plan: CertifiedPlan) -> bool:
+        """Return whether an answer is to a repetition, and the one to what was repeated got lost.
+
+        The certificate has been used then, and the driver says that it follows the plan, or will.
+        """
+
+        def is_taken() -> bool:
+            return self.has_begun(plan) or self._status.next_plan_id == plan.plan_id
+
+        return bool(response.code == RefusalCode.REPLAYED and self._wait_until(is_taken, START_TIMEOUT))
+
     def _begins_ns(self) -> dict[CertifiedPlan, int]:
         """Return when the plans of the chain begin, by the arm's clock [ns].
 
@@ -350,11 +368,20 @@ class RosArm:
         """Wait until the arm is held, with the model of that box hash; None for any."""
         if self._is_moved_by_others:
             return
-        fault = DriverStatus.MODE_FAULT
-        # What was asked of the driver a moment ago may not show in its status yet.
-        self._wait_until(lambda: self._is_holding(wanted) or self._status.is_taking_over or self._status.mode == fault)
+        monitor, strange_since = self._monitor, np.inf  # when the driver said first that it has another model
+
+        def is_decided() -> bool:
+            nonlocal strange_since
+            if self._is_holding(wanted) or not self._is_holding(None):
+                strange_since = np.inf
+                return self._is_holding(wanted) or self._status.mode == DriverStatus.MODE_FAULT
+            # What was asked of the driver a moment ago may not show in its status yet.
+            strange_since = min(strange_since, monitor.status_time)
+            return monitor.status_time - strange_since > MODEL_PATIENCE
+
+        self._wait_until(lambda: is_decided() or self._status.is_taking_over)
         self._wait_until(lambda: not self._status.is_taking_over, TAKE_OVER_TIMEOUT)
-        self._wait_until(lambda: self._is_holding(wanted) or self._status.mode == fault)
+        self._wait_until(is_decided)
         if not self._is_holding(wanted):
             status = self._status
             state, advice = _MODES.get(status.mode, (f"is in the unknown mode {status.mode}", "update this node"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from std_srvs.srv import Trigger
 
 from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, ResetEstimator
-from sysid_ros.adapters.identification.session import Session, converted
+from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, converted
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.procedure import (
@@ -40,8 +40,6 @@ SERVICE_RESERVE = 1.0
 CANCEL_TIMEOUT = 2.0
 """How long a planner may take to take in that its plan is no longer wanted [s]."""
 CANCEL_TRIES = 5
-REPEAT_AFTER = 5.0
-"""How long the estimator's answer that it forgets is waited for before it is asked again [s]."""
 
 
 class RosPlanner:
@@ -169,7 +167,7 @@ class RosPlanner:
         node = self._session.node
         try:
             for _ in range(CANCEL_TRIES):
-                if call_service(node, cancel, Trigger.Request(), CANCEL_TIMEOUT).success:
+                if call_service(node, cancel, Trigger.Request(), CANCEL_TIMEOUT, repeat_after=REPEAT_AFTER).success:
                     return
                 time.sleep(0.1)
         except SysidError as error:
@@ -191,9 +189,7 @@ class RosEstimates:
         """See :class:`EstimateSource`."""
         session = self._session
         request = ResetEstimator.Request(reason=reason, until=self._monitor.sample_stamp_ns, gripper=self._gripper)
-        # To forget the same data twice does no harm, and this is the first that a node just started is asked.
-        code = IdentificationErrorCode.TIMEOUT
-        response = session.call(session.clients.reset, request, code, repeat_after=REPEAT_AFTER)
+        response = session.call(session.clients.reset, request, IdentificationErrorCode.TIMEOUT)
         if not response.success:
             raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
         self._monitor.forget_estimates(response.until, response.gripper)

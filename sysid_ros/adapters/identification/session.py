@@ -45,6 +45,10 @@ T = TypeVar("T")
 
 SERVICE_PATIENCE = 10.0
 """How long a node may be away before its services are given up [s]; their answers may take longer."""
+REPEAT_AFTER = 1.0
+"""How long an answer is waited for before the same is asked again [s]: the middleware drops requests and answers where
+many come at once. To ask twice does no harm: a model and a beginning are the same the second time, and plans and proofs
+are shared (:func:`sysid_ros.ros.repeats.share_repeats`)."""
 _LONGEST_SLEEP = 0.1
 """Time between two looks at whether the goal was cancelled [s]."""
 
@@ -189,17 +193,15 @@ class Session:
         code: IdentificationErrorCode,
         seconds: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
-        repeat_after: float = math.inf,
     ) -> Any:
-        """Ask a service; it must be there soon and answer within ``seconds``, or ``service_timeout``.
+        """Ask a service, again where it does not answer; it must be there soon and answer within ``seconds``.
 
         Args:
             client: The service.
             request: What is asked.
             code: Code of the failure where nobody offers it.
-            seconds: How long the answer may take [s].
+            seconds: How long the answer may take [s]; ``service_timeout`` if None.
             is_cancelled: Ends the waiting early; that of the goal if None.
-            repeat_after: Time without an answer after which the same is asked again [s].
 
         Raises:
             IdentificationFailed: There is no answer, or its node has gone (``INTERRUPTED``).
@@ -218,7 +220,7 @@ class Session:
                     IdentificationErrorCode.INTERRUPTED, str(self.monitor.peers.find_gone(server))
                 )
             wait_for_service(self.node, client, patience, is_unwanted)
-            return call_service(self.node, client, request, seconds or timeout, is_unwanted, repeat_after)
+            return call_service(self.node, client, request, seconds or timeout, is_unwanted, REPEAT_AFTER)
         except Cancelled as cancelled:
             raise _cancelled() from cancelled
         except IdentificationFailed:

@@ -111,6 +111,10 @@ class PlanRequests:
         if self._law_fault is not None:
             raise NotReady(self._law_fault)
 
+    def conditions(self) -> object:
+        """Return what the plan for a request depends on beside the request: what differs has another plan."""
+        return self._session, self._control, self._law_fault, self._scenes.fault, self._scenes.latest.hash()
+
     # Plans
 
     def authenticate(self, plan: CertifiedPlan) -> CertifiedPlan:

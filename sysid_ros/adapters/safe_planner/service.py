@@ -23,6 +23,7 @@ from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_plan_to_message
 from sysid_ros.ros.node import Interfaces, run_in_thread
+from sysid_ros.ros.repeats import LongCallback, share_repeats
 from sysid_ros.ros.source import SingleSource, SourceReceiver
 
 CHECKED = (
@@ -61,6 +62,9 @@ class _Response(Protocol):
 _MOST_SEARCHES = 4
 """That run or wait their turn: each has a thread, and whoever floods a service must not leave hours of work behind."""
 
+_REMEMBERED = 2.0
+"""A plan is given again to who asks for the same within this time [s]; longer than callers wait before they repeat."""
+
 
 class Searches:
     """Which searches run, and which of them are to end. The executor begins and cancels, a search looks.
@@ -68,23 +72,24 @@ class Searches:
     Attributes:
         is_open: Whether anything is searched for; every search ends where not.
         running: Searches that run or wait their turn.
+        cancelled: Searches begun up to this number are to end.
     """
 
     def __init__(self) -> None:
         self.is_open = False
         self.running = 0
         self._begun = 0
-        self._cancelled = 0  # searches begun up to this number are to end
+        self.cancelled = 0
 
     def cancel(self) -> None:
         """Have every search end that has begun."""
-        self._cancelled = self._begun
+        self.cancelled = self._begun
 
     def begin(self) -> Callable[[], bool]:
         """Return what a search that begins now looks at: whether it is to end."""
         self._begun += 1
         number = self._begun
-        return lambda: not self.is_open or number <= self._cancelled
+        return lambda: not self.is_open or number <= self.cancelled
 
 
 class PlanService:
@@ -112,9 +117,17 @@ class PlanService:
         law = SourceReceiver(node, ControlLaw, source, self._on_control_law, self._on_foreign_law)
         law.listen(self._offered.create_subscription(ControlLaw, "arm_driver/control_law", law, qos.LATCHED, raw=True))
         self._offered.create_service(Trigger, "~/cancel", self._cancel)
-        self._offered.create_long_service(CertifyTrajectory, "~/certify", self._certify)
-        self._offered.create_long_service(PlanNext, "~/plan_next", self._plan_next)
-        self._offered.create_long_service(PlanTo, "~/plan_to", self._plan_to)
+        self._offered.create_long_service(CertifyTrajectory, "~/certify", self._shared(self._certify))
+        self._offered.create_long_service(PlanNext, "~/plan_next", self._shared(self._plan_next))
+        self._offered.create_long_service(PlanTo, "~/plan_to", self._shared(self._plan_to))
+
+    def _shared(self, callback: LongCallback) -> LongCallback:
+        """Return a callback that does once what comes more than once, as long as it would do the same."""
+
+        def conditions() -> object:
+            return self.searches.is_open, self.searches.cancelled, self._requests.conditions()
+
+        return share_repeats(callback, conditions, _REMEMBERED)
 
     def close(self) -> None:
         """Answer nothing any more."""

@@ -104,6 +104,21 @@ class ModelPolicy:
             return self.in_use
         return self._tightened(estimate)
 
+    def easiest_to_hold(self, posture: Array) -> PayloadModel:
+        """Return the model in use with the nominal payload whose feedback takes the least torque.
+
+        Its motions are less exact, but they can begin where little torque is left.
+
+        Args:
+            posture: Where the arm rests, (n,) [rad].
+        """
+        model, robot = self.in_use, self._robot
+        if not self.may_tighten or model.estimate is None:
+            return model
+        boxes = (robot.theta_box, model.box)
+        best = best_payload(robot, boxes, [model.nominal, *light_payloads(robot, boxes)], posture)
+        return model if np.array_equal(best, model.nominal) else replace(model, nominal=best)
+
     def final(self, estimate: ParameterEstimate, posture: Array | None) -> PayloadModel:
         """Return the model to work with from now on.
 

@@ -102,7 +102,10 @@ class RecedingProcedure(Procedure):
     # Plans
 
     def _plan_first(self) -> tuple[CertifiedPlan, PayloadModel]:
-        """Plan from rest; the planner learns from what it could not certify, so it is asked more than once."""
+        """Plan from rest; the planner learns from what it could not certify, so it is asked more than once.
+
+        The last time with the nominal payload that is easiest to hold: the arm may rest where little torque is left.
+        """
         for _ in range(_TRIES - 1):
             try:
                 return self._plan(None, ())
@@ -111,6 +114,7 @@ class RecedingProcedure(Procedure):
                     raise
                 self._require_not_cancelled()
                 self._report(Phase.PLANNING, f"planning again ({failure})", self._fraction)
+        self._give_model(self._policy.easiest_to_hold(self._arm.posture()))
         return self._plan(None, ())
 
     def _plan_after(

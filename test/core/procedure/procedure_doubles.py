@@ -32,5 +32,8 @@ class FixedPolicy(ModelPolicy):
     def for_chain(self, estimate, posture):
         return self.for_plan(estimate)
 
+    def easiest_to_hold(self, posture):
+        return self.in_use
+
     def final(self, estimate, posture):
         return self.for_plan(estimate)

@@ -450,6 +450,22 @@ def test_no_first_plan_is_a_failure():
     assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.calls[-1] == "brake"
 
 
+def test_the_last_first_plan_is_asked_for_with_the_nominal_payload_that_is_easiest_to_hold():
+    class LightPolicy(FixedPolicy):
+        def easiest_to_hold(self, posture):
+            return replace(self.in_use, nominal=np.full(10, 0.5))
+
+    def nominals(missing):
+        backend, asked = ChainBackend(missing=missing), []
+        plan = backend.plan
+        backend.plan = lambda request: (asked.append(request.model.nominal[0]), plan(request))[1]
+        run_identification(Ports(backend, backend, backend), LightPolicy(), CHAIN)
+        return asked
+
+    assert nominals({1})[:3] == [0.0, 0.0, 0.0]
+    assert set(nominals({1, 2})[:2]) == {0.0} and set(nominals({1, 2})[2:]) == {0.5}, "it stays"
+
+
 def test_plans_stop_when_the_target_is_met_or_nothing_shrinks():
     met = identify(ChainBackend(widths=(0.4,)), replace(CHAIN, target_mass_width=1.0))
     assert "narrower than 1 kg" in met.stop_reason and len(met.plans) <= 2

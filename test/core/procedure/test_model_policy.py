@@ -94,6 +94,22 @@ def test_the_final_nominal_payload_needs_the_least_feedback(robot, policy):
     assert policy.final(estimate, None).estimate is not None  # where nobody says where the arm is
 
 
+def test_the_nominal_payload_that_is_easiest_to_hold_takes_less_feedback_than_the_weighed_one(robot, policy):
+    assert policy.easiest_to_hold(robot.home) is policy.in_use  # the prior, of which there is only one
+    posture = robot.home + 0.2
+    policy.note_given(policy.for_chain(inside(robot, 0.5), posture))
+    easy = policy.easiest_to_hold(posture)
+    boxes = (robot.theta_box, easy.box)
+
+    def need(payload):
+        bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture)
+        return (bound.torque / robot.limits.tau_max).max()
+
+    assert easy.box is policy.in_use.box and need(easy.nominal) < need(policy.in_use.nominal)
+    policy.note_given(easy)
+    assert policy.easiest_to_hold(posture) is easy
+
+
 def test_without_a_point_estimate_the_nominal_payload_stays(robot, policy):
     """The bounds hold all the same; found by a closed-loop trial."""
     estimate = replace(inside(robot, 0.1), values=np.full(10, np.nan))
@@ -134,6 +150,7 @@ def test_a_policy_that_keeps_the_model_keeps_it(robot):
     policy = ModelPolicy(robot, in_use, may_tighten=False)
     estimate = inside(robot, 0.1)
     assert policy.for_plan(estimate) is policy.for_chain(estimate, robot.home) is policy.final(estimate, None) is in_use
+    assert policy.easiest_to_hold(robot.home) is in_use
 
 
 def test_an_estimate_of_more_than_the_payload_makes_no_model(robot, policy):
