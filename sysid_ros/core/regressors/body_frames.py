@@ -182,7 +182,7 @@ class _Program:
     Attributes:
         states: Positions, velocities and accelerations to fill in, (3, n, N).
         place: Operations that pass the motion on.
-        values: The blocks of each body, or the weights of their derivatives, (k, 10, N).
+        values: The blocks of each body, or the weights of their derivatives, (k, 10, N), all in the same place.
         blocks: Operations that write the blocks of each body.
     """
 
@@ -200,7 +200,8 @@ class _Program:
         self._motions[-1][:3, 1] = -gravity[:, None]
         self._products = {body: np.zeros((6, samples)) for body in (*order, -1)}
         self._wrenches = {body: np.zeros((39, samples)) for body in bodies}
-        self.values = {body: np.zeros((len(links[body].joints), INERTIAL, samples)) for body in bodies}
+        self._values = np.zeros((n, INERTIAL, samples))
+        self.values = {body: self._values[: len(links[body].joints)] for body in bodies}
         self.place = Tape(self._scratch)
         for (row, column), function in zip(((0, 0), (0, 1)), (np.cos, np.sin), strict=True):
             self.place.record(function, self.states[0], self._turns[:, row, column])
@@ -209,7 +210,7 @@ class _Program:
         for body in order:
             self._record_motion(body)
         self.blocks = [self._record_blocks(body) for body in bodies]
-        self._reverse: tuple[list[Tape], Tape] | None = None
+        self._reverse: list[tuple[int | None, Tape]] | None = None
 
     def _width(self, body: int) -> int:
         return 2 + (len(self._links[body].joints) if body >= 0 else 0)
@@ -258,6 +259,10 @@ class _Program:
         tape.record(np.multiply, w[0], w, products[:3])
         tape.record(np.multiply, w[1], w[1:], products[3:5])
         tape.record(np.multiply, w[2], w[2], products[5])
+        if body in self._wrenches:
+            for k, part in ((0, u), (3, products), (9, d)):
+                tape.record(np.positive, part, self._features[k : k + len(part)])
+            tape.record(np.matmul, _FEATURES, self._features, self._wrenches[body])
 
     def _record_slide(self, body: int, flat: Array) -> None:
         """Move the origin along the axis of the joint, which the turn about it leaves alone."""
@@ -271,11 +276,7 @@ class _Program:
 
     def _record_blocks(self, body: int) -> Tape:
         tape, link, motion, values = Tape(self._scratch), self._links[body], self._motions[body], self.values[body]
-        features, (force, moment) = self._features, self._parts(body)
-        tape.record(np.positive, motion[3:, 1], features[:3])
-        tape.record(np.positive, self._products[body], features[3:9])
-        tape.record(np.positive, motion[:3, 1], features[9:])
-        tape.record(np.matmul, _FEATURES, features, self._wrenches[body])
+        force, moment = self._parts(body)
         result = values if link.parameters is None else self._other[: values.size].reshape(values.shape)
         others = result[:-1]
         if len(others):
@@ -297,28 +298,44 @@ class _Program:
     # Reverse derivative
 
     @property
-    def reverse(self) -> tuple[list[Tape], Tape]:
-        """Tapes that read the weights of the blocks of each body, and the one that passes the derivatives on."""
+    def reverse(self) -> list[tuple[int | None, Tape]]:
+        """Tapes in their order, each with the body whose weights it needs in the place of its blocks."""
         if self._reverse is None:
             self.slopes = np.zeros((3, len(self._links), self._samples))
             self._by = {body: np.zeros_like(self._motions[body]) for body in self._order}
             self._by_wrenches = {body: np.zeros((39, self._samples)) for body in self._bodies}
             self._by_products = {body: np.zeros((9, self._samples)) for body in self._order}
-            self._reverse = [self._record_reverse_blocks(body) for body in self._bodies], self._record_reverse()
+            self._reverse = self._record_reverse()
         return self._reverse
 
-    def clear_slopes(self) -> None:
-        """Set all derivatives to zero that are not written first."""
-        self.slopes.fill(0.0)
-        for body, by in self._by.items():
-            if body in self.values:
-                by[:, :2], by[:, -1] = 0.0, 0.0
-            else:
-                by.fill(0.0)
-            self._by_products[body].fill(0.0)
+    def _record_reverse(self) -> list[tuple[int | None, Tape]]:
+        result: list[tuple[int | None, Tape]] = []
+        begun: set[int] = set()
+        for body in reversed(self._order):
+            for needed in (body, self._links[body].parent):  # what is passed on adds to what the blocks have written
+                if needed >= 0 and needed not in begun:
+                    begun.add(needed)
+                    result.append((needed if needed in self.values else None, self._record_start(needed)))
+            tape = Tape(self._scratch)
+            self._record_reverse_features(tape, body)
+            self._record_reverse_motion(tape, body)
+            result.append((None, tape))
+        return result
 
-    def _record_reverse_blocks(self, body: int) -> Tape:
-        tape, link, motion, weight = Tape(self._scratch), self._links[body], self._motions[body], self.values[body]
+    def _record_start(self, body: int) -> Tape:
+        """Set derivatives by a body's motion to zero and add those by its blocks."""
+        tape, by = Tape(self._scratch), self._by[body]
+        tape.record(self._by_products[body].fill, 0.0)
+        if body in self.values:
+            tape.record(by[:, :2].fill, 0.0)
+            tape.record(by[:, -1].fill, 0.0)
+            self._record_reverse_blocks(tape, body)
+        else:
+            tape.record(by.fill, 0.0)
+        return tape
+
+    def _record_reverse_blocks(self, tape: Tape, body: int) -> None:
+        link, motion, weight = self._links[body], self._motions[body], self.values[body]
         if link.parameters is not None:
             given, weight = weight, self._other[: weight.size].reshape(weight.shape)
             tape.record(np.matmul, link.parameters, given, weight)
@@ -332,14 +349,6 @@ class _Program:
         if motion[:, sliding].size:
             tape.sum_products("cjn,jmn->mcn", motion[:3, sliding], mass[: motion[:, sliding].shape[1]], by_force)
         tape.sum_products("cjn,jmn->mcn", motion[3:, 2:], rest, by_moment)
-        return tape
-
-    def _record_reverse(self) -> Tape:
-        tape = Tape(self._scratch)
-        for body in reversed(self._order):
-            self._record_reverse_features(tape, body)
-            self._record_reverse_motion(tape, body)
-        return tape
 
     def _record_reverse_features(self, tape: Tape, body: int) -> None:
         """Pass derivatives by force and moment, and those by products of w, on to the motion."""
@@ -438,7 +447,7 @@ class BodyFrameSweep:
         self._used: _Program | None = None
 
     def evaluate(self, q: Array, v: Array, a: Array) -> None:
-        """Evaluate the blocks at states (N, n), N at most :data:`LARGEST_CHUNK`, for :meth:`write`."""
+        """Set the states (N, n), N at most :data:`LARGEST_CHUNK`, for :meth:`write`."""
         count = len(q)
         size = next(size for size in _SIZES if size >= count)
         if size not in self._programs:
@@ -447,15 +456,16 @@ class BodyFrameSweep:
         for state, values in zip(program.states, (q, v, a), strict=True):
             state[:, :count] = values.T
         program.place.run()
-        for tape in program.blocks:
-            tape.run()
 
-    def write(self, regressor: Array, samples: slice) -> None:
-        """Write inertial columns of some of the samples that were evaluated last into zeros, (N', n, 10 m or more)."""
+    def write(self, regressor: Array) -> None:
+        """Write inertial columns of the samples that were evaluated last into zeros, (N, n, 10 m or more)."""
         if self._used is None:
             raise RuntimeError("evaluate the blocks before they are written")
-        for k, values in enumerate(self._used.values.values()):
-            part = values[..., samples].transpose(2, 0, 1)
+        count = len(regressor)
+        program = self._used
+        for k, (tape, values) in enumerate(zip(program.blocks, program.values.values(), strict=True)):
+            tape.run()
+            part = values[..., :count].transpose(2, 0, 1)
             regressor[:, self._joints[k], INERTIAL * k : INERTIAL * (k + 1)] = part
 
     def pull_back(self, weight: Array) -> Array:
@@ -470,11 +480,12 @@ class BodyFrameSweep:
         if self._used is None:
             raise RuntimeError("evaluate the regressor before its derivative")
         program, count = self._used, len(weight)
-        tapes, last = program.reverse
-        program.clear_slopes()
-        for k, (body, tape) in enumerate(zip(self._bodies, tapes, strict=True)):
-            part = weight[:, self._joints[k], INERTIAL * k : INERTIAL * (k + 1)]
-            program.values[body][..., :count] = part.transpose(1, 2, 0)
+        tapes = program.reverse
+        program.slopes.fill(0.0)
+        for body, tape in tapes:
+            if body is not None:
+                k = self._bodies.index(body)
+                part = weight[:, self._joints[k], INERTIAL * k : INERTIAL * (k + 1)]
+                program.values[body][..., :count] = part.transpose(1, 2, 0)
             tape.run()
-        last.run()
         return np.ascontiguousarray(program.slopes[:, :, :count].transpose(0, 2, 1))
