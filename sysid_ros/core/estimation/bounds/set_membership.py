@@ -35,7 +35,7 @@ _NOTICEABLE = 1e-4
 _ROUNDING = 1e-12
 _COLUMN = -1
 """Column of rounding, the last one in every error budget."""
-_NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 50.0, 0.1
+_NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 80.0, 0.8
 """Shared errors that together stay below this multiple of the tolerance, in units of the independent error of every
 row, are left out of the programmes. They always count in the bounds, which widen by a hundredth of it, as measured."""
 _UNSOLVED = 1e-2

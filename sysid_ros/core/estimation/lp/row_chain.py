@@ -218,16 +218,18 @@ class ChainFactor:
         count, windows, n, _ = diagonal.shape
         good = np.isfinite(weight).all(1) & np.isfinite(own).all(1) & np.isfinite(diagonal).all((1, 2, 3))
         bad: NDArray[np.bool_] = ~np.asarray(good & (weight > 0.0).all(1) & (own > 0.0).all(1))
-        weight, own = np.where(bad[:, None], 1.0, weight), np.where(bad[:, None], 1.0, own)
-        diagonal = np.where(bad[:, None, None, None], np.eye(n), diagonal)
-        below = np.where(bad[:, None, None, None], 0.0, below)
-        self._first = own.shape[1]
+        if bad.any():
+            weight, own = np.where(bad[:, None], 1.0, weight), np.where(bad[:, None], 1.0, own)
+            diagonal = np.where(bad[:, None, None, None], np.eye(n), diagonal)
+            below = np.where(bad[:, None, None, None], 0.0, below)
+        first = self._first = own.shape[1]
         self._root = 1.0 / np.sqrt(own)
         self._chain = BlockChain(diagonal, below)
-        rows = columns[self._first :].reshape(1, windows, n, columns.shape[1])
-        tail = self._chain.forward(np.broadcast_to(rows, (count, *rows.shape[1:])))
-        head = self._root[:, :, None] * columns[: self._first]
-        self._x = np.concatenate([head, tail.reshape(count, windows * n, columns.shape[1])], axis=1)
+        rows = columns[first:].reshape(1, windows, n, columns.shape[1])
+        self._x = np.empty((count, *columns.shape))
+        np.multiply(self._root[:, :, None], columns[:first], out=self._x[:, :first])
+        tail = self._x[:, first:].reshape(count, *rows.shape[1:])  # a view
+        self._chain.forward(np.broadcast_to(rows, tail.shape), tail)
         places = np.diag_indices(columns.shape[1])
         self._factors = []
         for x, own_weight in zip(self._x, weight, strict=True):
@@ -240,8 +242,10 @@ class ChainFactor:
     def solve(self, right: Array) -> Array:
         """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
         (count, windows, n, _), first = self._shape, self._first
-        tail = self._chain.forward(np.ascontiguousarray(right[first:].T).reshape(self._shape))
-        f = np.concatenate([self._root * right[:first].T, tail.reshape(count, windows * n)], axis=1)[:, :, None]
+        f = np.empty((count, len(right), 1))
+        f[:, :first, 0] = self._root * right[:first].T
+        tail = f[:, first:].reshape(self._shape)  # a view
+        self._chain.forward(np.ascontiguousarray(right[first:].T).reshape(self._shape), tail)
         target = self._x.transpose(0, 2, 1) @ f
         for s, factor in enumerate(self._factors):
             if factor is not None:
@@ -317,17 +321,16 @@ class BlockChain:
             below = np.zeros_like(before)
             below[:, 1:] = -before[:, 1:] @ after[:, :-1].transpose(0, 1, 3, 2)
 
-    def forward(self, right: Array) -> Array:
-        """Return ``L^-1 r`` for r (S, W, n, k), its blocks in the order of elimination."""
-        parts = []
+    def forward(self, right: Array, out: Array) -> None:
+        """Write ``L^-1 r`` for r (S, W, n, k) into an array of that shape, its blocks in the order of elimination."""
+        start = 0
         for level in self._levels:
-            done, right = level.inverse @ right[:, 0::2], right[:, 1::2]
-            count = right.shape[1]
-            right = right - level.before @ done[:, :count]
+            done = out[:, start : start + level.inverse.shape[1]]
+            np.matmul(level.inverse, right[:, 0::2], out=done)
+            start += done.shape[1]
+            right = right[:, 1::2] - level.before @ done[:, : right.shape[1] // 2]
             following = done[:, 1:]
             right[:, : following.shape[1]] -= level.after[:, : following.shape[1]] @ following
-            parts.append(done)
-        return np.concatenate(parts, axis=1) if parts else right
 
     def backward(self, right: Array) -> Array:
         """Return ``L^-T f`` for f (S, W, n, k) in the order of elimination, its blocks in their own order."""

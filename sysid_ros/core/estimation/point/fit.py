@@ -200,7 +200,8 @@ class _Sides:
         room = self._rows @ theta + self._offsets + (size - 1.0) * self._widths
         if not len(self._matrices):
             return room, np.zeros((0, 0))
-        return room, np.tensordot(theta, self._matrices, axes=1) + (size - 1.0) * self._spin * np.eye(3)
+        spin = (theta @ self._matrices.reshape(10, 9)).reshape(3, 3)
+        return room, spin + (size - 1.0) * self._spin * np.eye(3)
 
     def distance(self, theta: Array) -> float:
         """Return the smallest size that holds theta; below 1 inside."""
@@ -220,6 +221,14 @@ class _Sides:
             hessian = hessian + np.einsum("aij,bji->ab", scaled, scaled)
         return gradient, hessian
 
+    def slope(self, theta: Array) -> Array:
+        """Return the gradient (10,) of :meth:`barrier` in theta at size 1, without the Hessian."""
+        room, spin = self._room(theta, 1.0)
+        gradient = -(1.0 / room) @ self._rows
+        if spin.size:
+            gradient = gradient - self._matrices.reshape(10, 9) @ np.linalg.inv(spin).ravel()
+        return np.asarray(gradient)
+
     def longest_step(self, theta: Array, move: Array) -> float:
         """Return the largest s for which ``theta + s move`` is inside."""
         room, spin = self._room(theta, 1.0)
@@ -227,7 +236,7 @@ class _Sides:
         longest = float(np.min(np.where(slope < 0.0, room / np.maximum(-slope, 1e-300), np.inf)))
         if spin.size:
             root = np.linalg.inv(np.linalg.cholesky(spin))
-            lowest = float(np.linalg.eigvalsh(root @ np.tensordot(move, self._matrices, axes=1) @ root.T)[0])
+            lowest = float(np.linalg.eigvalsh(root @ (move @ self._matrices.reshape(10, 9)).reshape(3, 3) @ root.T)[0])
             longest = min(longest, -1.0 / lowest) if lowest < 0.0 else longest
         return longest
 
@@ -298,7 +307,7 @@ def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint
     """Return the derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
     gradient = objective.gradient(point.theta) / mu
     if sides is not None:
-        gradient = gradient + sides.barrier(point.theta)[0][:10]
+        gradient = gradient + sides.slope(point.theta)
     # The direction in the coordinates of this point: the barrier's gradient there is -trace.
     local = np.linalg.solve(point.tangent, direction)
     return float(gradient @ direction + BARRIER_GRADIENT @ local)
