@@ -104,6 +104,7 @@ class Fit:
         objective: Value of the objective.
         gap: The objective is at most this much above its infimum.
         steps: Newton steps taken.
+        mu: Weight of the last barrier.
     """
 
     theta: Array
@@ -111,11 +112,12 @@ class Fit:
     objective: float
     gap: float
     steps: int
+    mu: float
 
 
 def fit(
     objective: FitObjective,
-    start: ArrayLike,
+    start: ArrayLike | Fit,
     box: Box | None = None,
     gap: float = _EXACT,
     shape: PayloadShape | None = None,
@@ -124,7 +126,8 @@ def fit(
 
     Args:
         objective: The least-squares objective.
-        start: Log-Cholesky coordinates of the body to start from, (10,).
+        start: Log-Cholesky coordinates of the body to start from, (10,); or a solution with a larger gap, inside the
+            same box and shape, to go on from with its barrier.
         box: Where the solution must lie, or None.
         gap: Largest distance of the objective from its infimum.
         shape: Shape that the body must have, with a box only. The radius of gyration is limited about the CoM of the
@@ -137,6 +140,9 @@ def fit(
 
     Source: SAFE-ID (25) and (16), with weights and a barrier.
     """
+    begun: Fit | None = None
+    if isinstance(start, Fit):
+        begun, start = start, start.eta
     point, steps = ConePoint(factor(start)), 0
     sides = None
     if box is not None:
@@ -146,7 +152,8 @@ def fit(
     parameter = 4.0 if sides is None else 4.0 + sides.parameter
     last = gap / (1.01 * parameter)
     # Where the objective and the barrier pull about equally the first problem is easy.
-    mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
+    equal = float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta)))
+    mu = max(equal if begun is None else begun.mu, last)
     while True:
         wanted = _CENTERED if mu <= last else _NEAR
         point, used, decrement = _center(objective, sides, point, mu, wanted)
@@ -158,7 +165,7 @@ def fit(
             mu /= _MU_FACTOR**3
             continue
         if mu <= last:
-            return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps)
+            return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps, mu)
         mu = max(mu * _MU_FACTOR, last)
 
 
@@ -373,7 +380,8 @@ class PointEstimator:
 
     def _fit(self, objective: FitObjective, box: Box | None) -> Fit:
         """Fit with the box and the shape only where the solution without them leaves them."""
-        start, limits = self._start, None
+        start: Array | Fit = self._start
+        limits = None
         for gap in (_ROUGH, _EXACT):
             solution = fit(objective, start, limits, gap)
             if limits is None and box is not None and not box.contains(solution.theta):
@@ -381,7 +389,7 @@ class PointEstimator:
                 solution = fit(objective, solution.eta, limits, gap)
             if box is not None and self._shape is not None and not has_shape(solution.theta, self._shape):
                 return self._fit_shape(objective, solution, box, self._shape)
-            start = solution.eta
+            start = solution
         return solution
 
     def _fit_shape(self, objective: FitObjective, solution: Fit, box: Box, shape: PayloadShape) -> Fit:
@@ -389,7 +397,7 @@ class PointEstimator:
         shaped = solution
         try:
             for gap in (_ROUGH, _EXACT):
-                shaped = fit(objective, shaped.eta, box, gap, shape)
+                shaped = fit(objective, solution.eta if shaped is solution else shaped, box, gap, shape)
         except (NoBodyInBox, FitNotConverged):
             return fit(objective, solution.eta, box) if shaped is solution else shaped
         return shaped
