@@ -32,15 +32,15 @@ Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-15
 """Entries of constant rotations below this are rounding of zero."""
-_AXIS = np.array([0.0, 0.0, 1.0])
+AXIS = np.array([0.0, 0.0, 1.0])
 _PRODUCTS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 """Pairs of axes in the order in which products of the angular velocity are computed."""
-_CENTRIPETAL = np.einsum("ij,k->ijk", np.eye(3), _AXIS) - np.einsum("i,jk->ijk", _AXIS, np.eye(3))
+_CENTRIPETAL = np.einsum("ij,k->ijk", np.eye(3), AXIS) - np.einsum("i,jk->ijk", AXIS, np.eye(3))
 """``w x (w x z)_i = sum_jk K_ijk w_j w_k``, z the axis of the joint."""
 
 
 @dataclass(frozen=True)
-class _Link:
+class Link:
     """A body and its joint, in frames whose z axis is the axis of the joint.
 
     Attributes:
@@ -68,7 +68,7 @@ def _snap(matrix: Array) -> Array:
     return np.where(np.abs(snapped) < _NEGLIGIBLE, 0.0, snapped)
 
 
-def _as_slice(index: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+def as_slice(index: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     """Return consecutive indices as a slice, with which numpy copies faster."""
     is_range = index[-1] - index[0] + 1 == index.size
     return slice(int(index[0]), int(index[-1]) + 1) if is_range else index
@@ -86,9 +86,10 @@ def _turn_parameters(turn: Array) -> Array:
     return result
 
 
-def _links(tree: JointTree) -> list[_Link]:
+def build_links(tree: JointTree) -> list[Link]:
+    """Describe the bodies and joints of a tree in frames whose z axes are those of the joints."""
     frames = [np.eye(3)]  # of the base, then from each body's own frame to the one used here
-    result: list[_Link] = []
+    result: list[Link] = []
     for body, parent in enumerate(tree.parents):
         angular, linear = tree.axis_angular[body], tree.axis_linear[body]
         axis = angular if angular.any() else linear / np.linalg.norm(linear)
@@ -100,7 +101,7 @@ def _links(tree: JointTree) -> list[_Link]:
         outer = np.array([np.outer(_UNIT[i], _UNIT[k]) + (i != k) * np.outer(_UNIT[k], _UNIT[i]) for i, k in _PRODUCTS])
         square = outer - np.trace(outer, axis1=1, axis2=2)[:, None, None] * np.eye(3)  # (6, 3, 3): [w]x^2
         result.append(
-            _Link(
+            Link(
                 parent=parent,
                 joints=np.flatnonzero(tree.is_ancestor[:, body]),
                 transform=np.block([[turn, -turn @ skew(position)], [np.zeros((3, 3)), turn]]),
@@ -153,11 +154,56 @@ def _by_products() -> Array:
     return result.reshape(9, 6)
 
 
-_FEATURES = _feature_matrix()
+FEATURES = _feature_matrix()
 _SPREAD = _by_products()
 _REVERSE_FEATURES = np.ascontiguousarray(
-    np.concatenate([_FEATURES[:, :3], _FEATURES[:, 3:9] @ _SPREAD.T, _FEATURES[:, 9:]], axis=1).T
+    np.concatenate([FEATURES[:, :3], FEATURES[:, 3:9] @ _SPREAD.T, FEATURES[:, 9:]], axis=1).T
 )  # (15, 39)
+
+
+def record_rotations(tape: Tape, positions: Array, turns: Array) -> None:
+    """Append the rotations (n, 2, 2, N) of x and y about z by the negative of the positions (n, N)."""
+    tape.record(np.cos, positions, turns[:, 0, 0])
+    tape.record(np.sin, positions, turns[:, 0, 1])
+    tape.record(np.positive, turns[:, 0, 0], turns[:, 1, 1])
+    tape.record(np.negative, turns[:, 0, 1], turns[:, 1, 0])
+
+
+def record_move(tape: Tape, link: Link, position: Array, before: Array, flat: Array) -> None:
+    """Append the map of motions (6, m, N) of the body before to the origin of this one, before the turn of its joint.
+
+    Args:
+        tape: Where to append it.
+        link: The body.
+        position: Of its joint, (N,).
+        before: Motions in the frame of the body before, linear before angular.
+        flat: The same after the map.
+    """
+    tape.record(np.matmul, link.transform, before.reshape(6, -1), flat.reshape(6, -1))
+    if link.pitch:  # along the axis of the joint, which the turn about it leaves alone
+        place = np.zeros_like(position)
+        tape.record(np.multiply, position, link.pitch, place)
+        tape.add_product(flat[4], place, flat[0])
+        tape.add_product(flat[3], place, flat[1], -1.0)
+
+
+def record_turn(tape: Tape, link: Link, turn: Array, flat: Array, turned: Array) -> None:
+    """Append the turn (2, 2, N) of motions (6, m, N) about the axis of a joint."""
+    if not link.spin:
+        tape.record(np.positive, flat, turned)
+        return
+    count = flat.shape[1]
+    pairs, result = (part.reshape(2, 3, count, -1)[:, :2] for part in (flat, turned))
+    tape.sum_products("rpn,apmn->armn", turn, pairs, result)
+    tape.record(np.positive, flat[2::3], turned[2::3])
+
+
+def record_own(tape: Tape, link: Link, force: Array, moment: Array, own: Array) -> None:
+    """Append what a body's force (4, 3, N) and moment (9, 3, N) are for its own joint, (10, N)."""
+    tape.record(np.multiply, moment[:, 2], link.spin, own[1:])  # l = pitch e_z, a = spin e_z
+    tape.record(np.multiply, force[0, 2], link.pitch, own[0])
+    if link.pitch:
+        tape.add_product(force[1:, 2], link.pitch, own[1:4])
 
 
 _SIZES = (130, 260, 520)
@@ -187,7 +233,7 @@ class _Program:
     """
 
     def __init__(
-        self, links: Sequence[_Link], order: Sequence[int], bodies: Sequence[int], gravity: Array, samples: int
+        self, links: Sequence[Link], order: Sequence[int], bodies: Sequence[int], gravity: Array, samples: int
     ):
         n = len(links)
         self._links, self._order, self._bodies, self._samples = links, order, bodies, samples
@@ -203,10 +249,7 @@ class _Program:
         self._values = np.zeros((n, INERTIAL, samples))
         self.values = {body: self._values[: len(links[body].joints)] for body in bodies}
         self.place = Tape(self._scratch)
-        for (row, column), function in zip(((0, 0), (0, 1)), (np.cos, np.sin), strict=True):
-            self.place.record(function, self.states[0], self._turns[:, row, column])
-        self.place.record(np.positive, self._turns[:, 0, 0], self._turns[:, 1, 1])
-        self.place.record(np.negative, self._turns[:, 0, 1], self._turns[:, 1, 0])
+        record_rotations(self.place, self.states[0], self._turns)
         for body in order:
             self._record_motion(body)
         self.blocks = [self._record_blocks(body) for body in bodies]
@@ -225,7 +268,7 @@ class _Program:
         before = self._motions[link.parent]
         count = before.shape[1]
         flat = self._flats.get(body, self._flat[: 6 * count * self._samples].reshape(6, count, -1))
-        tape.record(np.matmul, link.transform, before.reshape(6, -1), flat.reshape(6, -1))
+        record_move(tape, link, self.states[0, body], before, flat)
         if link.centripetal is not None and link.parent >= 0:
             added = self._other[: 3 * self._samples].reshape(3, -1)
             tape.record(np.matmul, link.centripetal, self._products[link.parent], added)
@@ -233,13 +276,8 @@ class _Program:
         if link.pitch:
             self._record_slide(body, flat)
         turned = motion[:, :count]
-        if link.spin:
-            pairs = flat.reshape(2, 3, count, -1)
-            tape.sum_products("rpn,apmn->armn", self._turns[body], pairs[:, :2], turned.reshape(2, 3, count, -1)[:, :2])
-            tape.record(np.positive, flat[2::3], turned[2::3])
-        else:
-            tape.record(np.positive, flat, turned)
-        motion[:3, -1], motion[3:, -1] = link.pitch * _AXIS[:, None], link.spin * _AXIS[:, None]
+        record_turn(tape, link, self._turns[body], flat, turned)
+        motion[:3, -1], motion[3:, -1] = link.pitch * AXIS[:, None], link.spin * AXIS[:, None]
         w, u, d = motion[3:, 0], motion[3:, 1], motion[:3, 1]
         v, a = self.states[1:, body]
         for rate, factor in ((d, 2.0 * link.pitch), (u, link.spin)):
@@ -262,14 +300,12 @@ class _Program:
         if body in self._wrenches:
             for k, part in ((0, u), (3, products), (9, d)):
                 tape.record(np.positive, part, self._features[k : k + len(part)])
-            tape.record(np.matmul, _FEATURES, self._features, self._wrenches[body])
+            tape.record(np.matmul, FEATURES, self._features, self._wrenches[body])
 
     def _record_slide(self, body: int, flat: Array) -> None:
-        """Move the origin along the axis of the joint, which the turn about it leaves alone."""
+        """Add to d what the angular velocity does to an origin that is away along the axis of the joint."""
         tape, place, added = self.place, np.zeros(self._samples), np.zeros((3, self._samples))
         tape.record(np.multiply, self.states[0, body], self._links[body].pitch, place)
-        tape.add_product(flat[4], place, flat[0])
-        tape.add_product(flat[3], place, flat[1], -1.0)
         w = flat[3:, 0]
         tape.sum_products("ijk,jn,kn,n->in", _CENTRIPETAL, w, w, place, added)
         tape.record(np.add, flat[:3, 1], added, flat[:3, 1])
@@ -286,11 +322,7 @@ class _Program:
             tape.sum_products("cjn,mcn->jmn", axes, moment, others[:, 1:])
             tape.record(np.positive, by_force[:, 0], others[:, 0])
             tape.record(np.add, others[:, 1:4], by_force[:, 1:], others[:, 1:4])
-        own = result[-1]  # l = pitch e_z, a = spin e_z
-        tape.record(np.multiply, moment[:, 2], link.spin, own[1:])
-        tape.record(np.multiply, force[0, 2], link.pitch, own[0])
-        if link.pitch:
-            tape.add_product(force[1:, 2], link.pitch, own[1:4])
+        record_own(tape, link, force, moment, result[-1])
         if link.parameters is not None:
             tape.record(np.matmul, np.ascontiguousarray(link.parameters.T), result, values)
         return tape
@@ -412,7 +444,7 @@ class _Program:
         tape.record(np.add, before, added.reshape(before.shape), before)
 
     def _record_reverse_slide(self, tape: Tape, body: int, by: Array) -> None:
-        """Pass the derivatives by what :meth:`_record_slide` added on to the joint and to what it was made of."""
+        """Pass the derivatives by what sliding added on to the joint and to what it was made of."""
         flat, pitch, dq = self._flats[body], self._links[body].pitch, self.slopes[0, body]
         place, slope, more = np.zeros((3, self._samples))
         by_w = np.zeros((3, self._samples))
@@ -439,10 +471,10 @@ class BodyFrameSweep:
     """
 
     def __init__(self, tree: JointTree, bodies: Sequence[int] | None = None):
-        self._tree, self._links = tree, _links(tree)
+        self._tree, self._links = tree, build_links(tree)
         self._bodies = tuple(range(tree.n)) if bodies is None else tuple(bodies)
         self._order = tuple(np.flatnonzero(tree.is_ancestor[:, list(self._bodies)].any(axis=1)).tolist())
-        self._joints = [_as_slice(self._links[body].joints) for body in self._bodies]
+        self._joints = [as_slice(self._links[body].joints) for body in self._bodies]
         self._programs: dict[int, _Program] = {}
         self._used: _Program | None = None
 
