@@ -14,11 +14,12 @@ Source: SAFE-ID Theorems 5 and 8, (7)-(13), with the armature's share inside the
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.body_columns import Columns
 from sysid_ros.core.regressors.joint_tree import JointTree, chunks, scale_gravity
 from sysid_ros.core.regressors.momentum_frames import MomentumSweep

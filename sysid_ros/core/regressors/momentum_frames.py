@@ -1,7 +1,7 @@
 """Blocks of the momentum regressors of many samples at once, in the frames of the bodies as in :mod:`.body_frames`.
 
-In the frame of body i let (v, w) be its twist, g gravity, (l, a) the motion of joint j and (r, b) its rate: the twist of
-the body that joint j moves, crossed with the motion of the joint. A body with unit parameter has the momentum
+In the frame of body i let (v, w) be its twist, g gravity, (l, a) the motion of joint j and (r, b) its rate: the twist
+of the body that joint j moves, crossed with the motion of the joint. A body with unit parameter has the momentum
 
 * ``(v, 0)`` for the mass, ``(w x e_k, e_k x v)`` for the first moments, ``(0, I_k w)`` for the moments of inertia,
 
