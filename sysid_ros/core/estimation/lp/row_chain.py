@@ -36,6 +36,7 @@ class RowChain:
         problem: The problem.
         extra: More shared columns behind those of x and delta, (R, k).
         negligible: Shared errors that together never reach this part of the error of a row are left out [-].
+        counted: Share of what is left out that counts as errors of each row by itself [-].
 
     Attributes:
         error: Error bounds by which the rows were divided, (R,).
@@ -43,14 +44,16 @@ class RowChain:
         size: Number of variables T.
     """
 
-    def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0):
+    def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0, counted: float = 0.0):
         n = self._n = problem.joints
         inverse = 1.0 / floored(problem.error)
         used = _noticeable(np.max(np.abs(problem.b) * inverse[:, None], axis=0) * problem.delta_radius, negligible)
         gains = np.max(np.abs(problem.ends) * inverse[:, None, None], axis=(0, 1))
         moving = _noticeable(2.0 * gains * problem.end_radius, negligible)
         self._problem, self._used, self._moving = problem, used, moving
-        self.error = floored(problem.error)
+        left_out = np.abs(problem.b[:, ~used]) @ problem.delta_radius[~used]
+        left_out += np.abs(problem.ends[..., ~moving]).sum(axis=1) @ problem.end_radius[~moving]
+        self.error = floored(problem.error + counted * left_out)
         columns = [problem.y * floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
         columns += [] if extra is None else [extra]
         self.shared = np.concatenate(columns, axis=1) / self.error[:, None]
