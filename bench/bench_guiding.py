@@ -170,7 +170,7 @@ def draw(name: str, drifts: dict[str, list[np.ndarray]], paths: dict[str, list[n
     right.set_yscale("log")
     right.set_xlabel("depth in the trocar [mm]")
     right.set_ylabel("off axis [mm]")
-    right.legend(loc="upper right", fontsize="small")
+    right.legend(loc="best", fontsize="small")
     path = Path(tempfile.mkdtemp()) / f"guiding_{name}.png"
     figure.savefig(path, dpi=80)
     return path
