@@ -5,7 +5,8 @@ admittance runs with three models: the nominal one without the tool ("nominal"),
 vendor weighs it, mass and CoM but no inertia ("vendor-like"), and one fitted to 25 s of motion of the same arm
 ("identified"); beside them the truth. Arm and friction are drawn in their box, the tool weighs 0.5 to 1.5 kg, and
 sensors err within their limits. Docking: the hand leads the tip of a 0.15 m endoscope 0.1 m along the axis of a trocar
-that is 0.1 m away; its largest distance from that axis inside counts, and the time until it is in.
+that is 0.1 m away; its largest distance from that axis inside counts, and the time until it is in. The figures show
+both of every trial.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
-from _table import describe_machine, print_table
+from _table import describe_machine, print_figure, print_table
+from matplotlib.figure import Figure
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import RobustController
@@ -113,12 +117,14 @@ def build(robot: RobotModel, theta: np.ndarray, tool: np.ndarray, model: np.ndar
     return LockstepGuiding(loop, arm)
 
 
-def drift(run: LockstepGuiding) -> float:
-    """Return how far the tool goes without a hand [mm]."""
+def drift(run: LockstepGuiding) -> np.ndarray:
+    """Return how far the tool has gone without a hand after each step of 1 ms [mm]."""
     start, _ = run.tool()
+    ways = []
     for _ in range(round(DRIFT_TIME / 1e-3)):
         run.step()
-    return 1e3 * float(np.linalg.norm(run.tool()[0].translation - start.translation))
+        ways.append(np.linalg.norm(run.tool()[0].translation - start.translation))
+    return 1e3 * np.array(ways)
 
 
 def effort(run: LockstepGuiding, direction: np.ndarray) -> tuple[float, float]:
@@ -130,22 +136,44 @@ def effort(run: LockstepGuiding, direction: np.ndarray) -> tuple[float, float]:
     return float(np.mean(forces)), float(np.max(forces))
 
 
-def dock(run: LockstepGuiding) -> tuple[float, float]:
-    """Return the largest distance of the tip from the trocar's axis inside it [mm], and when it is in [s]."""
+def dock(run: LockstepGuiding) -> tuple[np.ndarray, float]:
+    """Return depth and distance of the tip from the trocar's axis in it, (K, 2) [mm], and when it is in [s]."""
     start, _ = run.tool()
     side = pin.SE3(start.rotation, start.translation + 0.1 * start.rotation[:, 0])
     inside = pin.SE3(start.rotation, side.translation + (BEFORE + DEPTH) * start.rotation[:, 2])
     axis, entry = start.rotation[:, 2], side.act(TIP) + BEFORE * start.rotation[:, 2]
-    person, worst, arrived = Person([start, side, side, inside], 2.5), 0.0, np.inf
+    person, path, arrived = Person([start, side, side, inside], 2.5), [], np.inf
     for k in range(12_000):
         tip = run.step(person).tool.act(TIP) - entry
         depth = float(axis @ tip)
         if depth > 0.0:
-            worst = max(worst, float(np.linalg.norm(tip - depth * axis)))
+            path.append((depth, float(np.linalg.norm(tip - depth * axis))))
         if depth > 0.8 * DEPTH:
             arrived = 1e-3 * k
             break
-    return 1e3 * worst, arrived
+    return 1e3 * np.array(path).reshape(-1, 2), arrived
+
+
+def draw(name: str, drifts: dict[str, list[np.ndarray]], paths: dict[str, list[np.ndarray]]) -> Path:
+    """Draw drift over time and distance from the axis over depth, a line for each trial, and return the file."""
+    figure = Figure(figsize=(9.0, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for k, model in enumerate(MODELS):
+        for trial, (ways, path) in enumerate(zip(drifts[model], paths[model], strict=True)):
+            style = {"color": f"C{k}", "linewidth": 1.0, "label": model if trial == 0 else None}
+            left.plot(1e-3 * np.arange(1, len(ways) + 1), ways, **style)
+            right.plot(*path.T, **style)
+    left.set_yscale("symlog", linthresh=0.1)
+    left.set_ylim(bottom=0.0)
+    left.set_xlabel("time without a hand [s]")
+    left.set_ylabel("drift [mm]")
+    right.set_yscale("log")
+    right.set_xlabel("depth in the trocar [mm]")
+    right.set_ylabel("off axis [mm]")
+    right.legend(loc="best", fontsize="small")
+    path = Path(tempfile.mkdtemp()) / f"guiding_{name}.png"
+    figure.savefig(path, dpi=80)
+    return path
 
 
 def main() -> None:
@@ -158,6 +186,8 @@ def main() -> None:
     for name in options.robot:
         robot = load_robot(name)
         results: dict[str, list[list[float]]] = {model: [] for model in MODELS}
+        drifts: dict[str, list[np.ndarray]] = {model: [] for model in MODELS}
+        paths: dict[str, list[np.ndarray]] = {model: [] for model in MODELS}
         for seed in range(options.first, options.first + options.trials):
             rng = np.random.default_rng((seed, 11))
             theta, tool = draw_truth(robot, "random", seed), draw_tool(robot, rng)
@@ -171,7 +201,10 @@ def main() -> None:
             }
             for model, parameters in models.items():
                 runs = [build(robot, theta, tool, parameters, seed) for _ in range(3)]
-                results[model].append([drift(runs[0]), *effort(runs[1], direction), *dock(runs[2])])
+                ways, forces, (path, arrived) = drift(runs[0]), effort(runs[1], direction), dock(runs[2])
+                drifts[model].append(ways)
+                paths[model].append(path)
+                results[model].append([ways[-1], *forces, np.max(path[:, 1], initial=0.0), arrived])
         rows = []
         for model, values in results.items():
             table = np.array(values)
@@ -183,6 +216,7 @@ def main() -> None:
             rows,
             title=f"{name}: median (largest) of {options.trials} arms and tools; dead zone 2 N, 0.1 Nm",
         )  # fmt: skip
+        print_figure(str(draw(name, drifts, paths)), f"{name}: drift without a hand, and the tip in the trocar.")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sparse
 from _containment import SaturatedSensors
 from _synthetic import TrueArm, measure
-from _table import describe_machine, print_table
+from _table import describe_machine, print_lead, print_table
 from _trials import describe_results, open_workers, read_results, write_result
 from bench_calibration import DUMBBELL, GAIN, PERIOD, REST, TOLERANCE, gripper_of, with_torque_error, with_uncertainty
 from scipy.optimize import linprog
@@ -242,6 +242,32 @@ def is_miss(entry: dict) -> bool:
     return bool(entry["error"] or entry["alarm"]) or not entry["inside"]
 
 
+MOVED_BY = {
+    "calibration": ("calibration",),
+    "errors of torques that change from sample to sample": ("torque_relative", "torque_absolute", "torque_gain"),
+    "errors of velocities, encoders and stamps": ("velocity", "encoder", "jitter", "quadrature"),
+}
+"""Sources of error by what would move them."""
+
+
+def describe_limits(radius: Array, limit: Array, shares: dict[str, float]) -> str:
+    """Say which of the wanted radii are reached, what the radius of the mass rests on, and what would move it."""
+    median = np.median(radius, axis=0)
+    missed = [
+        f"{PARAMETER_NAMES[k]} ({median[k]:.3g}, wanted {TARGETS[k]:g})" for k in np.flatnonzero(median > TARGETS)
+    ]
+    reached = [PARAMETER_NAMES[k] for k in np.flatnonzero(median <= TARGETS)]
+    parts = {name: 1e3 * sum(shares.get(one, 0.0) for one in terms) for name, terms in MOVED_BY.items()}
+    of_mass = " g, ".join(f"{name} {part:.0f}" for name, part in parts.items())
+    return (
+        f"Wanted radii that the median trial reaches: {', '.join(reached) or 'none'}; "
+        f"not: {', '.join(missed) or 'none'}. Of the radius of the mass {of_mass} g. The first is moved by heavier or "
+        "more reference weights and longer motions of the calibration, the second by better torque sensors or a bound "
+        "of their mean errors, the third by longer windows and finer sensors. With arm and gains known exactly "
+        f"{1e3 * np.median(limit, axis=0)[0]:.0f} g would be left: only sensors and motions move that."
+    )
+
+
 def print_results(trials: list[dict]) -> None:
     """Print widths, errors, the limit and what the width of the mass consists of."""
     good = [entry for entry in trials if not entry["error"] and not entry["alarm"]]
@@ -257,6 +283,8 @@ def print_results(trials: list[dict]) -> None:
         ["point estimate: largest error", *np.abs(deviation).max(axis=0)],
         ["wanted of the point estimate", *(TARGETS / 5.0)],
     ]
+    shares = {name: float(np.median([entry["budget"][name] for entry in good])) for name in good[0]["budget"]}
+    print_lead(describe_limits(radius, limit, shares))
     inside, arms = sum(not is_miss(entry) for entry in trials), len({entry["arm"] for entry in trials})
     title = f"Radii of guaranteed bounds: {inside} of {len(trials)} trials inside, {arms} arms [kg, kg m, kg m^2]"
     print_table(["", *PARAMETER_NAMES], rows, title)
@@ -270,7 +298,6 @@ def print_results(trials: list[dict]) -> None:
         if any(e["noise"] == noise for e in good)
     ]
     print_table(["errors of the sensors", "trials", "radius of the mass [kg]"], kinds)
-    shares = {name: np.median([entry["budget"][name] for entry in good]) for name in good[0]["budget"]}
     largest = sorted(shares.items(), key=lambda item: -item[1])
     rows = [[name, share] for name, share in largest if share > 0.01 * np.median(radius[:, 0])]
     print_table(["what the radius of the mass consists of", "median share [kg]"], rows)

@@ -120,7 +120,7 @@ def main() -> None:
     out, weights = (np.empty(shape), np.empty(shape)), np.full(WINDOW, 1e-3)
 
     def differentiate() -> None:
-        reverse.pull_back(reverse.evaluate(q, v, a))
+        reverse.pull_back(reverse.evaluate(q, v, a, out=out[0]))
 
     def windows() -> None:
         for start in range(0, count - WINDOW + 1, WINDOW):

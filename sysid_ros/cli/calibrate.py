@@ -118,9 +118,7 @@ def build_parser() -> CommandParser:
     )
     arm.add_argument("--serial", required=True, help="serial number of the arm")
     arm.add_argument("--date", default=None, help="day of the recordings (default: today)")
-    arm.add_argument("--valid-days", type=int, default=180, help="days for which it may be used; 0: without end")
-    arm.add_argument("--firmware", default=None, help="firmware of the arm")
-    arm.add_argument("--temperature", type=float, default=None, help="temperature of joints or room [degC]")
+    _add_record_options(arm, 180)
     arm.add_argument(
         "--offset-change",
         type=float,
@@ -150,6 +148,7 @@ def build_parser() -> CommandParser:
     )
     add_launch_options(run, ARGUMENTS)
     run.add_argument("--serial", required=True, help="serial number of the arm")
+    _add_record_options(run)
     run.add_argument(
         "--weight",
         action="append",
@@ -208,6 +207,26 @@ def build_parser() -> CommandParser:
     return parser
 
 
+def _add_record_options(command: argparse.ArgumentParser, valid_days: int | None = None) -> None:
+    """Add what the record of a calibration says of the arm, besides its serial number; None: the node's own days."""
+    text = "days for which it may be used; 0: without end" + ("; the node's own by default" * (valid_days is None))
+    command.add_argument("--valid-days", type=int, default=valid_days, help=text)
+    command.add_argument("--firmware", default=None, help="firmware of the arm")
+    command.add_argument("--temperature", type=float, default=None, help="temperature of joints or room [degC]")
+
+
+def _check_record_options(options: argparse.Namespace) -> None:
+    """Refuse numbers that cannot be.
+
+    Raises:
+        ParameterOutOfRange: One of them is out of range.
+    """
+    if options.valid_days is not None:
+        require_numbers(options, "valid_days")
+    if options.temperature is not None:
+        require_numbers(options, "temperature", least=-273.15, most=1000.0)
+
+
 def run_arm(options: argparse.Namespace) -> int:
     """Calibrate an arm; return the exit status.
 
@@ -221,10 +240,8 @@ def run_arm(options: argparse.Namespace) -> int:
     if change.size not in (1, robot.n) or not np.all((change >= 0.0) & (change <= LARGEST_CHANGE)):
         allowed = f"one number or {robot.n}, from 0 to {LARGEST_CHANGE:g}"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
-    require_numbers(options, "valid_days")
+    _check_record_options(options)
     _require_serial(options.serial)
-    if options.temperature is not None:
-        require_numbers(options, "temperature", least=-273.15, most=1000.0)
     try:
         day = datetime.date.fromisoformat(options.date) if options.date else datetime.date.today()
     except ValueError:
@@ -373,6 +390,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     require_numbers(options, "seed", most=LARGEST_SEED - len(options.weight))
     robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
     started = resolve(arguments, spelling=Spelling.OPTION)
+    _check_record_options(options)
     _require_serial(options.serial)
     if options.com is None and options.com_tolerance != COM_TOLERANCE:
         raise ParameterOutOfRange("--com-tolerance", options.com_tolerance, "nothing without --com")
@@ -390,7 +408,9 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         allowed = "one in which this package moves the arm; record what others move, and calibrate with"
         raise ParameterOutOfRange("--mode", options.mode, f"{allowed} sysid calibrate arm")
     times = {name: getattr(options, name) for name in ("motion_time", "validation_time", "sweep_time")}
-    replace(values.arm, **{name: value for name, value in times.items() if value})
+    names = ("valid_days", "firmware", "temperature")
+    record = {name: value for name in names if (value := getattr(options, name)) is not None}
+    replace(values.arm, **record, **{name: value for name, value in times.items() if value})
     require_movable(found, command, Spelling.OPTION)
     results = make_results_directory(options.results)
     motions = [_Motion(results / "1_empty")]
@@ -408,6 +428,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         if motion.mass and options.com is not None:
             payload += " at " + " ".join(map(repr, options.com))
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
+        known.update({f"arm_{name}": value for name, value in record.items()})
         if options.sweep_time and not motion.mass:  # friction is that of the empty hand
             known["arm_sweep_time"] = options.sweep_time
         own = {"identification": known}

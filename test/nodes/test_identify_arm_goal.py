@@ -145,6 +145,16 @@ def test_a_goal_calibrates_and_checks_on_the_last_motion(robot, monkeypatch, tmp
     np.testing.assert_array_equal(goal.given[-1].box.upper, robot.payload_prior.box.upper)  # the prior again
 
 
+def test_the_record_says_what_is_known_of_the_arm(robot, monkeypatch, tmp_path):
+    known = dataclasses.replace(FAST, firmware="2.5.0", temperature=-5.0, valid_days=0)
+    for folder, settings, expected in (("known", known, ("2.5.0", -5.0)), ("not", FAST, (None, None))):
+        options = IdentificationParameters(arm=settings, results_root=tempfile.gettempdir())
+        result = Goal(robot, monkeypatch, tmp_path / folder, options).run()
+        assert result.error_code == 0, result.error_text
+        record = load_calibration(tmp_path / folder / "arm.yaml").record
+        assert (record.firmware, record.temperature) == expected and (record.expires is None) == (settings is known)
+
+
 def test_earlier_recordings_count_too(robot, monkeypatch, tmp_path, samples_file):
     result = Goal(robot, monkeypatch, tmp_path / "out", recordings=[f"{samples_file}=1.0+-0.01"]).run()
     assert result.error_code == 0, result.error_text

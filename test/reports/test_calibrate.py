@@ -206,6 +206,7 @@ def run_words(tmp_path, *words):
 
 def test_the_arm_moves_once_with_each_load(robot, suites, tmp_path, capsys):
     words = ["--weight", "1.0+-0.002", "--weight", "2.0", "--com", "0.0", "-0.01", "0.14", "--motion-time", "9"]
+    words += ["--valid-days", "30", "--firmware", "2.5.0", "--temperature", "-5"]
     assert calibrate.main(run_words(tmp_path, *words)) == ExitStatus.OK
     (run,) = (tmp_path / "results").iterdir()
     goals = []
@@ -220,6 +221,8 @@ def test_the_arm_moves_once_with_each_load(robot, suites, tmp_path, capsys):
     ]
     assert (empty.load_mass, list(empty.load_com), list(empty.recordings)) == (0.0, [], [])
     assert (light.load_mass, light.load_mass_tolerance) == (1.0, 0.002) and light.motion_time == 9.0
+    of_record = {"arm_valid_days": 30, "arm_firmware": "2.5.0", "arm_temperature": -5.0}
+    assert all(of_record.items() <= one["identification"].items() for one in (first, second, third))
     rotation, origin = tool_transform(robot)
     np.testing.assert_allclose(light.load_com, rotation @ [0.0, -0.01, 0.14] + origin, atol=1e-12)
     assert light.load_com_tolerance == pytest.approx(0.01, rel=1e-6)

@@ -13,6 +13,7 @@ from sysid_msgs.action import IdentifyArm
 from sysid_ros.adapters.identification.goals import GoalBase, describe_failure
 from sysid_ros.adapters.identification.ports import RosPlanner
 from sysid_ros.adapters.identification.session import (
+    UNKNOWN_TEMPERATURE,
     ArmGoalSettings,
     IdentificationParameters,
     Session,
@@ -275,6 +276,8 @@ class ArmGoalRun(GoalBase):
             serial=self._goal.serial_number,
             date=today.isoformat(),
             expires=(today + datetime.timedelta(days=days)).isoformat() if days else None,
+            firmware=settings.firmware or None,
+            temperature=settings.temperature if settings.temperature > UNKNOWN_TEMPERATURE else None,
             offset_change=(settings.offset_change,) * self._robot.n,
         )
         estimator = EstimatorSettings(gripper=settings.gripper)

@@ -73,6 +73,10 @@ class SuiteClients:
         self.estimator_parameters: Client = node.create_client(GetParameters, "estimator/get_parameters")
 
 
+UNKNOWN_TEMPERATURE = -273.15
+"""No joint is that cold [degC]."""
+
+
 @dataclass(frozen=True)
 class ArmGoalSettings(Settings):
     """How the arm itself is identified."""
@@ -97,6 +101,10 @@ class ArmGoalSettings(Settings):
     """Days for which the calibration may be used; 0: without end."""
     gripper: str = setting("")
     """State of the gripper in all recordings of the arm, as the settings of the robot name it; empty: not stated."""
+    firmware: str = setting("")
+    """Firmware of the arm, for the record; empty: not known."""
+    temperature: float = setting(UNKNOWN_TEMPERATURE, "degC", lower=UNKNOWN_TEMPERATURE, upper=1000.0)
+    """Temperature of the joints or the room, for the record; -273.15: not known."""
 
     @property
     def motions(self) -> int:

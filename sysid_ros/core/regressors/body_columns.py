@@ -13,7 +13,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.model.inertia import inertia_matrix
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.joint_tree import Frames, JointTree, Workspace, last
+from sysid_ros.core.regressors.joint_tree import Frames, last
 
 Array = NDArray[np.float64]
 
@@ -88,78 +88,6 @@ INERTIA_AXES = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
 
 
 @dataclass(frozen=True)
-class WrenchColumns:
-    """Wrenches about the base origin in base axes, per inertial parameter.
-
-    Attributes:
-        force: (m, 4, 3, N); the inertia has none.
-        moment: (m, 10, 3, N).
-    """
-
-    force: Array
-    moment: Array
-
-
-class BodyWrenches:
-    """Wrench columns of selected bodies.
-
-    Args:
-        bodies: Bodies (0-based), a slice or an index array.
-        workspace: Buffers of the results.
-    """
-
-    def __init__(self, bodies: slice | NDArray[np.intp], workspace: Workspace):
-        self.bodies = bodies
-        self.workspace = workspace
-
-    def columns(self, frames: Frames, twists: Array, name: str) -> WrenchColumns:
-        """Compute the momentum columns of the bodies for motions (n, 6, N) (force columns for accelerations)."""
-        rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
-        linear, angular = twists[self.bodies, :3], twists[self.bodies, 3:]
-        m, samples = len(origin), origin.shape[-1]
-        force = self.workspace.array(name + " force", m, 4, 3, samples)
-        moment = self.workspace.array(name + " moment", m, 10, 3, samples)
-        scratch = self.workspace.array("wrench scratch", m, 3, 3, samples)
-
-        velocity = force[:, 0]  # of the body frame's origin: the momentum of a unit mass
-        cross(last(angular), last(origin), last(velocity))
-        velocity += linear
-        cross(last(angular[:, None]), last(rotation), last(force[:, 1:]))
-        cross(last(origin[:, None]), last(force), last(moment[:, :4]))
-        cross(last(rotation), last(velocity[:, None]), last(scratch))
-        moment[:, 1:4] += scratch
-        self._inertia_columns(rotation, angular, moment[:, 4:])
-        return WrenchColumns(force, moment)
-
-    def gravity_moment(self, frames: Frames, gravity: Array) -> Array:
-        """Compute the moments of weight about the base origin per (m, m c), (m, 4, 3, N); the force is ``gravity``."""
-        rotation, origin = frames.rotation[self.bodies], frames.origin[self.bodies]
-        m, samples = len(origin), origin.shape[-1]
-        moment = self.workspace.array("gravity moment", m, 4, 3, samples)
-        cross(last(origin), gravity, last(moment[:, 0]))
-        cross(last(rotation), gravity, last(moment[:, 1:]))
-        return moment
-
-    def _inertia_columns(self, rotation: Array, angular: Array, out: Array) -> None:
-        """Write the angular momentum ``R I R^T w`` of unit inertias into ``out`` (m, 6, 3, N)."""
-        m, samples = len(angular), angular.shape[-1]
-        spin = self.workspace.array("spin", m, 3, samples)  # angular velocity in body axes
-        np.einsum("ibat,iat->ibt", rotation, angular, out=spin)
-        scratch = self.workspace.array("wrench scratch", m, 3, samples)
-        for k, (b, c) in enumerate(INERTIA_AXES):
-            column = out[:, k]
-            np.multiply(rotation[:, b], spin[:, c, None], out=column)
-            if b != c:
-                column += np.multiply(rotation[:, c], spin[:, b, None], out=scratch)
-
-
-def write_columns(columns: WrenchColumns, out: Array) -> None:
-    """Copy wrench columns sample by sample into ``out`` (N, 6, m, 10), whose inertia forces are already zero."""
-    out[:, :3, :, :4] = columns.force.transpose(3, 2, 0, 1)
-    out[:, 3:] = columns.moment.transpose(3, 2, 0, 1)
-
-
-@dataclass(frozen=True)
 class Columns:
     """Columns ``[10 per selected body | 4 per joint]`` of a regressor.
 
@@ -211,21 +139,6 @@ class Columns:
         """Entry of ``theta`` (14 n,) that each column multiplies, (count,)."""
         inertial = [np.arange(INERTIAL * (body - 1), INERTIAL * body) for body in self.bodies]
         return np.concatenate([*inertial, INERTIAL * self.n + np.arange(FRICTION * self.n)])
-
-    @property
-    def body_index(self) -> slice | NDArray[np.intp]:
-        """0-based index of the selected bodies, a slice (which numpy need not copy) if they are consecutive."""
-        first, last = self.bodies[0] - 1, self.bodies[-1]
-        is_range = self.bodies == tuple(range(first + 1, last + 1))
-        return slice(first, last) if is_range else np.array(self.bodies) - 1
-
-    def clear_unrelated(self, regressor: Array, tree: JointTree) -> None:
-        """Zero, in (..., n, count), the columns of bodies that the joint of the row does not move."""
-        for k, body in enumerate(self.bodies):
-            rows = np.flatnonzero(~tree.is_ancestor[:, body - 1])
-            if rows.size:
-                block = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == rows.size else rows
-                regressor[..., block, INERTIAL * k : INERTIAL * (k + 1)] = 0.0
 
     def write_friction(
         self, regressor: Array, coulomb: Array | float, viscous: Array | float, armature: Array | float, offset: float

@@ -35,7 +35,6 @@ class Workspace:
 
     def __init__(self) -> None:
         self._buffers: dict[str, Array] = {}
-        self._zeroed: dict[str, Array] = {}
 
     def array(self, name: str, *shape: int) -> Array:
         """Return an array of this shape with arbitrary content, valid until the next call with the name."""
@@ -44,13 +43,6 @@ class Workspace:
         if buffer is None or buffer.size < size:
             buffer = self._buffers[name] = np.empty(size)
         return buffer[:size].reshape(shape)
-
-    def zeroed(self, name: str, *shape: int) -> Array:
-        """Return an array whose entries are zero wherever its only caller never writes."""
-        buffer = self._zeroed.get(name)
-        if buffer is None or buffer.shape != shape:
-            buffer = self._zeroed[name] = np.zeros(shape)
-        return buffer
 
 
 def chunks(samples: int) -> list[slice]:

@@ -14,28 +14,18 @@ Source: SAFE-ID Theorems 5 and 8, (7)-(13), with the armature's share inside the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.body_columns import BodyWrenches, Columns, WrenchColumns, write_columns
-from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace, chunks, scale_gravity
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.regressors.body_columns import Columns
+from sysid_ros.core.regressors.joint_tree import JointTree, chunks, scale_gravity
+from sysid_ros.core.regressors.momentum_frames import MomentumSweep
 from sysid_ros.core.regressors.torque import TorqueRegressor, as_output, as_samples, as_weights
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Factors:
-    """Factors of the regressors: motions (n, 6, N) and wrench columns of the selected bodies."""
-
-    axes: Array
-    axis_rates: Array
-    momenta: WrenchColumns
-    gravity_moment: Array
 
 
 class MomentumRegressor:
@@ -67,9 +57,7 @@ class MomentumRegressor:
     ):
         self.tree = JointTree.of(robot)
         self.columns = Columns.select(robot, meaning, bodies)
-        self._workspace = Workspace()
-        self._sweep = Sweep(self.tree, self._workspace)
-        self._wrenches = BodyWrenches(self.columns.body_index, self._workspace)
+        self._sweep = MomentumSweep(self.tree, [body - 1 for body in self.columns.bodies])
         self._torque_at_rest = TorqueRegressor(scale_gravity(robot, 0.0), EffortMeaning.LINK_SIDE, bodies)
 
     def evaluate(
@@ -100,11 +88,18 @@ class MomentumRegressor:
         shape = (len(q), self.tree.n, self.columns.count)
         momentum, rate = (as_output(shape, given) for given in ((None, None) if out is None else out))
         for part in chunks(len(q)):
-            rows, columns = self._products(q[part], v[part])
-            self._write(momentum[part], rows[:, :, 6:], columns[:, :6])
-            self._write(rate[part], rows, columns)
-            self.columns.write_friction(momentum[part], 0.0, 0.0, v[part], 0.0)
-            self.columns.write_friction(rate[part], -direction[part], -v[part], 0.0, -1.0)
+            momentum[part], rate[part] = 0.0, 0.0
+            self._sweep.write(q[part], v[part], momentum[part], rate[part])
+            self.columns.fill_friction(momentum[part], 0.0, 0.0, v[part], 0.0)
+            self.columns.fill_friction(rate[part], -direction[part], -v[part], 0.0, -1.0)
+        return momentum, rate
+
+    def evaluate_inertial(self, q: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
+        """Evaluate the inertial columns of both regressors alone, (N, n, 10 m) each; see :meth:`evaluate`."""
+        q, v = as_samples(self.tree.n, q=q, v=v)
+        momentum, rate = np.zeros((2, len(q), self.tree.n, self.columns.inertial))
+        for part in chunks(len(q)):
+            self._sweep.write(q[part], v[part], momentum[part], rate[part])
         return momentum, rate
 
     def momentum(self, q: ArrayLike, v: ArrayLike) -> Array:
@@ -138,9 +133,8 @@ class MomentumRegressor:
         weights = as_weights(weights, len(q))
         result = np.zeros((self.tree.n, self.columns.count))
         for part in chunks(len(q)):
-            result[:, : self.columns.inertial] += self._integral(q[part], v[part], weights[part])
-        self.columns.clear_unrelated(result, self.tree)
-        self.columns.write_friction(result, -(weights @ direction), -(weights @ v), 0.0, -weights.sum())
+            result[:, : self.columns.inertial] += self._sweep.integrate(q[part], v[part], weights[part])
+        self.columns.fill_friction(result, -(weights @ direction), -(weights @ v), 0.0, -weights.sum())
         return result
 
     def _checked(self, q: ArrayLike, v: ArrayLike, direction: ArrayLike | None) -> tuple[Array, ...]:
@@ -148,47 +142,3 @@ class MomentumRegressor:
             q, v = as_samples(self.tree.n, q=q, v=v)
             return q, v, np.sign(v)
         return as_samples(self.tree.n, q=q, v=v, direction=direction)
-
-    def _factors(self, q: Array, v: Array) -> _Factors:
-        frames = self._sweep.frames(q)
-        twists = self._sweep.accumulate(frames.axes, v.T, "twists")
-        return _Factors(
-            axes=frames.axes,
-            axis_rates=self._sweep.axis_rates(twists, frames.axes, "axis rates"),
-            momenta=self._wrenches.columns(frames, twists, "momentum"),
-            gravity_moment=self._wrenches.gravity_moment(frames, self.tree.gravity),
-        )
-
-    def _products(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Compute the factors of ``W_c`` sample by sample, (N, n, 12) and (N, 12, 10 m): kinetic part, then gravity."""
-        factors = self._factors(q, v)
-        samples, m = len(q), len(self.columns.bodies)
-        rows = self._workspace.array("rows", samples, self.tree.n, 12)
-        rows[:, :, :6] = factors.axis_rates.transpose(2, 0, 1)
-        rows[:, :, 6:] = factors.axes.transpose(2, 0, 1)
-        columns = self._workspace.zeroed("columns", samples, 12, m, INERTIAL)
-        write_columns(factors.momenta, columns[:, :6])
-        columns[:, 6:9, :, 0] = self.tree.gravity[:, None]
-        columns[:, 9:, :, :4] = factors.gravity_moment.transpose(3, 2, 0, 1)
-        return rows, columns.reshape(samples, 12, m * INERTIAL)
-
-    def _write(self, regressor: Array, rows: Array, columns: Array) -> None:
-        np.matmul(rows, columns, out=regressor[:, :, : self.columns.inertial])
-        self.columns.clear_unrelated(regressor, self.tree)
-
-    def _integral(self, q: Array, v: Array, weights: Array) -> Array:
-        """Sum the weighted inertial columns of ``W_c``, (n, 10 m), with unrelated bodies still in it."""
-        factors = self._factors(q, v)
-        n, m, length = self.tree.n, len(self.columns.bodies), 3 * len(q)
-        weighted = self._workspace.array("weighted", 3, n, 3, len(q))
-        parts = (factors.axis_rates[:, :3], factors.axis_rates[:, 3:], factors.axes[:, 3:])
-        for part, target in zip(parts, weighted, strict=True):
-            np.multiply(part, weights, out=target)
-        linear_rates, angular_rates, angular = weighted.reshape(3, n, length)
-        moment = factors.momenta.moment.reshape(m * INERTIAL, length)
-        force = factors.momenta.force.reshape(m * 4, length)
-        result: Array = (angular_rates @ moment.T).reshape(n, m, INERTIAL)
-        result[:, :, :4] += (linear_rates @ force.T).reshape(n, m, 4)
-        result[:, :, :4] += (angular @ factors.gravity_moment.reshape(m * 4, length).T).reshape(n, m, 4)
-        result[:, :, 0] += (factors.axes[:, :3] @ weights @ self.tree.gravity)[:, None]
-        return result.reshape(n, m * INERTIAL)

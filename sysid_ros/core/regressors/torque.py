@@ -22,8 +22,6 @@ Array = NDArray[np.float64]
 
 _FEW = 100
 """Up to so many samples, calls of Pinocchio take less time than a batch."""
-_WRITTEN = 260
-"""Samples that are written at a time, so that they stay in the cache until all their columns are."""
 
 
 class InvalidSamples(SysidError):
@@ -169,9 +167,8 @@ class TorqueRegressor:
         for first in range(0, len(q), LARGEST_CHUNK):
             stop = min(first + LARGEST_CHUNK, len(q))
             self._sweep.evaluate(q[first:stop], v[first:stop], a[first:stop])
-            for start in range(first, stop, _WRITTEN):
-                part = slice(start, min(start + _WRITTEN, stop))
-                regressor[part] = 0.0
-                self._sweep.write(regressor[part], slice(part.start - first, part.stop - first))
-                self.columns.fill_friction(regressor[part], direction[part], v[part], a[part], 1.0)
+            part = slice(first, stop)
+            regressor[part] = 0.0
+            self._sweep.write(regressor[part])
+            self.columns.fill_friction(regressor[part], direction[part], v[part], a[part], 1.0)
         return regressor

@@ -8,14 +8,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.body_columns import Columns
-from sysid_ros.core.regressors.body_frames import BodyFrameSweep
-from sysid_ros.core.regressors.joint_tree import JointTree, chunks
-from sysid_ros.core.regressors.torque import as_samples
+from sysid_ros.core.regressors.body_frames import LARGEST_CHUNK, BodyFrameSweep
+from sysid_ros.core.regressors.joint_tree import JointTree
+from sysid_ros.core.regressors.torque import as_output, as_samples
 
 Array = NDArray[np.float64]
 
 _SIGN_WIDTH = 0.02
 """``sign(v)`` is replaced by ``tanh(v / width)``, which has a derivative [rad/s]."""
+
+
+def _chunks(samples: int) -> list[slice]:
+    return [slice(first, min(first + LARGEST_CHUNK, samples)) for first in range(0, samples, LARGEST_CHUNK)]
 
 
 class DifferentiableTorqueRegressor:
@@ -34,19 +38,29 @@ class DifferentiableTorqueRegressor:
         self._tree = JointTree.of(robot)
         self.n = self._tree.n
         self._columns = Columns.select(robot, meaning, None)
-        self._sweeps: list[BodyFrameSweep] = []
+        self._sweep = BodyFrameSweep(self._tree)
 
-    def evaluate(self, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> Array:
-        """Evaluate the regressor ``W`` (N, n, 14 n) at states (N, n), which :meth:`pull_back` refers to."""
-        q, v, a = as_samples(self.n, q=q, v=v, a=a)
-        result = np.zeros((len(q), self.n, self._columns.count))
-        self._slide = np.tanh(v / _SIGN_WIDTH)
-        for k, part in enumerate(chunks(len(q))):
-            if k == len(self._sweeps):
-                self._sweeps.append(BodyFrameSweep(self._tree))
-            self._sweeps[k].evaluate(q[part], v[part], a[part])
-            self._sweeps[k].write(result[part], slice(0, part.stop - part.start))
-        self._columns.fill_friction(result, self._slide, v, a, 1.0)
+    def evaluate(self, q: ArrayLike, v: ArrayLike, a: ArrayLike, out: Array | None = None) -> Array:
+        """Evaluate the regressor ``W`` (N, n, 14 n) at states (N, n), which :meth:`pull_back` refers to.
+
+        Args:
+            q: Positions, (N, n) [rad].
+            v: Velocities, (N, n) [rad/s].
+            a: Accelerations, (N, n) [rad/s^2].
+            out: Array to write into.
+
+        Raises:
+            InvalidSamples: A shape is wrong or an entry is not finite.
+        """
+        self._states = np.array(as_samples(self.n, q=q, v=v, a=a))
+        speed, acceleration = self._states[1:]
+        result = as_output((len(speed), self.n, self._columns.count), out)
+        self._slide = np.tanh(speed / _SIGN_WIDTH)
+        for part in _chunks(len(speed)):
+            self._place(part)
+            result[part] = 0.0
+            self._sweep.write(result[part])
+            self._columns.fill_friction(result[part], self._slide[part], speed[part], acceleration[part], 1.0)
         return result
 
     def pull_back(self, weight: Array) -> tuple[Array, Array, Array]:
@@ -56,8 +70,10 @@ class DifferentiableTorqueRegressor:
             weight: (N, n, 14 n).
         """
         slopes = np.empty((3, len(weight), self.n))
-        for sweep, part in zip(self._sweeps, chunks(len(weight)), strict=False):
-            slopes[:, part] = sweep.pull_back(weight[part])
+        for part in reversed(_chunks(len(weight))):  # the last one is still placed
+            if part != self._placed:
+                self._place(part)
+            slopes[:, part] = self._sweep.pull_back(weight[part])
         dq, dv, da = slopes
         if self._columns.has_friction:
             joints = np.arange(self.n)
@@ -66,3 +82,7 @@ class DifferentiableTorqueRegressor:
             dv += own[..., 0] * (1.0 - self._slide**2) / _SIGN_WIDTH + own[..., 1]
             da += own[..., 2]
         return dq, dv, da
+
+    def _place(self, part: slice) -> None:
+        self._sweep.evaluate(*self._states[:, part])
+        self._placed = part

@@ -90,3 +90,22 @@ def test_trees_of_any_joints(case, few):
 def test_a_derivative_needs_an_evaluation():
     with pytest.raises(RuntimeError, match="before its derivative"):
         BodyFrameSweep(JointTree.of(load_robot("kuka_lbr_med7"))).pull_back(np.zeros((1, 7, 98)))
+
+
+def test_derivatives_refer_to_the_states_as_they_were_evaluated():
+    """Also again, in several chunks, with fewer samples than before and where the caller's arrays changed meanwhile."""
+    robot = load_robot("kinova_gen3_2f85")
+    regressor, rng = DifferentiableTorqueRegressor(robot), np.random.default_rng(5)
+    states = rng.normal(size=(3, 1100, robot.n))
+    out = np.empty((1100, robot.n, 14 * robot.n))
+    assert regressor.evaluate(*states, out=out) is out
+    np.testing.assert_array_equal(out, DifferentiableTorqueRegressor(robot).evaluate(*states))
+    weight = rng.normal(size=out.shape)
+    given = states.copy()
+    states[:] = 0.0
+    first, second = regressor.pull_back(weight), regressor.pull_back(weight)
+    np.testing.assert_array_equal(first, second)
+    for part in (slice(0, 20), slice(700, 1100), slice(0, 0)):
+        regressor.evaluate(*given[:, part])
+        for found, whole in zip(regressor.pull_back(weight[part]), first, strict=True):
+            np.testing.assert_allclose(found, whole[part], rtol=1e-9, atol=1e-9)

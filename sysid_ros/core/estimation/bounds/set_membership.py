@@ -35,9 +35,11 @@ _NOTICEABLE = 1e-4
 _ROUNDING = 1e-12
 _COLUMN = -1
 """Column of rounding, the last one in every error budget."""
-_NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 50.0, 0.1
+_NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 80.0, 0.8
 """Shared errors that together stay below this multiple of the tolerance, in units of the independent error of every
 row, are left out of the programmes. They always count in the bounds, which widen by a hundredth of it, as measured."""
+_COUNTED = 0.5
+"""Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
 _UNUSED = 1e-3
@@ -256,7 +258,7 @@ def solve_programmes(
         The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
         upper bounds, (2 K, R).
     """
-    chain = RowChain(problem, negligible=min(_NEGLIGIBLE * tolerance, _NEGLIGIBLE_AT_MOST))
+    chain = RowChain(problem, negligible=min(_NEGLIGIBLE * tolerance, _NEGLIGIBLE_AT_MOST), counted=_COUNTED)
     # Objectives are scaled so that they stay between -1 and 1 over the box.
     costs, scale = (problem.objectives * problem.radius).T, _scale(problem)
     dual, count = None, scale.size

@@ -36,6 +36,7 @@ class RowChain:
         problem: The problem.
         extra: More shared columns behind those of x and delta, (R, k).
         negligible: Shared errors that together never reach this part of the error of a row are left out [-].
+        counted: Share of what is left out that counts as errors of each row by itself [-].
 
     Attributes:
         error: Error bounds by which the rows were divided, (R,).
@@ -43,14 +44,16 @@ class RowChain:
         size: Number of variables T.
     """
 
-    def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0):
+    def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0, counted: float = 0.0):
         n = self._n = problem.joints
         inverse = 1.0 / floored(problem.error)
         used = _noticeable(np.max(np.abs(problem.b) * inverse[:, None], axis=0) * problem.delta_radius, negligible)
         gains = np.max(np.abs(problem.ends) * inverse[:, None, None], axis=(0, 1))
         moving = _noticeable(2.0 * gains * problem.end_radius, negligible)
         self._problem, self._used, self._moving = problem, used, moving
-        self.error = floored(problem.error)
+        left_out = np.abs(problem.b[:, ~used]) @ problem.delta_radius[~used]
+        left_out += np.abs(problem.ends[..., ~moving]).sum(axis=1) @ problem.end_radius[~moving]
+        self.error = floored(problem.error + counted * left_out)
         columns = [problem.y * floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
         columns += [] if extra is None else [extra]
         self.shared = np.concatenate(columns, axis=1) / self.error[:, None]
@@ -218,16 +221,18 @@ class ChainFactor:
         count, windows, n, _ = diagonal.shape
         good = np.isfinite(weight).all(1) & np.isfinite(own).all(1) & np.isfinite(diagonal).all((1, 2, 3))
         bad: NDArray[np.bool_] = ~np.asarray(good & (weight > 0.0).all(1) & (own > 0.0).all(1))
-        weight, own = np.where(bad[:, None], 1.0, weight), np.where(bad[:, None], 1.0, own)
-        diagonal = np.where(bad[:, None, None, None], np.eye(n), diagonal)
-        below = np.where(bad[:, None, None, None], 0.0, below)
-        self._first = own.shape[1]
+        if bad.any():
+            weight, own = np.where(bad[:, None], 1.0, weight), np.where(bad[:, None], 1.0, own)
+            diagonal = np.where(bad[:, None, None, None], np.eye(n), diagonal)
+            below = np.where(bad[:, None, None, None], 0.0, below)
+        first = self._first = own.shape[1]
         self._root = 1.0 / np.sqrt(own)
         self._chain = BlockChain(diagonal, below)
-        rows = columns[self._first :].reshape(1, windows, n, columns.shape[1])
-        tail = self._chain.forward(np.broadcast_to(rows, (count, *rows.shape[1:])))
-        head = self._root[:, :, None] * columns[: self._first]
-        self._x = np.concatenate([head, tail.reshape(count, windows * n, columns.shape[1])], axis=1)
+        rows = columns[first:].reshape(1, windows, n, columns.shape[1])
+        self._x = np.empty((count, *columns.shape))
+        np.multiply(self._root[:, :, None], columns[:first], out=self._x[:, :first])
+        tail = self._x[:, first:].reshape(count, *rows.shape[1:])  # a view
+        self._chain.forward(np.broadcast_to(rows, tail.shape), tail)
         places = np.diag_indices(columns.shape[1])
         self._factors = []
         for x, own_weight in zip(self._x, weight, strict=True):
@@ -240,8 +245,10 @@ class ChainFactor:
     def solve(self, right: Array) -> Array:
         """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
         (count, windows, n, _), first = self._shape, self._first
-        tail = self._chain.forward(np.ascontiguousarray(right[first:].T).reshape(self._shape))
-        f = np.concatenate([self._root * right[:first].T, tail.reshape(count, windows * n)], axis=1)[:, :, None]
+        f = np.empty((count, len(right), 1))
+        f[:, :first, 0] = self._root * right[:first].T
+        tail = f[:, first:].reshape(self._shape)  # a view
+        self._chain.forward(np.ascontiguousarray(right[first:].T).reshape(self._shape), tail)
         target = self._x.transpose(0, 2, 1) @ f
         for s, factor in enumerate(self._factors):
             if factor is not None:
@@ -304,7 +311,7 @@ class BlockChain:
     def __init__(self, diagonal: Array, below: Array):
         self._levels: list[_Level] = []
         while diagonal.shape[1]:
-            inverse = np.asarray(np.linalg.inv(_lower(diagonal[:, 0::2])), dtype=np.float64)
+            inverse = _invert_lower(_lower(diagonal[:, 0::2]))
             transposed = inverse.transpose(0, 1, 3, 2)
             staying = diagonal[:, 1::2]
             count = staying.shape[1]
@@ -317,17 +324,16 @@ class BlockChain:
             below = np.zeros_like(before)
             below[:, 1:] = -before[:, 1:] @ after[:, :-1].transpose(0, 1, 3, 2)
 
-    def forward(self, right: Array) -> Array:
-        """Return ``L^-1 r`` for r (S, W, n, k), its blocks in the order of elimination."""
-        parts = []
+    def forward(self, right: Array, out: Array) -> None:
+        """Write ``L^-1 r`` for r (S, W, n, k) into an array of that shape, its blocks in the order of elimination."""
+        start = 0
         for level in self._levels:
-            done, right = level.inverse @ right[:, 0::2], right[:, 1::2]
-            count = right.shape[1]
-            right = right - level.before @ done[:, :count]
+            done = out[:, start : start + level.inverse.shape[1]]
+            np.matmul(level.inverse, right[:, 0::2], out=done)
+            start += done.shape[1]
+            right = right[:, 1::2] - level.before @ done[:, : right.shape[1] // 2]
             following = done[:, 1:]
             right[:, : following.shape[1]] -= level.after[:, : following.shape[1]] @ following
-            parts.append(done)
-        return np.concatenate(parts, axis=1) if parts else right
 
     def backward(self, right: Array) -> Array:
         """Return ``L^-T f`` for f (S, W, n, k) in the order of elimination, its blocks in their own order."""
@@ -358,3 +364,20 @@ def _lower(blocks: Array) -> Array:
             share *= 100.0
             if share > 1e-3:
                 raise
+
+
+def _invert_lower(factors: Array) -> Array:
+    """Return the inverses of lower triangular blocks (S, W, n, n), all at once; LAPACK's calls cost more than blocks.
+
+    Row i of the inverse X is ``(e_i - sum_j L_ij X_j) / L_ii``.
+    """
+    n = factors.shape[-1]
+    parts = np.ascontiguousarray(factors.reshape(-1, n, n).transpose(1, 2, 0))
+    result = np.zeros_like(parts)
+    for i in range(n):
+        over = 1.0 / parts[i, i]
+        result[i, i] = over
+        if i:
+            np.einsum("jb,jkb->kb", parts[i, :i], result[:i, :i], out=result[i, :i])
+            result[i, :i] *= -over
+    return np.ascontiguousarray(result.transpose(2, 0, 1)).reshape(factors.shape)

@@ -145,10 +145,10 @@ class ConePoint:
 
     def longest_step(self, z: Array) -> float:
         """Return the largest s for which ``s z`` stays in the cone; infinite if all do."""
-        lowest = float(np.linalg.eigvalsh(np.tensordot(z, _BASIS, axes=1))[0])
+        lowest = float(np.linalg.eigvalsh((z @ _BASIS.reshape(10, 16)).reshape(4, 4))[0])
         return -1.0 / lowest if lowest < 0.0 else np.inf
 
     def moved(self, z: Array) -> ConePoint:
         """Return the body at z (10,), which must be inside the cone."""
-        inner = np.eye(4) + np.tensordot(z, _BASIS, axes=1)
+        inner = np.eye(4) + (z @ _BASIS.reshape(10, 16)).reshape(4, 4)
         return ConePoint(self.factor @ np.linalg.cholesky(inner))

@@ -104,6 +104,7 @@ class Fit:
         objective: Value of the objective.
         gap: The objective is at most this much above its infimum.
         steps: Newton steps taken.
+        mu: Weight of the last barrier.
     """
 
     theta: Array
@@ -111,11 +112,12 @@ class Fit:
     objective: float
     gap: float
     steps: int
+    mu: float
 
 
 def fit(
     objective: FitObjective,
-    start: ArrayLike,
+    start: ArrayLike | Fit,
     box: Box | None = None,
     gap: float = _EXACT,
     shape: PayloadShape | None = None,
@@ -124,7 +126,8 @@ def fit(
 
     Args:
         objective: The least-squares objective.
-        start: Log-Cholesky coordinates of the body to start from, (10,).
+        start: Log-Cholesky coordinates of the body to start from, (10,); or a solution with a larger gap, inside the
+            same box and shape, to go on from with its barrier.
         box: Where the solution must lie, or None.
         gap: Largest distance of the objective from its infimum.
         shape: Shape that the body must have, with a box only. The radius of gyration is limited about the CoM of the
@@ -137,6 +140,9 @@ def fit(
 
     Source: SAFE-ID (25) and (16), with weights and a barrier.
     """
+    begun: Fit | None = None
+    if isinstance(start, Fit):
+        begun, start = start, start.eta
     point, steps = ConePoint(factor(start)), 0
     sides = None
     if box is not None:
@@ -146,7 +152,8 @@ def fit(
     parameter = 4.0 if sides is None else 4.0 + sides.parameter
     last = gap / (1.01 * parameter)
     # Where the objective and the barrier pull about equally the first problem is easy.
-    mu = max(float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta))), last)
+    equal = float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta)))
+    mu = max(equal if begun is None else begun.mu, last)
     while True:
         wanted = _CENTERED if mu <= last else _NEAR
         point, used, decrement = _center(objective, sides, point, mu, wanted)
@@ -158,7 +165,7 @@ def fit(
             mu /= _MU_FACTOR**3
             continue
         if mu <= last:
-            return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps)
+            return Fit(point.theta, point.eta, objective.value(point.theta), 1.01 * parameter * mu, steps, mu)
         mu = max(mu * _MU_FACTOR, last)
 
 
@@ -200,7 +207,8 @@ class _Sides:
         room = self._rows @ theta + self._offsets + (size - 1.0) * self._widths
         if not len(self._matrices):
             return room, np.zeros((0, 0))
-        return room, np.tensordot(theta, self._matrices, axes=1) + (size - 1.0) * self._spin * np.eye(3)
+        spin = (theta @ self._matrices.reshape(10, 9)).reshape(3, 3)
+        return room, spin + (size - 1.0) * self._spin * np.eye(3)
 
     def distance(self, theta: Array) -> float:
         """Return the smallest size that holds theta; below 1 inside."""
@@ -220,6 +228,14 @@ class _Sides:
             hessian = hessian + np.einsum("aij,bji->ab", scaled, scaled)
         return gradient, hessian
 
+    def slope(self, theta: Array) -> Array:
+        """Return the gradient (10,) of :meth:`barrier` in theta at size 1, without the Hessian."""
+        room, spin = self._room(theta, 1.0)
+        gradient = -(1.0 / room) @ self._rows
+        if spin.size:
+            gradient = gradient - self._matrices.reshape(10, 9) @ np.linalg.inv(spin).ravel()
+        return np.asarray(gradient)
+
     def longest_step(self, theta: Array, move: Array) -> float:
         """Return the largest s for which ``theta + s move`` is inside."""
         room, spin = self._room(theta, 1.0)
@@ -227,7 +243,7 @@ class _Sides:
         longest = float(np.min(np.where(slope < 0.0, room / np.maximum(-slope, 1e-300), np.inf)))
         if spin.size:
             root = np.linalg.inv(np.linalg.cholesky(spin))
-            lowest = float(np.linalg.eigvalsh(root @ np.tensordot(move, self._matrices, axes=1) @ root.T)[0])
+            lowest = float(np.linalg.eigvalsh(root @ (move @ self._matrices.reshape(10, 9)).reshape(3, 3) @ root.T)[0])
             longest = min(longest, -1.0 / lowest) if lowest < 0.0 else longest
         return longest
 
@@ -298,7 +314,7 @@ def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint
     """Return the derivative of ``objective / mu + barrier`` at a point along a direction of theta, (10,)."""
     gradient = objective.gradient(point.theta) / mu
     if sides is not None:
-        gradient = gradient + sides.barrier(point.theta)[0][:10]
+        gradient = gradient + sides.slope(point.theta)
     # The direction in the coordinates of this point: the barrier's gradient there is -trace.
     local = np.linalg.solve(point.tangent, direction)
     return float(gradient @ direction + BARRIER_GRADIENT @ local)
@@ -364,7 +380,8 @@ class PointEstimator:
 
     def _fit(self, objective: FitObjective, box: Box | None) -> Fit:
         """Fit with the box and the shape only where the solution without them leaves them."""
-        start, limits = self._start, None
+        start: Array | Fit = self._start
+        limits = None
         for gap in (_ROUGH, _EXACT):
             solution = fit(objective, start, limits, gap)
             if limits is None and box is not None and not box.contains(solution.theta):
@@ -372,7 +389,7 @@ class PointEstimator:
                 solution = fit(objective, solution.eta, limits, gap)
             if box is not None and self._shape is not None and not has_shape(solution.theta, self._shape):
                 return self._fit_shape(objective, solution, box, self._shape)
-            start = solution.eta
+            start = solution
         return solution
 
     def _fit_shape(self, objective: FitObjective, solution: Fit, box: Box, shape: PayloadShape) -> Fit:
@@ -380,7 +397,7 @@ class PointEstimator:
         shaped = solution
         try:
             for gap in (_ROUGH, _EXACT):
-                shaped = fit(objective, shaped.eta, box, gap, shape)
+                shaped = fit(objective, solution.eta if shaped is solution else shaped, box, gap, shape)
         except (NoBodyInBox, FitNotConverged):
             return fit(objective, solution.eta, box) if shaped is solution else shaped
         return shaped

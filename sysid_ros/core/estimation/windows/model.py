@@ -146,8 +146,7 @@ class InertialRegressor:
 
     def evaluate(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Evaluate ``W_m`` and ``W_c`` at q, v (N, n), each (N, n, 10 n)."""
-        momentum, force = self._regressor.evaluate(q, v)
-        return momentum[..., : self._count], force[..., : self._count]
+        return self._regressor.evaluate_inertial(q, v)
 
     def integrate(self, q: Array, v: Array, weights: Array) -> Array:
         """Return ``sum_k weights_k W_c(q_k, v_k)``, (n, 10 n)."""

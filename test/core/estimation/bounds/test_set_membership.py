@@ -210,6 +210,17 @@ class TestMatrix:
         sizes = [np.abs(chain.transposed(dual)).sum() for chain in (whole, part)]
         assert sizes[1] < sizes[0] <= sizes[1] + 2.0 * 1e-2 * np.abs(dual).sum()
 
+    def test_what_is_left_out_can_count_in_the_errors_of_rows(self, problem):
+        whole, part = RowChain(problem), RowChain(problem, negligible=0.5, counted=1.0)
+        assert part.size < whole.size and np.all(part.error >= whole.error) and np.any(part.error > whole.error)
+        dual = np.random.default_rng(0).normal(size=(len(problem.r), 1)) / problem.error[:, None]
+        # The support function of all errors is no larger than before: each row by itself is the worst case.
+        sizes = [np.abs(chain.transposed(dual * chain.error[:, None])).sum() for chain in (whole, part)]
+        assert sizes[0] <= sizes[1] * (1.0 + 1e-12)
+
+    def test_bounds_lose_no_more_than_the_tolerance_by_what_is_left_out(self, problem, optimum):
+        assert excess(bound_by_membership(problem, 1e-2), optimum).max() < 0.8e-2
+
     def test_earlier_multipliers_prove_the_same_bounds_again(self, problem):
         first = bound_by_membership(problem, 1e-4)
         again = bound_by_membership(problem, 0.1, first.warm_start)
