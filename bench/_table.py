@@ -1,4 +1,8 @@
-"""Prints the tables of the benchmarks: aligned plain text, readable in a terminal and in Markdown."""
+"""Prints the tables of the benchmarks: aligned plain text, readable in a terminal and in Markdown.
+
+Loads no numpy: a benchmark says how many threads it may use before numpy is loaded, and bench/record.py has loaded this
+by then.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-
-import numpy as np
+from importlib.metadata import version
+from numbers import Integral, Real
 
 # The benchmarks measure the checkout they lie in, installed or not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -94,7 +98,7 @@ def describe_machine() -> str:
     threads = os.environ.get("OMP_NUM_THREADS", "unset")
     return (
         f"{_processor_name()}, {os.cpu_count()} cores, OMP_NUM_THREADS={threads}, "
-        f"Python {platform.python_version()}, numpy {np.__version__}"
+        f"Python {platform.python_version()}, numpy {version('numpy')}"
     )
 
 
@@ -109,7 +113,7 @@ class StolenTime:
 
     def describe(self) -> str:
         """One sentence; empty where the system does not tell."""
-        used, stolen = np.subtract(self._ticks(), self._begin)
+        used, stolen = (now - before for now, before in zip(self._ticks(), self._begin, strict=True))
         if not used + stolen:
             return ""
         return f"Of the processor time asked for meanwhile a hypervisor kept {100.0 * stolen / (used + stolen):.1f} %."
@@ -126,13 +130,13 @@ class StolenTime:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _format_cell(value: object) -> str:
     if not _is_number(value):
         return str(value)
-    if isinstance(value, (int, np.integer)) or abs(value) >= 1e4:
+    if isinstance(value, Integral) or abs(value) >= 1e4:
         return f"{value:,.0f}"
     return f"{value:.4g}"
 

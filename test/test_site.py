@@ -99,3 +99,9 @@ def test_measurements_have_their_data():
         assert {"date", "commit", "machine", "load", "command"} <= set(data)
     measured = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     assert (folder / "index.md").read_text() == record.render_index(measured), "index.md was changed by hand"
+
+
+def test_recorded_benchmarks_choose_their_threads_themselves():
+    """What sets OMP_NUM_THREADS after numpy is loaded has no effect, and a second thread counts as processor time."""
+    code = "import sys; sys.path.insert(0, 'bench'); import record; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
