@@ -18,7 +18,7 @@ from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
-from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
+from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 from sysid_ros.ros import conversions as c

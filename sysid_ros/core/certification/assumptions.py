@@ -13,8 +13,8 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import joint_axis
-from sysid_ros.core.model.rest_torque import rest_of
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.rest_torque import rest_of
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, tracking_bound
 from sysid_ros.core.tracking_bound.motion import Motion
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload

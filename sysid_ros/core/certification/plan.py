@@ -16,8 +16,8 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox, rest_of
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox, rest_of
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import trajectory_from_dict

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.chain import Motion, apply, cross, multiply
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.rest_torque import RestSavings, rest_of
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.regressors.rest_torque import RestSavings, rest_of
 
 Array = NDArray[np.float64]
 

@@ -46,8 +46,8 @@ from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibratio
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.core.model.rest_torque import RestTorque, gravity_rows
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.rest_torque import RestTorque, gravity_rows
 
 Array = NDArray[np.float64]
 

@@ -27,9 +27,9 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.common.spatial import cross, force_cross, motion_cross, motion_transform
 from sysid_ros.core.model.inertia import unit_inertias
-from sysid_ros.core.model.rest_torque import RestSavings, rest_of
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.joint_tree import JointTree, Sweep, Workspace
+from sysid_ros.core.regressors.rest_torque import RestSavings, rest_of
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 

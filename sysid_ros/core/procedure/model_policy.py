@@ -15,9 +15,9 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.core.model.rest_torque import rest_of
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
+from sysid_ros.core.regressors.rest_torque import rest_of
 from sysid_ros.core.tracking_bound.nominal_payload import (
     best_payload,
     choose_payload,

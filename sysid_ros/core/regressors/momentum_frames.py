@@ -67,7 +67,7 @@ class _Program:
         n = len(links)
         self._links, self._samples = links, samples
         self._scratch = np.empty(2 * (n + 2) * samples)
-        self._flat, self._other = np.empty((2, max(6 * (2 * n + 2), INERTIAL * n) * samples))
+        self._flat, self._other = np.empty((2, max(6 * (2 * n + 2), INERTIAL * n, 39) * samples))
         self.states, self._turns = np.zeros((2, n, samples)), np.zeros((n, 2, 2, samples))
         self._motions = {body: np.zeros((6, 2 + 2 * len(links[body].joints), samples)) for body in order}
         self._motions[-1] = np.zeros((6, 2, samples))

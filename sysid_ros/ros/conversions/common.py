@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.core.model.rest_torque import RestTorque
+from sysid_ros.core.regressors.rest_torque import RestTorque
 
 Array = NDArray[np.float64]
 

@@ -16,8 +16,8 @@ from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import ControlLaw
-from sysid_ros.core.model.rest_torque import WeighedBox, rest_of
 from sysid_ros.core.model.robot import Sphere
+from sysid_ros.core.regressors.rest_torque import WeighedBox, rest_of
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import trajectory_from_dict
 from sysid_ros.ros.conversions.common import (

@@ -10,7 +10,7 @@ from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path
 from sysid_ros.core.certification.torque import TorqueBounds, regressor_series, spread_parameters
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.excitation.model import TorqueDemand
-from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
+from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
 
 ZERO = np.zeros(7)

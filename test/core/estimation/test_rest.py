@@ -12,9 +12,9 @@ from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.rest_torque import gravity_rows
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.regressors.rest_torque import gravity_rows
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 

@@ -9,10 +9,10 @@ from sysid_ros.core.certification.stop_model import STOP_SPEED
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.planning.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.dynamics import PayloadRegressor, WorstTorque
+from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 STEP = 1e-6

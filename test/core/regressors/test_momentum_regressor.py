@@ -8,8 +8,9 @@ from scipy.integrate import solve_ivp
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor
+from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor, TorqueRegressor
 from sysid_ros.core.regressors.joint_tree import CHUNK
+from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 
@@ -232,3 +233,39 @@ def test_bad_input_is_named(chain):
 def test_bodies_that_do_not_exist_are_refused(chain, bodies):
     with pytest.raises(ParameterOutOfRange, match="different numbers of bodies, at least one, each 1 to 5"):
         MomentumRegressor(chain.model, bodies=bodies)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("samples", [5, 60])
+def test_chains_of_few_joints(count, samples):
+    """A pendulum is shorter than any arm: the buffers are long enough all the same."""
+    model = pin.Model()
+    for joint in range(count):
+        place = pin.SE3(pin.utils.rotate("x", 0.3 * joint), np.array([0.2, 0.0, 0.1 * joint]))
+        index = model.addJoint(joint, pin.JointModelRX() if joint % 2 else pin.JointModelRZ(), place, f"joint_{joint}")
+        model.appendBodyToJoint(index, pin.Inertia.Random(), pin.SE3.Identity())
+    rng, data = np.random.default_rng(count), model.createData()
+    q, v, a = rng.normal(size=(3, samples, count))
+    weights, direction = rng.normal(size=samples), np.zeros((samples, count))
+    regressor = MomentumRegressor(model)
+    momentum, rate = regressor.evaluate(q, v, direction)
+    integral = regressor.integrate(q, v, weights, direction)
+    np.testing.assert_allclose(integral, np.tensordot(weights, rate, 1), atol=1e-10)
+    torque = TorqueRegressor(model).evaluate(q, v, a, direction)
+    inertial = slice(0, 10 * count)
+    for k in range(samples):
+        expected = np.array(pin.computeJointTorqueRegressor(model, data, q[k], v[k], a[k]))
+        np.testing.assert_allclose(torque[k, :, inertial], np.reshape(expected, (count, -1)), atol=1e-10)
+        own = np.array(pin.computeJointTorqueRegressor(model, data, q[k], np.zeros(count), v[k]))
+        own = own - pin.computeJointTorqueRegressor(model, data, q[k], np.zeros(count), np.zeros(count))
+        np.testing.assert_allclose(momentum[k, :, inertial], np.reshape(own, (count, -1)), atol=1e-10)
+    reverse, gains = DifferentiableTorqueRegressor(model), rng.normal(size=torque.shape)
+    gains[..., inertial.stop :] = 0.0
+    reverse.evaluate(q, v, a)
+    for state, part in enumerate(reverse.pull_back(gains)):
+        for joint in range(count):
+            moved = [[q.copy(), v.copy(), a.copy()] for _ in range(2)]
+            for sign, one in zip((1.0, -1.0), moved, strict=True):
+                one[state][:, joint] += sign * 1e-6
+            change = [(gains * TorqueRegressor(model).evaluate(*one, direction)).sum(axis=(1, 2)) for one in moved]
+            np.testing.assert_allclose(part[:, joint], (change[0] - change[1]) / 2e-6, atol=1e-5)

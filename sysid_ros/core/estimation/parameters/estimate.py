@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-from sysid_ros.core.model.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.model.robot import AS_CALIBRATED
+from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 
 Array = NDArray[np.float64]
 

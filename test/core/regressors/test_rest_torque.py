@@ -10,9 +10,9 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.rest_torque import RestSavings, RestTorque, WeighedBox, gravity_rows, rest_of
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
+from sysid_ros.core.regressors.rest_torque import RestSavings, RestTorque, WeighedBox, gravity_rows, rest_of
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 
