@@ -158,8 +158,8 @@ class WorstTorque:
         above, below = nominal, -nominal
         for joint in range(self.n):
             rows = regressor[:, joint, self._moved(joint)]
-            above[:, joint] -= self._savings.evaluate(joint, rows)[0]
-            below[:, joint] -= self._savings.evaluate(joint, -rows)[0]
+            above[:, joint] -= self._savings.evaluate(joint, rows)
+            below[:, joint] -= self._savings.evaluate(joint, -rows)
         return TorqueSamples(np.maximum(above, below) + spread, np.where(above >= below, 1.0, -1.0), regressor)
 
     def _moved(self, joint: int) -> slice:
@@ -189,7 +189,7 @@ class WorstTorque:
         if self._savings is not None:
             for joint in np.unique(joints):
                 here, moved = joints == joint, self._moved(joint)
-                _, places = self._savings.evaluate(joint, side[here] * rows[here, moved])
+                places = self._savings.locate(joint, side[here] * rows[here, moved])
                 parameters[here, moved] = side[here] * (self._center[moved] + places)
         return self.parameter_gradients((q, v, a), joints, parameters)
 

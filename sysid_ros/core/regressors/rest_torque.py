@@ -114,7 +114,7 @@ class RestSavings:
         self._half = rest.torque.radius + _ROUNDING * size
         self._rows = rows
 
-    def evaluate(self, joint: int, rows: Array) -> tuple[Array, Array]:
+    def evaluate(self, joint: int, rows: Array) -> Array:
         """Bound by how much less than ``|row| radius`` the torque of a joint can exceed that of the centre.
 
         Args:
@@ -122,32 +122,61 @@ class RestSavings:
             rows: Its rows of the torque regressor, the columns of the bodies that it moves, (N, 10 (n - joint)).
 
         Returns:
-            The savings, (N,) [Nm], not negative; and the deviation of the parameters from the centre for which
-            ``|row| radius - savings`` is reached, which is its gradient by the row, (N, 10 (n - joint)).
+            The savings, (N,) [Nm], not negative.
+        """
+        columns, moved = self._columns(joint), slice(INERTIAL * joint, None)
+        if not columns.size:
+            return np.zeros(len(rows))
+        some = rows[:, columns]
+        z, rest = self._solve(joint, columns, some)
+        saved = (np.abs(some) - np.abs(rest)) @ self._radius[moved][columns]
+        saved = saved - z * self._middle[joint] - np.abs(z) * self._half[joint]
+        saved -= _ROUNDING * (np.abs(rows) @ (np.abs(self._center[moved]) + self._radius[moved]))
+        result: Array = np.maximum(saved, 0.0)
+        return result
+
+    def locate(self, joint: int, rows: Array) -> Array:
+        """Return the deviations from the centre at which ``|row| radius - savings`` is reached: its gradient.
+
+        Args:
+            joint: The joint, counted from 0.
+            rows: See :meth:`evaluate`.
+
+        Returns:
+            Deviations of the parameters, (N, 10 (n - joint)).
+        """
+        radius = self._radius[INERTIAL * joint :]
+        places: Array = np.sign(rows) * radius
+        active = np.flatnonzero(self.evaluate(joint, rows))
+        if not active.size:
+            return places
+        columns = self._columns(joint)
+        some, d, r = rows[np.ix_(active, columns)], self._rows[joint, INERTIAL * joint :][columns], radius[columns]
+        z, rest = self._solve(joint, columns, some)
+        # The strip is active: the entries that vanish are where the others leave them, in equal shares.
+        vanish = np.abs(rest) <= _ROUNDING * (np.abs(some) + np.abs(z[:, None] * d))
+        at = np.where(vanish, 0.0, np.sign(rest)) * r
+        room, needed = vanish @ (np.abs(d) * r), self._middle[joint] + self._half[joint] * np.sign(z) - at @ d
+        share = np.divide(needed, room, out=np.zeros_like(room), where=room > 0.0)
+        places[np.ix_(active, columns)] = at + vanish * (np.clip(share, -1.0, 1.0)[:, None] * np.sign(d) * r)
+        return places
+
+    def _columns(self, joint: int) -> NDArray[np.intp]:
+        """Return the columns of the bodies a joint moves in which the strip says something."""
+        moved = slice(INERTIAL * joint, None)
+        return np.flatnonzero(self._rows[joint, moved] * self._radius[moved])
+
+    def _solve(self, joint: int, columns: NDArray[np.intp], some: Array) -> tuple[Array, Array]:
+        """Return the best z for each row, (N,), and ``row - z d``, of these columns, (N, columns).
+
+        The cost is a convex polygon in z, the sum of weights |z - corner| and m z: its slope changes sign at a corner.
         """
         moved = slice(INERTIAL * joint, None)
-        radius, direction = self._radius[moved], self._rows[joint, moved]
-        places: Array = np.sign(rows) * radius
-        columns = np.flatnonzero(direction * radius)
-        if not columns.size:
-            return np.zeros(len(rows)), places
-        some, d, r, m, w = rows[:, columns], direction[columns], radius[columns], self._middle[joint], self._half[joint]
-        # The cost is a convex polygon in z, the sum of weights |z - corner| and m z: its slope changes sign at one.
+        d, r = self._rows[joint, moved][columns], self._radius[moved][columns]
         corners = np.concatenate([some / d, np.zeros((len(some), 1))], axis=1)
-        weights = np.append(np.abs(d) * r, w)
+        weights = np.append(np.abs(d) * r, self._half[joint])
         order = np.argsort(corners, axis=1)
-        slopes = m - weights.sum() + 2.0 * np.cumsum(weights[order], axis=1)
+        slopes = self._middle[joint] - weights.sum() + 2.0 * np.cumsum(weights[order], axis=1)
         least = np.argmax(slopes >= 0.0, axis=1)[:, None]
         z = np.take_along_axis(corners, np.take_along_axis(order, least, axis=1), axis=1)
-        rest = some - z * d
-        saved = (np.abs(some) - np.abs(rest)) @ r - z[:, 0] * m - np.abs(z[:, 0]) * w
-        saved -= _ROUNDING * (np.abs(rows) @ (np.abs(self._center[moved]) + radius))
-        # There the strip is active: the entries that vanish are where the others leave them, in equal shares.
-        vanish = np.abs(rest) <= _ROUNDING * (np.abs(some) + np.abs(z * d))
-        at = np.where(vanish, 0.0, np.sign(rest)) * r
-        room = vanish @ (np.abs(d) * r)
-        share = np.divide(m + w * np.sign(z[:, 0]) - at @ d, room, out=np.zeros_like(room), where=room > 0.0)
-        at += vanish * (np.clip(share, -1.0, 1.0)[:, None] * np.sign(d) * r)
-        active = np.flatnonzero(saved > 0.0)
-        places[active[:, None], columns] = at[active]
-        return np.maximum(saved, 0.0), places
+        return z[:, 0], some - z * d

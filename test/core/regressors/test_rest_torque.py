@@ -61,7 +61,7 @@ def test_savings_are_those_of_the_linear_programme(robot: RobotModel, seed: int)
     for joint in range(robot.n):
         for sign in (1.0, -1.0):
             some = sign * rows[:, joint, INERTIAL * joint :]
-            saved, places = savings.evaluate(joint, some)
+            saved, places = savings.evaluate(joint, some), savings.locate(joint, some)
             for row, value, place in zip(some, saved, places, strict=True):
                 wanted = largest(robot, prior.box, rest, joint, row)
                 box = robot.theta_box.radius[INERTIAL * joint : INERTIAL * robot.n].copy()
@@ -79,7 +79,7 @@ def test_at_its_own_posture_nothing_is_left_but_the_error(robot: RobotModel):
     rows = gravity_rows(robot, at)
     joint = 1
     row = rows[joint, INERTIAL * joint :]
-    saved, _ = savings.evaluate(joint, row[None])
+    saved = savings.evaluate(joint, row[None])
     radius = robot.theta_box.radius[INERTIAL * joint : INERTIAL * robot.n].copy()
     radius[-INERTIAL:] += robot.payload_prior.box.radius
     center = robot.theta_box.center[INERTIAL * joint : INERTIAL * robot.n].copy()
@@ -105,7 +105,7 @@ def test_every_body_that_agrees_stays_below(robot: RobotModel):
     rows = regressor.evaluate(at + q, v, a)[..., : INERTIAL * robot.n]
     bound = np.abs(rows) @ radius
     for joint in range(robot.n):
-        bound[:, joint] -= savings.evaluate(joint, rows[:, joint, INERTIAL * joint :])[0]
+        bound[:, joint] -= savings.evaluate(joint, rows[:, joint, INERTIAL * joint :])
     for _ in range(400):
         theta = center + rng.uniform(-1.0, 1.0, size=radius.size) * radius
         torque = gravity_rows(robot, at) @ theta
@@ -120,7 +120,7 @@ def test_a_strip_beside_the_boxes_saves_nothing(robot: RobotModel):
     at = robot.home
     rest = weigh(robot, at, robot.payload_prior.nominal, np.full(robot.n, 1e3))
     savings = RestSavings(robot, robot.theta_box, robot.payload_prior.box, rest)
-    saved, _ = savings.evaluate(1, gravity_rows(robot, at)[1:2, INERTIAL:])
+    saved = savings.evaluate(1, gravity_rows(robot, at)[1:2, INERTIAL:])
     assert saved.tolist() == [0.0]
 
 
