@@ -8,9 +8,6 @@ import threading
 import time
 
 import pytest
-import rclpy
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from sysid_ros.ros.node import create_long_service, run_in_thread
@@ -152,24 +149,10 @@ def test_failed_activation_is_status_2():
 
 
 @pytest.fixture
-def spinning():
+def worker(spinning):
     """A node that is spun by a thread."""
-    rclpy.init()
-    node, executor, stop = Node("worker"), SingleThreadedExecutor(), threading.Event()
-    executor.add_node(node)
-
-    def spin():
-        while not stop.is_set():
-            executor.spin_once(timeout_sec=0.05)
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    yield node
-    stop.set()
-    thread.join()
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown()
+    with spinning("worker") as node:
+        yield node
 
 
 def call(node, name):
@@ -180,21 +163,21 @@ def call(node, name):
     return done, future
 
 
-def test_long_work_does_not_stop_the_executor(spinning):
+def test_long_work_does_not_stop_the_executor(worker):
     gate = threading.Event()
 
     async def slow(_, response):
-        response.message = await run_in_thread(spinning, lambda: "done" if gate.wait(10) else "late")
+        response.message = await run_in_thread(worker, lambda: "done" if gate.wait(10) else "late")
         return response
 
     def fast(_, response):
         response.message = "here"
         return response
 
-    create_long_service(spinning, Trigger, "slow", slow)
-    spinning.create_service(Trigger, "fast", fast)
-    slow_done, slow_future = call(spinning, "slow")
-    fast_done, fast_future = call(spinning, "fast")
+    create_long_service(worker, Trigger, "slow", slow)
+    worker.create_service(Trigger, "fast", fast)
+    slow_done, slow_future = call(worker, "slow")
+    fast_done, fast_future = call(worker, "fast")
     assert fast_done.wait(5)
     assert fast_future.result().message == "here"
     assert not slow_done.is_set()
@@ -203,7 +186,7 @@ def test_long_work_does_not_stop_the_executor(spinning):
     assert slow_future.result().message == "done"
 
 
-def test_second_call_of_a_long_service_can_be_refused(spinning):
+def test_second_call_of_a_long_service_can_be_refused(worker):
     gate, busy = threading.Event(), []
 
     async def plan(_, response):
@@ -211,12 +194,12 @@ def test_second_call_of_a_long_service_can_be_refused(spinning):
             response.message = "busy"
             return response
         busy.append(True)
-        response.message = await run_in_thread(spinning, lambda: "planned" if gate.wait(10) else "late")
+        response.message = await run_in_thread(worker, lambda: "planned" if gate.wait(10) else "late")
         return response
 
-    create_long_service(spinning, Trigger, "plan", plan)
-    first_done, first = call(spinning, "plan")
-    second_done, second = call(spinning, "plan")
+    create_long_service(worker, Trigger, "plan", plan)
+    first_done, first = call(worker, "plan")
+    second_done, second = call(worker, "plan")
     assert second_done.wait(5)
     assert second.result().message == "busy"
     gate.set()
@@ -224,19 +207,19 @@ def test_second_call_of_a_long_service_can_be_refused(spinning):
     assert first.result().message == "planned"
 
 
-def test_error_of_the_work_is_raised_where_it_is_awaited(spinning):
+def test_error_of_the_work_is_raised_where_it_is_awaited(worker):
     def fail():
         raise ValueError("no plan")
 
     async def slow(_, response):
         try:
-            await run_in_thread(spinning, fail)
+            await run_in_thread(worker, fail)
         except ValueError as error:
             response.message = f"caught: {error}"
         return response
 
-    create_long_service(spinning, Trigger, "slow", slow)
-    done, future = call(spinning, "slow")
+    create_long_service(worker, Trigger, "slow", slow)
+    done, future = call(worker, "slow")
     assert done.wait(5)
     assert future.result().message == "caught: no plan"
 

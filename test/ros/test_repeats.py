@@ -4,8 +4,6 @@ import threading
 
 import pytest
 import rclpy
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 from std_srvs.srv import SetBool
 
 from sysid_ros.ros.node import create_long_service, run_in_thread
@@ -41,23 +39,9 @@ class Planner:
 
 
 @pytest.fixture
-def planner():
-    rclpy.init()
-    node, executor, stop = Node("planner"), SingleThreadedExecutor(), threading.Event()
-    executor.add_node(node)
-
-    def spin():
-        while not stop.is_set():
-            executor.spin_once(timeout_sec=0.05)
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    yield Planner(node)
-    stop.set()
-    thread.join()
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown()
+def planner(spinning):
+    with spinning("planner") as node:
+        yield Planner(node)
 
 
 def test_equal_requests_share_the_work_and_others_do_not(planner):

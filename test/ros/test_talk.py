@@ -3,13 +3,9 @@
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
-import rclpy
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 
 from sysid_msgs.msg import SampleBatch
 from sysid_msgs.srv import CertifyTrajectory
@@ -70,23 +66,9 @@ def peer():
 
 
 @pytest.fixture(scope="module")
-def node(peer):
-    rclpy.init()
-    node, executor, stop = Node("listener"), SingleThreadedExecutor(), threading.Event()
-    executor.add_node(node)
-
-    def spin():
-        while not stop.is_set():
-            executor.spin_once(timeout_sec=0.05)
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    yield node
-    stop.set()
-    thread.join()
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown()
+def node(peer, spinning):
+    with spinning("listener") as node:
+        yield node
 
 
 def test_batches_arrive_complete_and_in_order(peer, node):

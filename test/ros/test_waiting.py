@@ -6,8 +6,6 @@ import time
 import pytest
 import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import SampleBatch
@@ -25,23 +23,9 @@ from sysid_ros.ros.waiting import (
 
 
 @pytest.fixture
-def node():
-    rclpy.init()
-    node, executor, stop = Node("asker", namespace="/cell"), SingleThreadedExecutor(), threading.Event()
-    executor.add_node(node)
-
-    def spin():
-        while not stop.is_set():
-            executor.spin_once(timeout_sec=0.05)
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    yield node
-    stop.set()
-    thread.join()
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown()
+def node(spinning):
+    with spinning("asker", namespace="/cell") as node:
+        yield node
 
 
 def test_answer_of_a_service(node):
