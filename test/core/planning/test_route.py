@@ -18,7 +18,7 @@ from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
 from sysid_ros.core.planning.route import NoRoute, PostureCheck, RouteMargins, find_route
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
