@@ -27,7 +27,7 @@ from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop

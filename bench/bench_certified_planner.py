@@ -46,7 +46,7 @@ from sysid_ros.core.model.sampling import sample_payload
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation

@@ -27,7 +27,7 @@ from sysid_ros.core.control.model import ControlModel  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import PositionSide, RobotModel  # noqa: E402
 from sysid_ros.core.tracking_bound.bound import tracking_bound  # noqa: E402
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable  # noqa: E402
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable  # noqa: E402
 from sysid_ros.core.trajectories.families import BezierTrajectory  # noqa: E402
 from sysid_ros.drivers.arm import InjectedFaults  # noqa: E402
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings  # noqa: E402

@@ -39,7 +39,7 @@ from sysid_ros.core.planning.dynamics import WorstTorque
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.procedure import ModelPolicy
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
 

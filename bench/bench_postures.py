@@ -36,8 +36,8 @@ from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.problem import PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings
 from sysid_ros.core.planning.route import PostureCheck, RouteMargins
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 SCENE = Scene((), ground_height=0.0)

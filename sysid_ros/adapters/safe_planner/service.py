@@ -18,7 +18,7 @@ from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_plan_to_message

@@ -228,7 +228,7 @@ class TorqueBounds:
         ends = np.append(self._starts[1:], columns.shape[1])
         for joint, (start, stop) in enumerate(zip(self._starts, ends, strict=True)):
             rows = np.moveaxis(columns[:, start:stop], 3, 1).reshape(-1, INERTIAL * (stop - start))
-            above, below = (savings.evaluate(joint, side).reshape(len(nominal), -1) for side in (rows, -rows))
+            above, below = (one.reshape(len(nominal), -1) for one in savings.evaluate_both(joint, rows))
             result[:, joint] = np.maximum(nominal[:, joint] - above, -nominal[:, joint] - below)
         return result
 

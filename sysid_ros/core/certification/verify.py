@@ -28,7 +28,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
 from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
 

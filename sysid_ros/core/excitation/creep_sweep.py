@@ -22,7 +22,7 @@ from sysid_ros.core.estimation.friction_curves import certain_speed
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.whole_arm import prove_motion
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import FourierTrajectory
 

@@ -33,7 +33,7 @@ from sysid_ros.core.excitation.planner import (
 from sysid_ros.core.excitation.problem import FourierSpace
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.families import FourierTrajectory
 

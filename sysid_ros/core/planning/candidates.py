@@ -20,7 +20,7 @@ from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem,
 from sysid_ros.core.planning.request import PlanFailureCode, PlanRequest, Rejection
 from sysid_ros.core.planning.search import FEASIBLE, Iterate, Search
 from sysid_ros.core.tracking_bound.bound import TrackingBound
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 

@@ -158,8 +158,9 @@ class WorstTorque:
         above, below = nominal, -nominal
         for joint in range(self.n):
             rows = regressor[:, joint, self._moved(joint)]
-            above[:, joint] -= self._savings.evaluate(joint, rows)
-            below[:, joint] -= self._savings.evaluate(joint, -rows)
+            own, negative = self._savings.evaluate_both(joint, rows)
+            above[:, joint] -= own
+            below[:, joint] -= negative
         return TorqueSamples(np.maximum(above, below) + spread, np.where(above >= below, 1.0, -1.0), regressor)
 
     def _moved(self, joint: int) -> slice:

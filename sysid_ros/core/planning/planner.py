@@ -26,8 +26,8 @@ from sysid_ros.core.planning.problem import PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings, Rejection
 from sysid_ros.core.planning.route import MARGINS, NoRoute, PostureCheck, find_route, shortest_time
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.motion import SHORTEST_MOTION
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 

@@ -124,16 +124,26 @@ class RestSavings:
         Returns:
             The savings, (N,) [Nm], not negative.
         """
+        own, _ = self.evaluate_both(joint, rows)
+        return own
+
+    def evaluate_both(self, joint: int, rows: Array) -> tuple[Array, Array]:
+        """Return what :meth:`evaluate` does of the rows, and of their negatives, (N,) each [Nm]."""
         columns, moved = self._columns(joint), slice(INERTIAL * joint, None)
         if not columns.size:
-            return np.zeros(len(rows))
-        some = rows[:, columns]
-        z, rest = self._solve(joint, columns, some)
-        saved = (np.abs(some) - np.abs(rest)) @ self._radius[moved][columns]
-        saved = saved - z * self._middle[joint] - np.abs(z) * self._half[joint]
-        saved -= _ROUNDING * (np.abs(rows) @ (np.abs(self._center[moved]) + self._radius[moved]))
-        result: Array = np.maximum(saved, 0.0)
-        return result
+            return np.zeros(len(rows)), np.zeros(len(rows))
+        some, d, radius = rows[:, columns], self._rows[joint, moved][columns], self._radius[moved][columns]
+        size = np.abs(some) @ radius
+        rounding = _ROUNDING * (np.abs(rows) @ (np.abs(self._center[moved]) + self._radius[moved]))
+
+        def saved(side: float, z: Array) -> Array:
+            left = np.abs(some - side * z[:, None] * d) @ radius
+            gain = size - left - z * self._middle[joint] - np.abs(z) * self._half[joint] - rounding
+            result: Array = np.maximum(gain, 0.0)
+            return result
+
+        own, negative = self._solve(joint, columns, some)
+        return saved(1.0, own), saved(-1.0, negative)
 
     def locate(self, joint: int, rows: Array) -> Array:
         """Return the deviations from the centre at which ``|row| radius - savings`` is reached: its gradient.
@@ -152,7 +162,8 @@ class RestSavings:
             return places
         columns = self._columns(joint)
         some, d, r = rows[np.ix_(active, columns)], self._rows[joint, INERTIAL * joint :][columns], radius[columns]
-        z, rest = self._solve(joint, columns, some)
+        z = self._solve(joint, columns, some)[0]
+        rest = some - z[:, None] * d
         # The strip is active: the entries that vanish are where the others leave them, in equal shares.
         vanish = np.abs(rest) <= _ROUNDING * (np.abs(some) + np.abs(z[:, None] * d))
         at = np.where(vanish, 0.0, np.sign(rest)) * r
@@ -167,16 +178,19 @@ class RestSavings:
         return np.flatnonzero(self._rows[joint, moved] * self._radius[moved])
 
     def _solve(self, joint: int, columns: NDArray[np.intp], some: Array) -> tuple[Array, Array]:
-        """Return the best z for each row, (N,), and ``row - z d``, of these columns, (N, columns).
+        """Return the best z for each row and for its negative, (N,) each, of rows of these columns, (N, columns).
 
         The cost is a convex polygon in z, the sum of weights |z - corner| and m z: its slope changes sign at a corner.
+        That of a negative row is the same polygon, with the other sign of m, turned over.
         """
         moved = slice(INERTIAL * joint, None)
         d, r = self._rows[joint, moved][columns], self._radius[moved][columns]
         corners = np.concatenate([some / d, np.zeros((len(some), 1))], axis=1)
         weights = np.append(np.abs(d) * r, self._half[joint])
         order = np.argsort(corners, axis=1)
-        slopes = self._middle[joint] - weights.sum() + 2.0 * np.cumsum(weights[order], axis=1)
-        least = np.argmax(slopes >= 0.0, axis=1)[:, None]
-        z = np.take_along_axis(corners, np.take_along_axis(order, least, axis=1), axis=1)
-        return z[:, 0], some - z * d
+        before = 2.0 * np.cumsum(weights[order], axis=1) - weights.sum()
+        middle, each = self._middle[joint], np.arange(len(some))
+        corners = np.take_along_axis(corners, order, axis=1)
+        # Corners from which on costs grow; of the negative row, in -z.
+        own, negative = np.argmax(before + middle >= 0.0, axis=1), np.argmax(before - middle >= 0.0, axis=1)
+        return corners[each, own], -corners[each, negative]

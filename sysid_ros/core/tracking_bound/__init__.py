@@ -4,7 +4,7 @@ The modules follow the steps of the proof in docs/theory/tracking_bound.md:
 
 1. error dynamics: :mod:`disturbance`, :mod:`model_terms`, :mod:`inertia_columns`;
 2. payload set and inertia ratio: :mod:`uncertainty`;
-3. sampled closed-loop response: :mod:`loop_response`;
+3. sampled closed-loop response: :mod:`scalar_loop`, :mod:`loop_response`;
 4. convolution bound, equation (2): :mod:`convolution`;
 5. tube map and theorem: :mod:`tube`, :mod:`bound`;
 6. torque: :meth:`tube.LoopBounds.bound_torque`;
@@ -18,8 +18,8 @@ from sysid_ros.core.tracking_bound.allocation import (
     typical_feedback_torque,
 )
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, tracking_bound
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 __all__ = [
     "BoundNotAvailable",

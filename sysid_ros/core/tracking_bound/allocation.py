@@ -13,7 +13,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]

@@ -17,8 +17,8 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
-from sysid_ros.core.tracking_bound.loop_response import POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
+from sysid_ros.core.tracking_bound.scalar_loop import POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.stops import StopBound, bound_stops
 from sysid_ros.core.tracking_bound.tube import SETTLED, ErrorBounds, Tube, TubeMap
 from sysid_ros.core.trajectories.base import Trajectory

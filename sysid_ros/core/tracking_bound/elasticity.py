@@ -15,7 +15,7 @@ from sysid_ros.core.control.sampled_loop import LoopCase, SampledLoop
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import PositionSide, RobotModel
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 Array = NDArray[np.float64]
 

@@ -15,50 +15,48 @@ largest of all. Source: docs/theory/tracking_bound.md, "The sampled closed-loop 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
+from sysid_ros.core.tracking_bound.scalar_loop import (
+    ACCELERATION,
+    BIN,
+    CORNERS,
+    EARLY,
+    FEEDBACK,
+    JUMPS,
+    LATE,
+    POSITION,
+    POSITION_ERROR,
+    STEP,
+    VELOCITY,
+    VELOCITY_ERROR,
+    BoundNotAvailable,
+    Cell,
+    Responses,
+    bound_integral,
+    bound_slack,
+    count_samples,
+    respond,
+)
 
 Array = NDArray[np.float64]
 
-POSITION, VELOCITY, FEEDBACK, ACCELERATION = range(4)
-"""Columns of the kernels: e [rad], de [rad/s], f less the disturbance it balances, and dde [rad/s^2]."""
-BIN = 10
-"""Sampling periods per bin."""
 _FINE = 1.02
 """Inertia ratios at which loops are evaluated are powers of this number."""
 _STRIDE = 4
 """Every so many of these powers is evaluated between the ends of an interval."""
-_DELAYS = 2
-"""Delays at which the loops are evaluated, from 0 to the longest."""
 _CELL = _FINE**_STRIDE - 1.0
 """Largest distance of two evaluated inverse ratios, as a share of the smaller one."""
-_GRID_MARGIN = 1.02
-"""Factor on all kernels for delays between those evaluated, and for ages beyond the horizon."""
-_HORIZON = 14.0
-"""Length of the responses, in time constants of the slowest nominal pole."""
-_TAIL = 3e-3
+_EARLY_SAMPLES = 20 * BIN
+"""Age up to which responses depend so much on the delay that many delays are evaluated."""
+_TAIL = 0.1
 """Largest share of a step response that may be left at the end of the horizon."""
-
-
-class BoundNotAvailable(SysidError):
-    """No finite tracking bound exists for this model and motion.
-
-    Args:
-        reason: Cause and remedy.
-    """
-
-    def __init__(self, reason: str):
-        self.reason = reason
-        super().__init__(f"no tracking bound: {reason}")
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,8 @@ class LoopKernels:
         sampling_jumps: Jumps of the impulse response at the samples, times a quarter of a period, (B, 4).
         sampling_jumps_age: The same, weighted by age, (B, 4) [s].
         inertia_drift: Share of the centre's feedback that a changing inertia may add or take away [-].
+        left: Largest outputs at the end of the horizon of what is at its beginning, (6, 4): e, de, the integral state,
+            the feedback and the measured e of the sample before, and the smooth disturbance.
         bin: Width of a bin [s].
     """
 
@@ -105,7 +105,23 @@ class LoopKernels:
     sampling_jumps: Array
     sampling_jumps_age: Array
     inertia_drift: float
+    left: Array
     bin: float
+
+    def left_over(
+        self, position: float, velocity: float, integral: float, feedback: float, disturbance: float
+    ) -> Array:
+        """Bound the norms of the outputs that are left of all that was before the horizon, (4,).
+
+        Args:
+            position: Largest norm there of errors of the position, measured or not.
+            velocity: Of those of the velocity.
+            integral: Of the integral state.
+            feedback: Of the feedback.
+            disturbance: Of the smooth disturbance.
+        """
+        result: Array = np.array([position, velocity, integral, feedback, position, disturbance]) @ self.left
+        return result
 
 
 def loop_kernels(
@@ -133,245 +149,275 @@ def loop_kernels(
         )
     lower = int(np.floor(np.log(ratios[0]) / np.log(_FINE)))
     upper = int(np.ceil(np.log(ratios[1]) / np.log(_FINE)))
-    exponent = min(largest_exponent, growth * horizon(settings))
-    # Rounded up, so that the kernels of similar motions are found in the cache.
-    growth, exponent = float(np.ceil(4.0 * growth) / 4.0), float(np.ceil(10.0 * exponent) / 10)
-    return _cached_kernels(settings, lower, upper, (growth, exponent), is_difference)
+    return _binned_kernels(settings, lower, upper, is_difference).grown(growth, largest_exponent)
 
 
-def horizon(settings: RobustSettings) -> float:
-    """Return the length of the kernels [s]: the time after which a disturbance no longer counts."""
-    return settings.period * _count_samples(settings)
+_Sizes = Array
+"""Kernels of one input, center, deviation and largest by bins of age, (3, B, 4)."""
 
 
-def _count_samples(settings: RobustSettings) -> int:
-    slowest = min(settings.position_gain, settings.integral_gain)
-    return BIN * int(np.ceil(_HORIZON / slowest / settings.period / BIN))
+class _Bins(NamedTuple):
+    """What kernels are made of by bins of age, the largest for any delay; see :class:`LoopKernels`."""
 
-
-@lru_cache(maxsize=64)
-def _cached_kernels(
-    settings: RobustSettings, lower: int, upper: int, growth: tuple[float, float], is_difference: bool
-) -> LoopKernels:
-    envelopes = _envelopes(settings, lower, upper, is_difference)
-    return _largest_kernels([_kernels(envelope, settings, *growth) for envelope in envelopes])
-
-
-@lru_cache(maxsize=16)
-def _envelopes(settings: RobustSettings, lower: int, upper: int, is_difference: bool) -> tuple[_Envelope, ...]:
-    """Compute the envelope over all inertia ratios, for each delay."""
-    powers = (*range(lower, upper, _STRIDE), upper)
-    delays = np.unique(np.linspace(0.0, settings.delay, _DELAYS))
-    result = []
-    for delay in delays:
-        cache = _cache_of(settings, float(delay), is_difference)
-        responses = cache.get(powers)
-        result.append(_envelope(responses, _FINE ** np.array(powers), settings, cache.slack(powers)))
-    return tuple(result)
-
-
-class _ResponseCache:
-    """Responses of loops with different inertia ratios, each computed once."""
-
-    def __init__(self, settings: RobustSettings, delay: float, is_difference: bool):
-        self._settings, self._delay, self._is_difference = settings, delay, is_difference
-        self._known: dict[int, _Responses] = {}
-        self._slack: dict[int, Array] = {}
-
-    def get(self, powers: tuple[int, ...]) -> _Responses:
-        """Return the responses for inertia ratios that are these powers of :data:`_FINE`."""
-        missing = [power for power in powers if power not in self._known]
-        if missing:
-            ratios = _FINE ** np.array(missing)
-            found = _respond(self._settings, ratios, self._delay, self._is_difference)
-            slack = _bound_slack(found, ratios, self._settings, self._delay)
-            for index, power in enumerate(missing):
-                self._known[power] = _Responses(*(getattr(found, x.name)[index] for x in fields(_Responses)))
-                self._slack[power] = slack[index]
-        chosen = [self._known[power] for power in powers]
-        return _Responses(*(np.stack([getattr(one, x.name) for one in chosen]) for x in fields(_Responses)))
-
-    def slack(self, powers: tuple[int, ...]) -> Array:
-        """Return the largest of :func:`_bound_slack` over these powers, (7, N, 4), after :meth:`get`."""
-        slack: Array = np.max([self._slack[power] for power in powers], axis=0)
-        return slack
-
-
-@lru_cache(maxsize=8)
-def _cache_of(settings: RobustSettings, delay: float, is_difference: bool) -> _ResponseCache:
-    return _ResponseCache(settings, delay, is_difference)
+    residual: _Sizes
+    smooth: _Sizes
+    step: _Sizes
+    velocity_error: _Sizes
+    position_error: _Sizes
+    variation: Array
+    variation_age: Array
+    sampling_jumps: Array
+    sampling_jumps_age: Array
 
 
 @dataclass(frozen=True)
-class _Responses:
-    """Responses of all ratios at the samples after an input, each (ratios, N, 3).
+class _BinnedKernels:
+    """Kernels of the loops with inertia ratios in an interval, before norms grow.
 
     Attributes:
-        late: To an impulse at the end of the sampling interval before the first sample.
-        early: To one at its beginning.
-        velocity: To a velocity error of the first sample alone.
-        position: To a position error of the first sample alone.
-    """
-
-    late: Array
-    early: Array
-    velocity: Array
-    position: Array
-
-
-def _respond(settings: RobustSettings, ratios: Array, delay: float, is_difference: bool) -> _Responses:
-    c, k, period = settings.bandwidth, settings.position_gain, settings.period
-    integral = period * settings.integral_gain * c
-    count = _count_samples(settings)
-    rest = period - delay
-    old = -np.array([0.5 * delay**2 + delay * rest, delay]) / ratios[:, None]  # effect of f_(k-1), (ratios, 2)
-    new = -np.array([0.5 * rest**2, rest]) / ratios[:, None]  # effect of f_k
-
-    # State (e, de, eta, f_(k-1), e_(k-1) as measured); errors and velocities are measured as rows of it.
-    position = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
-    velocity = np.array([1.0, 0.0, 0.0, 0.0, -1.0]) / period if is_difference else np.eye(5)[1]
-    integral_state = np.eye(5)[2]
-    gain = c * k * position + (c + k) * velocity + integral_state  # the feedback of this sample
-    step = np.zeros((ratios.size, 5, 5))
-    step[:, :2, :2] = [[1.0, period], [0.0, 1.0]]
-    step[:, :2, 3] += old
-    step[:, :2] += new[:, :, None] * gain
-    step[:, 2] = integral_state + integral * (velocity + k * position)
-    step[:, 3] = gain
-    step[:, 4] = position
-    radius = np.abs(np.linalg.eigvals(step)).max(axis=1)
-    if radius.max() >= 1.0:
-        raise BoundNotAvailable(
-            f"the sampled loop is unstable where the true inertia is {ratios[int(np.argmax(radius))]:.2f} times the "
-            "nominal one; lower the bandwidth or narrow the parameter boxes"
-        )
-    # Inputs: impulse at the end, impulse at the beginning, velocity error, position error.
-    state = np.zeros((ratios.size, 5, 4))
-    state[:, 0, 1] = period / ratios
-    state[:, 1, :2] = 1.0 / ratios[:, None]
-    outputs = np.stack([np.eye(5)[0], np.eye(5)[1], gain])
-    # Error of the velocity used, per unit of velocity error and of position error.
-    wrong_velocity = np.array([1.0, velocity[0]])
-    noise = (c + k) * wrong_velocity + c * k * np.array([0.0, 1.0])  # of the feedback
-    first = outputs @ state
-    first[:, 2, 2:] += noise
-    state = step @ state
-    state[:, :2, 2:] += new[:, :, None] * noise
-    state[:, 2, 2:] += integral * (wrong_velocity + k * np.array([0.0, 1.0]))
-    state[:, 3, 2:] += noise
-    state[:, 4, 3] += 1.0
-    later = _propagate(outputs, step, state, count - 1)
-    return _Responses(*np.concatenate([first[:, None], later], axis=1).transpose(3, 0, 1, 2))
-
-
-def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
-    """Compute ``outputs step^j state`` for j = 0 to count - 1, by blocks, (ratios, count, 3, 4)."""
-    block, size = int(np.ceil(np.sqrt(count))), step.shape[-1]
-    rows, columns = [np.broadcast_to(outputs, (len(step), 3, size))], [state]
-    jump = np.linalg.matrix_power(step, block)
-    for _ in range(block - 1):
-        rows.append(rows[-1] @ step)
-        columns.append(jump @ columns[-1])
-    left = np.stack(rows, axis=1).reshape(len(step), 3 * block, size)
-    right = np.stack(columns, axis=2).reshape(len(step), size, 4 * block)
-    products = (left @ right).reshape(len(step), block, 3, block, 4)
-    result: Array = products.transpose(0, 3, 1, 2, 4).reshape(len(step), block * block, 3, 4)[:, :count]
-    return result
-
-
-_LATE, _EARLY, _STEP, _VELOCITY, _POSITION, _CORNERS, _JUMPS = range(7)
-"""Rows of the slack."""
-
-
-def _bound_slack(responses: _Responses, ratios: Array, settings: RobustSettings, delay: float) -> Array:
-    """Bound how far responses are from straight lines between those of neighbouring loops, (ratios, 7, N, 4).
-
-    With ``y = 1 / E`` the loop is ``dde = y (a - f)``. Let w be the response to a force that is held for a period, per
-    y. A loop with ``y + d`` is that with y and the force ``d / y (a - f)`` beside it, so a response o has
-    ``do/dy = o / y - w * f`` (sensor errors: ``-w * f``) and ``d^2 o/dy^2 = -2 w * df/dy``, and at ``y + d`` the latter
-    is that convolved three times with ``(1 + d w_f)^-1``, of which a Neumann series bounds the magnitude. A response is
-    within ``D^2 / 8`` times the largest second derivative of the straight line between two loops D apart.
-    """
-    period, count = settings.period, responses.late.shape[1]
-    rest, length = period - delay, next_fast_len(2 * count, real=True)
-
-    def convolve(one: Array, other: Array) -> Array:
-        product: Array = irfft(rfft(one, length, axis=1) * rfft(other, length, axis=1), length, axis=1)[:, :count]
-        return product
-
-    late, early = responses.late, responses.early
-
-    def response_to(position: float, velocity: float) -> Array:
-        return (early - late) * (position / period) + late * velocity
-
-    force = np.zeros_like(late)  # times y, as all that follows
-    force[:, 1:] += response_to(0.5 * rest**2, rest)[:, :-1]
-    force[:, 2:] += response_to(0.5 * delay**2 + delay * rest, delay)[:, :-2]
-    feedback = force[:, :, FEEDBACK, None]
-    share = 0.5 * _CELL * np.abs(feedback)
-    if not share.sum(axis=1).max() < 0.5:
-        raise BoundNotAvailable("the loops of neighbouring inertia ratios differ too much; lower the bandwidth")
-    echo = term = np.eye(1, count)[0, None, :, None] * np.ones_like(share)
-    while term.sum(axis=1).max() > 1e-12:
-        term = np.maximum(convolve(term, share), 0.0)
-        echo = echo + term
-    echo = convolve(echo, convolve(echo, echo)) + 1e-9 * echo.max()
-    bent = []
-    for index, kind in enumerate((late, early, responses.velocity, responses.position)):
-        own = kind[:, :, FEEDBACK, None]
-        slope = (own if index < 2 else 0.0) - convolve(feedback, own)
-        curve = -2.0 * convolve(force, slope)
-        acceleration = (2.0 * slope + curve[:, :, FEEDBACK:]) / ratios[:, None, None]
-        bent.append(np.concatenate([curve, acceleration], axis=2))
-    first, second, velocity, position = bent
-    corners = np.concatenate([first[:, :1], 0.5 * (second[:, :-1] + first[:, 1:])], axis=1)
-    jumps = np.zeros_like(first)
-    jumps[:, :-1] = second[:, :-1] - first[:, 1:]
-    steps = np.cumsum(0.5 * period * (first + second), axis=1)
-    kinds = [first, second, steps, velocity, position, np.diff(corners, axis=1, append=corners[:, -1:]), jumps]
-    result: Array = np.stack([_CELL**2 / 8.0 * np.maximum(convolve(echo, np.abs(x)), 0.0) for x in kinds], axis=1)
-    return result
-
-
-class _Range(NamedTuple):
-    """Ranges of responses over all loops: any loop's is within ``half`` of ``center``, (N, 4) each."""
-
-    center: Array
-    half: Array
-
-
-@dataclass(frozen=True)
-class _Envelope:
-    """Ranges of the responses of all loops, before weighting by age; (N, 4) or (N - 1, 4) each.
-
-    Attributes:
-        late: To an impulse at the end of the sampling interval before each sample.
-        early: To one at its beginning.
-        step: To a step, anywhere within a period.
-        velocity: To a velocity error of one sample.
-        position: To a position error of one sample.
-        variation: Largest variation of the impulse response within a period.
-        sampling_jumps: Largest jump of the impulse response at a sample, times a quarter of a period.
+        bins: The kernels.
+        bin: Width of a bin [s].
         tail: Largest share of a step response that is left at the end of the horizon.
+        beyond: Largest step response after the horizon, (4,).
+        left: See :class:`LoopKernels`, (6, 4).
         direct_acceleration: Largest immediate acceleration per unit of disturbance.
     """
 
-    late: _Range
-    early: _Range
-    step: _Range
-    velocity: _Range
-    position: _Range
-    variation: Array
-    sampling_jumps: Array
+    bins: _Bins
+    bin: float
     tail: float
+    beyond: Array
+    left: Array
     direct_acceleration: float
 
+    def grown(self, growth: float, largest_exponent: float) -> LoopKernels:
+        """Weight what acts on norms by age, see :func:`loop_kernels`; what is in a bin as its oldest."""
+        bins = self.bins
+        ages = self.bin * np.arange(1, len(bins.variation) + 1)[:, None]
+        weight = np.exp(np.minimum(growth * ages, largest_exponent))
+        if not self.tail * weight[-1] <= _TAIL:
+            raise BoundNotAvailable(
+                "disturbances decay too slowly for a motion that may change the inertia so fast; narrow the parameter "
+                "boxes or slow the motion down"
+            )
 
-def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings, slack: Array) -> _Envelope:
-    period = settings.period
+        def kernel(sizes: _Sizes) -> Kernel:  # the centre is the same number in all directions, its norm does not grow
+            return Kernel(sizes[0], weight * sizes[1], weight * sizes[2])
+
+        def total(sizes: _Sizes) -> Kernel:
+            of = kernel(sizes)
+            return Kernel(of.center.sum(axis=0), of.deviation.sum(axis=0), of.largest.sum(axis=0))
+
+        residual, step = kernel(bins.residual), kernel(bins.step)
+        residual.largest[0, ACCELERATION] += self.direct_acceleration
+        step.deviation[-1] += weight[-1] * self.beyond
+        step.largest[-1] += weight[-1] * self.beyond
+        return LoopKernels(
+            residual=residual,
+            smooth=kernel(bins.smooth),
+            step=step,
+            velocity_error=total(bins.velocity_error),
+            position_error=total(bins.position_error),
+            variation=weight * bins.variation,
+            variation_age=weight * bins.variation_age,
+            sampling_jumps=weight * bins.sampling_jumps,
+            sampling_jumps_age=weight * bins.sampling_jumps_age,
+            inertia_drift=float((weight[:, 0] ** 2 - 1.0) @ residual.center[:, FEEDBACK]),
+            left=weight[-1] * self.left,
+            bin=self.bin,
+        )
+
+
+@lru_cache(maxsize=64)
+def _binned_kernels(settings: RobustSettings, lower: int, upper: int, is_difference: bool) -> _BinnedKernels:
+    """Compute the kernels of loops with inertia ratios between two powers of :data:`_FINE`."""
+    inner = range((lower // _STRIDE + 1) * _STRIDE, upper, _STRIDE)
+    powers = sorted({lower, *inner, upper})
+    ages = [_ages_of(settings, is_difference, part) for part in range(len(_AGES))]
+    bins = _Bins(*(np.concatenate(parts, axis=-2) for parts in zip(*(one.bin(powers) for one in ages), strict=True)))
+    states = ages[-1].left(powers)
+    last, largest = bins.step[2, -1], bins.step[2].max(axis=0)
+    # The rest of a step response, after the horizon, is what is left of its state a horizon earlier.
+    speed = float(largest[VELOCITY] + settings.period * largest[ACCELERATION])
+    position, feedback = float(largest[POSITION]), float(largest[FEEDBACK])
+    integral = bound_integral(settings, feedback, position, speed)
+    beyond = np.array([position, speed, integral, feedback, position]) @ states
+    # What E was at the beginning of the horizon times de, less what it is now, is a momentum that acts like an impulse.
+    momentum = (_FINE ** (upper - lower) - 1.0) * (states[1] + settings.period * states[0])
+    left = np.concatenate([states, last[None]])
+    left[1] += momentum
+    tail = float((last / largest).max())
+    return _BinnedKernels(bins, BIN * settings.period, tail, beyond, left, _FINE**-lower)
+
+
+class _Part(NamedTuple):
+    """Ages of responses, in samples, and how many delays from 0 to the longest are evaluated there.
+
+    Attributes:
+        begin: First sample.
+        end: Last sample plus one; None for that of the horizon.
+        delays: Number of delays at which responses are evaluated.
+        nodes: Number of intervals of delays in the middle of which bounds of second derivatives are evaluated.
+    """
+
+    begin: int
+    end: int | None
+    delays: int
+    nodes: int
+
+
+_AGES = _Part(0, _EARLY_SAMPLES, 17, 5), _Part(_EARLY_SAMPLES, None, 9, 3)
+_BEFORE = JUMPS + 1
+"""Kind of response: to a step that begins a sample later than :data:`STEP`."""
+
+
+class _Range(NamedTuple):
+    """Smallest and largest responses of any loop, for each delay."""
+
+    lower: Array
+    upper: Array
+
+    @property
+    def center(self) -> Array:
+        """Magnitude of the middle."""
+        size: Array = 0.5 * np.abs(self.lower + self.upper)
+        return size
+
+    @property
+    def half(self) -> Array:
+        """Half of the range."""
+        return 0.5 * (self.upper - self.lower)
+
+    @property
+    def largest(self) -> Array:
+        """Largest magnitude."""
+        return np.maximum(self.upper, -self.lower)
+
+
+class _Node(NamedTuple):
+    """Bounds of what is between loops at some ages, near one inertia ratio.
+
+    Attributes:
+        slack: How far responses may be from straight lines, by kind, (8, N, 4).
+        left: What is left at the end of the horizon, see :class:`Slack`; (5, 4).
+    """
+
+    slack: Array
+    left: Array
+
+
+class _Ages:
+    """Responses at some ages of loops with different inertia ratios, each computed once.
+
+    Inertia ratios are given by the power of :data:`_FINE`.
+    """
+
+    def __init__(self, settings: RobustSettings, is_difference: bool, part: _Part):
+        self._settings, self._is_difference, self._part = settings, is_difference, part
+        self._end = part.end or count_samples(settings)
+        self._loops: dict[int, Array] = {}
+        self._nodes: dict[int, _Node] = {}
+
+    def _respond(self, ratios: Array, delay: float) -> Responses:
+        return respond(self._settings, ratios, delay, self._is_difference, self._end + 1)  # differences need one more
+
+    def responses(self, powers: list[int]) -> list[Array]:
+        """Return the responses of loops by kind, (delays, 8, N, 4) each."""
+        missing = [power for power in powers if power not in self._loops]
+        if missing:
+            ratios, found = _FINE ** np.array(missing), []
+            for delay in np.unique(np.linspace(0.0, self._settings.delay, self._part.delays)):
+                kinds = _list_kinds(self._respond(ratios, float(delay)), ratios, self._settings.period)
+                found.append(kinds[:, :, self._part.begin : self._end])
+            self._loops.update(zip(missing, np.stack(found, axis=1), strict=True))
+        return [self._loops[power] for power in powers]
+
+    def nodes(self, powers: list[int]) -> dict[int, _Node]:
+        """Return what is between loops at all multiples of the stride about these powers."""
+        first, last = powers[0] // _STRIDE * _STRIDE, -(-powers[-1] // _STRIDE) * _STRIDE
+        wanted = range(first, last + 1, _STRIDE)
+        missing = [power for power in wanted if power not in self._nodes]
+        if missing:
+            self._nodes.update(zip(missing, self._bound(_FINE ** np.array(missing)), strict=True))
+        return {power: self._nodes[power] for power in wanted}
+
+    def _bound(self, ratios: Array) -> list[_Node]:
+        settings, part, longest = self._settings, self._part, self._settings.delay
+        off = 0.5 * longest / part.nodes
+        cell = Cell(_CELL, longest / (part.delays - 1), off)
+        found = [
+            bound_slack(self._respond(ratios, float(delay)), ratios, settings, float(delay), cell)
+            for delay in np.unique(off + 2.0 * off * np.arange(part.nodes))
+        ]
+        slack = np.max([one.ratio for one in found], axis=0) + np.max([one.delay for one in found], axis=0)
+        before = np.concatenate([np.zeros_like(slack[:, :1, :1]), slack[:, STEP : STEP + 1, :-1]], axis=2)
+        slack = np.concatenate([slack, before], axis=1)[:, :, part.begin : self._end]
+        left = np.max([one.left for one in found], axis=0)
+        return [_Node(*one) for one in zip(slack, left, strict=True)]
+
+    def left(self, powers: list[int]) -> Array:
+        """Return what is left at the end of states of size one at the beginning, of any loop, (5, 4)."""
+        largest: Array = np.max([node.left for node in self.nodes(powers).values()], axis=0)
+        return largest
+
+    def bin(self, powers: list[int]) -> _Bins:
+        """Sum the magnitudes of the responses of all loops between these powers over bins of age."""
+        loops, nodes = self.responses(powers), self.nodes(powers)
+        lower, upper = np.full_like(loops[0], np.inf), np.full_like(loops[0], -np.inf)
+        for power, responses in zip(powers, loops, strict=True):
+            # On either side of a loop the bounds of both nodes about it count.
+            slack = np.max([node.slack for at, node in nodes.items() if abs(at - power) <= _STRIDE], axis=0)
+            np.minimum(lower, responses - slack, out=lower)
+            np.maximum(upper, responses + slack, out=upper)
+        kinds = [_Range(lower[:, kind], upper[:, kind]) for kind in range(lower.shape[1])]
+        period, count = self._settings.period, lower.shape[2]
+        ages = period * (self._part.begin + 1.0 + np.arange(count))[:, None]
+        starts = np.arange(0, count, BIN)
+
+        def total(values: Array) -> Array:
+            sums: Array = np.add.reduceat(values, starts, axis=1).max(axis=0)
+            return sums
+
+        def sizes(ranges: list[_Range], scale: float) -> _Sizes:
+            # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
+            several = ([getattr(one, name) for one in ranges] for name in ("center", "half", "largest"))
+            return np.stack([total(scale * np.sum(one, axis=0)) for one in several])
+
+        # A step response is between these in a period.
+        step = _Range(
+            np.minimum(kinds[STEP].lower, kinds[_BEFORE].lower), np.maximum(kinds[STEP].upper, kinds[_BEFORE].upper)
+        )
+        largest_steps = [
+            np.maximum.reduceat(x, starts, axis=1).max(axis=0) for x in (step.center, step.half, step.largest)
+        ]
+        variation, jumps = kinds[CORNERS].largest, 0.25 * period * kinds[JUMPS].largest
+        return _Bins(
+            residual=sizes([kinds[LATE], kinds[EARLY]], 0.5 * period),
+            smooth=sizes([step], period),
+            step=np.stack(largest_steps),
+            velocity_error=sizes([kinds[VELOCITY_ERROR]], 1.0),
+            position_error=sizes([kinds[POSITION_ERROR]], 1.0),
+            variation=total(variation),
+            variation_age=total(ages * variation),
+            sampling_jumps=total(jumps),
+            sampling_jumps_age=total(ages * jumps),
+        )
+
+
+@lru_cache(maxsize=8)
+def _ages_of(settings: RobustSettings, is_difference: bool, part: int) -> _Ages:
+    return _Ages(settings, is_difference, _AGES[part])
+
+
+def _with_acceleration(responses: Array, ratios: Array) -> Array:
+    """Add the acceleration f / E to responses (ratios, N, 3)."""
+    return np.concatenate([responses, responses[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
+
+
+def _list_kinds(responses: Responses, ratios: Array, period: float) -> Array:
+    """List all kinds of responses, and :data:`_BEFORE`, (ratios, 8, N, 4)."""
     late, early, velocity, position = (
-        np.concatenate([x, x[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
-        for x in (responses.late, responses.early, responses.velocity, responses.position)
+        _with_acceleration(x, ratios) for x in (responses.late, responses.early, responses.velocity, responses.position)
     )
     steps = np.cumsum(0.5 * period * (late + early), axis=1)
     steps[:, :, FEEDBACK] -= 1.0  # the feedback has to balance the disturbance
@@ -380,99 +426,6 @@ def _envelope(responses: _Responses, ratios: Array, settings: RobustSettings, sl
     before = np.concatenate([start[:, None], steps[:, :-1]], axis=1)
     # The response jumps where a sample is taken; a polygon through the middle of these jumps does not.
     corners = np.concatenate([late[:, :1], 0.5 * (early[:, :-1] + late[:, 1:])], axis=1)
-    return _Envelope(
-        late=_range(late, slack[_LATE]),
-        early=_range(early, slack[_EARLY]),
-        # A step response is between these in a period.
-        step=_range(np.concatenate([before, steps]), np.maximum(slack[_STEP], np.roll(slack[_STEP], 1, axis=0))),
-        velocity=_range(velocity, slack[_VELOCITY]),
-        position=_range(position, slack[_POSITION]),
-        variation=np.abs(np.diff(corners, axis=1)).max(axis=0) + slack[_CORNERS, :-1],
-        sampling_jumps=0.25 * period * (np.abs(early[:, :-1] - late[:, 1:]).max(axis=0) + slack[_JUMPS, :-1]),
-        tail=float((np.abs(steps[:, -1]) / np.maximum(np.abs(steps).max(axis=1), 1e-300)).max()),
-        direct_acceleration=1.0 / float(ratios.min()),
-    )
-
-
-def _kernels(envelope: _Envelope, settings: RobustSettings, growth: float, largest_exponent: float) -> LoopKernels:
-    period = settings.period
-    ages = period * np.arange(1, len(envelope.late.center) + 1)[:, None]
-    weight = np.exp(np.minimum(growth * ages, largest_exponent))
-    if not envelope.tail * weight[-1] <= _TAIL:
-        raise BoundNotAvailable(
-            "disturbances decay too slowly for a motion that may change the inertia so fast; narrow the parameter "
-            "boxes or slow the motion down"
-        )
-    # Between the two ends of an interval the response is linear, so the trapezoid is not below its magnitude.
-    ends = [envelope.late, envelope.early]
-    residual = _weighted(ends, 0.5 * period, weight, _sum_bins)
-    residual.largest[0, ACCELERATION] += envelope.direct_acceleration
-    variation, sampling_jumps = weight[:-1] * envelope.variation, weight[:-1] * envelope.sampling_jumps
-    errors = [_weighted([x], 1.0, weight, _sum_bins) for x in (envelope.velocity, envelope.position)]
-    feedback = 0.5 * (np.abs(ends[0].center[:, FEEDBACK]) + np.abs(ends[1].center[:, FEEDBACK]))
-    return LoopKernels(
-        residual=residual,
-        smooth=_weighted([envelope.step], period, weight, _sum_bins),
-        step=_weighted([envelope.step], 1.0, weight, _largest_in_bins),
-        velocity_error=_total(errors[0]),
-        position_error=_total(errors[1]),
-        variation=_sum_bins(variation),
-        variation_age=_sum_bins(variation * ages[:-1]),
-        sampling_jumps=_sum_bins(sampling_jumps),
-        sampling_jumps_age=_sum_bins(sampling_jumps * ages[:-1]),
-        inertia_drift=float((period * (weight[:, 0] ** 2 - 1.0) * feedback).sum()),
-        bin=BIN * period,
-    )
-
-
-def _range(responses: Array, slack: Array) -> _Range:
-    """Compute the range over all loops of responses (loops, N, 4), with the slack (N, 4) of those between."""
-    lower, upper = responses.min(axis=0), responses.max(axis=0)
-    return _Range(0.5 * (lower + upper), 0.5 * (upper - lower) + slack)
-
-
-def _weighted(ranges: list[_Range], scale: float, growth: Array, gather: Callable[[Array], Array]) -> Kernel:
-    """Gather magnitudes in bins; the centre is the same number in all directions, so its norm does not grow."""
-    center = np.sum([scale * np.abs(one.center) for one in ranges], axis=0)
-    deviation = np.sum([scale * growth * one.half for one in ranges], axis=0)
-    largest = np.sum([scale * growth * (np.abs(one.center) + one.half) for one in ranges], axis=0)
-    return Kernel(*(gather(x) for x in (center, deviation, largest)))
-
-
-def _sum_bins(values: Array) -> Array:
-    """Sum values (N, 4) over bins, (B, 4)."""
-    return np.add.reduceat(values, np.arange(0, len(values), BIN), axis=0)
-
-
-def _largest_in_bins(values: Array) -> Array:
-    return np.maximum.reduceat(values, np.arange(0, len(values), BIN), axis=0)
-
-
-def _total(kernel: Kernel) -> Kernel:
-    return Kernel(kernel.center.sum(axis=0), kernel.deviation.sum(axis=0), kernel.largest.sum(axis=0))
-
-
-def _largest_kernels(kernels: list[LoopKernels]) -> LoopKernels:
-    """Take the largest of each kernel, enlarged by :data:`_GRID_MARGIN`."""
-
-    def largest(values: list[Array]) -> Array:
-        result: Array = _GRID_MARGIN * np.max(values, axis=0)
-        result.setflags(write=False)
-        return result
-
-    def of(parts: list[Kernel]) -> Kernel:
-        return Kernel(*(largest([getattr(part, x.name) for part in parts]) for x in fields(Kernel)))
-
-    return LoopKernels(
-        residual=of([one.residual for one in kernels]),
-        smooth=of([one.smooth for one in kernels]),
-        step=of([one.step for one in kernels]),
-        velocity_error=of([one.velocity_error for one in kernels]),
-        position_error=of([one.position_error for one in kernels]),
-        variation=largest([one.variation for one in kernels]),
-        variation_age=largest([one.variation_age for one in kernels]),
-        sampling_jumps=largest([one.sampling_jumps for one in kernels]),
-        sampling_jumps_age=largest([one.sampling_jumps_age for one in kernels]),
-        inertia_drift=_GRID_MARGIN * max(one.inertia_drift for one in kernels),
-        bin=kernels[0].bin,
-    )
+    variation, jumps = np.diff(corners, axis=1, append=corners[:, -1:]), np.zeros_like(late)
+    jumps[:, :-1] = early[:, :-1] - late[:, 1:]
+    return np.stack([late, early, steps, velocity, position, variation, jumps, before], axis=1)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.tracking_bound.between import MotionRates
-from sysid_ros.core.tracking_bound.loop_response import BIN, BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BIN, BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import DEGREE, BezierTrajectory, FourierTrajectory

@@ -12,7 +12,7 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty, inertia_ratios, inertial_uncertainties
 
 Array = NDArray[np.float64]

@@ -24,15 +24,10 @@ from sysid_ros.core.tracking_bound.disturbance import (
     bound_torques,
 )
 from sysid_ros.core.tracking_bound.elasticity import link_errors
-from sysid_ros.core.tracking_bound.loop_response import (
-    BoundNotAvailable,
-    Kernel,
-    LoopKernels,
-    horizon,
-    loop_kernels,
-)
+from sysid_ros.core.tracking_bound.loop_response import Kernel, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.tube import SAMPLING, SETTLED, ErrorBounds, LoopBounds, LoopInputs, Tube, TubeMap
 
 Array = NDArray[np.float64]
@@ -435,6 +430,7 @@ class _StopMap(LoopBounds):
             *(self._gather(cells.residual[x.name]) for x in fields(ResidualDisturbance))
         )
         self.smooth_norm, self.missed = self._gather(cells.smooth_norm), self._gather(cells.missed)
+        self.largest_smooth_norm = max(float(self.smooth_norm.max()), path.largest_smooth_norm)
         self.inertia_diagonal, self._inverse_diagonal, self.magnitude = (
             self._gather_path(x) for x in (cells.inertia_diagonal, cells.inverse_diagonal, cells.magnitude)
         )
@@ -564,7 +560,9 @@ class _StopMap(LoopBounds):
         )
         norms += own
         sensors = np.zeros((n, 4))
-        for error, size, kernel in self._sensor_errors(tube, kernels):
+        for (error, size), kernel in zip(
+            self.feedback_errors(tube), (kernels.velocity_error, kernels.position_error), strict=True
+        ):
             sensors += np.broadcast_to(error, n)[:, None] * kernel.center
             coupled += grown * size[..., None] * kernel.deviation
             norms += grown * size[..., None] * kernel.largest
@@ -579,27 +577,27 @@ class _StopMap(LoopBounds):
         }
         return ErrorBounds(inputs, causes, norms)
 
-    def _sensor_errors(self, tube: Tube, kernels: LoopKernels) -> list[tuple[Array, Array, Kernel]]:
-        """List errors of the measured velocity and position, their norms (P, K) and their kernels."""
+    def feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
+        """Bound the measuring errors, see :class:`LoopBounds`; norms (P, K)."""
         path, cells = self._path, self._cells
-        pair = (kernels.velocity_error, kernels.position_error)
         sensors = path.robot.sensors
         if not sensors.velocity_is_difference:
-            return list(zip(path.sensor_errors, self.error_norms, pair, strict=True))
+            return list(zip(path.sensor_errors, self.error_norms, strict=True))
         n = path.robot.n
         reached = np.maximum(cells.acceleration.reshape(-1, n).max(axis=0), path.samples.rates.a.max(axis=0))
         lag = 0.5 * path.settings.period * (reached + path.samples.jumps.max(axis=0))
         largest = np.maximum(tube.velocity.reshape(-1, n).max(axis=0), self._tube.velocity.max(axis=0))
         speed = path.samples.rates.v.max(axis=0) + largest
         position = 0.5 * sensors.position_resolution + sensors.stamp_jitter * speed
-        return [
-            (error, self._gather_path(cells.norm_of(error)), kernel)
-            for error, kernel in zip((lag, position), pair, strict=True)
-        ]
+        return [(error, self._gather_path(cells.norm_of(error))) for error in (lag, position)]
 
     def with_past(self, values: Array, name: str) -> Array:
         """Put the bounds of an error on the path before those in stops, (P, B + K)."""
         return _joined(self._past_errors[name], values)
+
+    def largest(self, tube: Tube, name: str) -> float:
+        """Return the largest bound of a norm in the stops and on the path."""
+        return max(float(getattr(one, name).max()) for one in (tube, self._tube))
 
     def turn_torque(self, errors: Array) -> Array:
         """Bound the change of the nominal torque at rest by position errors, (P, K, n) [Nm]."""

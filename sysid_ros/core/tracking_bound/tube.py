@@ -41,19 +41,18 @@ from sysid_ros.core.tracking_bound.disturbance import (
     speed_range,
 )
 from sysid_ros.core.tracking_bound.inertia_columns import inertia_columns
-from sysid_ros.core.tracking_bound.loop_response import (
+from sysid_ros.core.tracking_bound.loop_response import Kernel, LoopKernels, loop_kernels
+from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
+from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
+from sysid_ros.core.tracking_bound.scalar_loop import (
     ACCELERATION,
     FEEDBACK,
     POSITION,
     VELOCITY,
     BoundNotAvailable,
-    Kernel,
-    LoopKernels,
+    bound_integral,
     horizon,
-    loop_kernels,
 )
-from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
-from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
 from sysid_ros.core.tracking_bound.uncertainty import (
     InertialUncertainty,
     InertiaRatio,
@@ -235,6 +234,7 @@ class LoopBounds:
         settings: Gains and timing.
         slow_terms: Bounds in all intervals of slowly varying terms of :class:`ModelTerms`, (I,) each.
         smooth_norm: Bounds of the norm of the smooth disturbance, (I,).
+        largest_smooth_norm: The largest of them since the horizon of the kernels began.
         missed: Bounds of what the smooth disturbance leaves out of the model error, (I, n) [Nm].
         inertia_diagonal: Largest entries of the diagonal of the nominal inertia, (I, n).
         magnitude: Largest magnitudes of its entries, (I, n, n).
@@ -247,6 +247,7 @@ class LoopBounds:
     settings: RobustSettings
     slow_terms: dict[str, Array]
     smooth_norm: Array
+    largest_smooth_norm: float
     missed: Array
     inertia_diagonal: Array
     magnitude: Array
@@ -263,6 +264,19 @@ class LoopBounds:
 
     def with_past(self, values: Array, name: str) -> Array:
         """Return bounds of an error, :class:`Tube` names it, that kernels are applied to: those before it, too."""
+        raise NotImplementedError
+
+    def largest(self, tube: Tube, name: str) -> float:
+        """Return the largest bound of a norm, :class:`Tube` names it, since the horizon of the kernels began."""
+        raise NotImplementedError
+
+    def feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
+        """Bound the measuring errors of velocity and position: each joint's, (n,), and their norms, (I,).
+
+        Where the velocity is the difference of the last two positions, the kernels take that into account. There remain
+        the difference between the desired velocity and its own mean over a period, and errors of the positions,
+        increased by the jitter of their time stamps.
+        """
         raise NotImplementedError
 
     def turn_torque(self, errors: Array) -> Array:
@@ -330,7 +344,19 @@ class LoopBounds:
         total += self.convolve(kernels.sampling_jumps, rate * speed)
         now = rate[..., -tube.velocity_norm.shape[-1] :]
         total[..., ACCELERATION] += now * tube.velocity_norm / inputs.ratios[0]
-        return total
+        return total + self._left_over(tube, inputs)
+
+    def _left_over(self, tube: Tube, inputs: LoopInputs) -> Array:
+        """Bound the norms of what is left of the state of the loop at the beginning of the horizon, (4,)."""
+        velocity_error, position_error = (float(norm.max()) for _, norm in self.feedback_errors(tube))
+        if self.robot.sensors.velocity_is_difference:
+            velocity_error += 2.0 / self.settings.period * position_error
+        position = self.largest(tube, "position_norm") + position_error
+        velocity = self.largest(tube, "velocity_norm") + velocity_error
+        feedback = self.largest_smooth_norm + self.largest(tube, "feedback_norm")
+        integral = bound_integral(self.settings, feedback, position, velocity)
+        states = (position, velocity, integral, feedback, self.largest_smooth_norm)
+        return inputs.growth * inputs.kernels.left_over(*states)
 
 
 class TubeMap(LoopBounds):
@@ -410,6 +436,7 @@ class TubeMap(LoopBounds):
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)
         self.smooth_norm: Array = polygon + missed.norm
+        self.largest_smooth_norm = float(self.smooth_norm.max())
         rate = self.smooth.rate
         self.rate = Signal(rate.entries[self._cells], (np.sqrt(self._nearby) * rate.norm)[self._cells])
         self.speeds = speed_range(
@@ -458,7 +485,7 @@ class TubeMap(LoopBounds):
         model = bound_convolution(kernels.smooth.center, self.rate.entries)
         sensors = np.zeros((self.intervals, self.robot.n, 4))
         sensor_kernels = (kernels.velocity_error, kernels.position_error)
-        for (error, norm), kernel in zip(self._feedback_errors(tube), sensor_kernels, strict=True):
+        for (error, norm), kernel in zip(self.feedback_errors(tube), sensor_kernels, strict=True):
             sensors += np.broadcast_to(error, self.robot.n)[:, None] * kernel.center
             coupled += grown * norm[:, None] * kernel.deviation
             norms += grown * norm[:, None] * kernel.largest
@@ -486,6 +513,10 @@ class TubeMap(LoopBounds):
     def with_past(self, values: Array, name: str) -> Array:
         """Return the bounds of an error as they are: those of the predecessor are among them."""
         return values
+
+    def largest(self, tube: Tube, name: str) -> float:
+        """Return the largest bound of a norm: the tube begins with what was within the horizon."""
+        return float(getattr(tube, name).max())
 
     def turn_torque(self, errors: Array) -> Array:
         """Bound the change of the nominal torque at rest by position errors, (I, n) [Nm]."""
@@ -534,13 +565,8 @@ class TubeMap(LoopBounds):
         over = before[bins:] - before[:-bins] + rate[0] * np.maximum(bins - 1 - np.arange(len(rate)), 0)
         return fastest, width * float(over.max())
 
-    def _feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
-        """Bound the measuring errors of velocity and position: each joint's, (n,), and their norms, (I,).
-
-        Where the velocity is the difference of the last two positions, the kernels take that into account. There remain
-        the difference between the desired velocity and its own mean over a period, and errors of the positions,
-        increased by the jitter of their time stamps.
-        """
+    def feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
+        """Bound the measuring errors, see :class:`LoopBounds`."""
         sensors, samples = self.robot.sensors, self.samples
         if not sensors.velocity_is_difference:
             return list(zip(self.sensor_errors, self.error_norms, strict=True))

@@ -12,7 +12,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PositionSide
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 
 @pytest.fixture(scope="module")
