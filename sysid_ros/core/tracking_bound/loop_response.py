@@ -16,7 +16,7 @@ largest of all. Source: docs/theory/tracking_bound.md, "The sampled closed-loop 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -317,6 +317,7 @@ class _Ages:
         self._end = part.end or count_samples(settings)
         self._loops: dict[int, Array] = {}
         self._nodes: dict[int, _Node] = {}
+        self._inner: dict[tuple[int, ...], _Range] = {}
 
     def _respond(self, ratios: Array, delay: float) -> Responses:
         return respond(self._settings, ratios, delay, self._is_difference, self._end + 1)  # differences need one more
@@ -349,7 +350,7 @@ class _Ages:
             bound_slack(self._respond(ratios, float(delay)), ratios, settings, float(delay), cell)
             for delay in np.unique(off + 2.0 * off * np.arange(part.nodes))
         ]
-        slack = np.max([one.ratio for one in found], axis=0) + np.max([one.delay for one in found], axis=0)
+        slack = reduce(np.maximum, (one.ratio for one in found)) + reduce(np.maximum, (one.delay for one in found))
         before = np.concatenate([np.zeros_like(slack[:, :1, :1]), slack[:, STEP : STEP + 1, :-1]], axis=2)
         slack = np.concatenate([slack, before], axis=1)[:, :, part.begin : self._end]
         left = np.max([one.left for one in found], axis=0)
@@ -360,17 +361,32 @@ class _Ages:
         largest: Array = np.max([node.left for node in self.nodes(powers).values()], axis=0)
         return largest
 
+    def _range(self, powers: list[int]) -> _Range:
+        """Return the range of the responses of all loops between these powers, by kind."""
+        self.responses(powers)  # an unstable loop is told before what is between loops
+        nodes, inner = self.nodes(powers), tuple(powers[1:-1])  # the inner ones are the same for many intervals
+        if inner and inner not in self._inner:
+            self._inner[inner] = self._join(list(inner), nodes)
+        ends = self._join(sorted({powers[0], powers[-1]}), nodes)
+        if not inner:
+            return ends
+        known = self._inner[inner]
+        return _Range(np.minimum(known.lower, ends.lower), np.maximum(known.upper, ends.upper))
+
+    def _join(self, powers: list[int], nodes: dict[int, _Node]) -> _Range:
+        ranges = []
+        for power, responses in zip(powers, self.responses(powers), strict=True):
+            # On either side of a loop the bounds of both nodes about it count.
+            slack = reduce(np.maximum, (node.slack for at, node in nodes.items() if abs(at - power) <= _STRIDE))
+            ranges.append((responses - slack, responses + slack))
+        lower, upper = zip(*ranges, strict=True)
+        return _Range(reduce(np.minimum, lower), reduce(np.maximum, upper))
+
     def bin(self, powers: list[int]) -> _Bins:
         """Sum the magnitudes of the responses of all loops between these powers over bins of age."""
-        loops, nodes = self.responses(powers), self.nodes(powers)
-        lower, upper = np.full_like(loops[0], np.inf), np.full_like(loops[0], -np.inf)
-        for power, responses in zip(powers, loops, strict=True):
-            # On either side of a loop the bounds of both nodes about it count.
-            slack = np.max([node.slack for at, node in nodes.items() if abs(at - power) <= _STRIDE], axis=0)
-            np.minimum(lower, responses - slack, out=lower)
-            np.maximum(upper, responses + slack, out=upper)
-        kinds = [_Range(lower[:, kind], upper[:, kind]) for kind in range(lower.shape[1])]
-        period, count = self._settings.period, lower.shape[2]
+        ranges = self._range(powers)
+        kinds = [_Range(ranges.lower[:, kind], ranges.upper[:, kind]) for kind in range(ranges.lower.shape[1])]
+        period, count = self._settings.period, ranges.lower.shape[2]
         ages = period * (self._part.begin + 1.0 + np.arange(count))[:, None]
         starts = np.arange(0, count, BIN)
 
