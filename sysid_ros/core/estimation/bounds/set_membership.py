@@ -237,7 +237,11 @@ def bound_by_membership(
         more = find_cuts(vertices, problem.bodies)
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
-    return replace(sided, warm_start=used, notice=notice, infeasibility=infeasibility)
+    # The solver stops where a bound is that of the box: its multipliers may say less by then.
+    box = bound_with(problem, np.zeros((count, len(problem.r))))
+    lower = np.maximum(sided.lower, np.nextafter(box.center - box.radius, -np.inf))
+    upper = np.minimum(sided.upper, np.nextafter(box.center + box.radius, np.inf))
+    return replace(sided, lower=lower, upper=upper, warm_start=used, notice=notice, infeasibility=infeasibility)
 
 
 def solve_programmes(
