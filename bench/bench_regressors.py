@@ -117,6 +117,7 @@ def main() -> None:
     reverse = DifferentiableTorqueRegressor(robot)
     derivatives, theta = MomentumDerivatives(robot), robot.theta_nominal
     shape = (count, robot.n, momentum.columns.count)
+    weight = rng.normal(size=shape)
     out, weights = (np.empty(shape), np.empty(shape)), np.full(WINDOW, 1e-3)
 
     def differentiate() -> None:
@@ -134,6 +135,7 @@ def main() -> None:
         f"windows of {WINDOW}: integral of W_c, W_m at the ends": ("momentum", (windows, count // WINDOW * WINDOW)),
         "torque regressor W, all columns": ("torque", (lambda: torque.evaluate(q, v, a, out=out[0]), count)),
         "W and sum(G dW) by q, v, a for any G (N, n, 14 n)": ("reverse", (differentiate, count)),
+        "sum(G dW) alone, where W is known": ("reverse", (lambda: reverse.pull_back(weight), count)),
         "Slotine-Li Y, batch": ("slotine", (lambda: slotine_li.evaluate(q, v, v_a, a), count)),
         "Slotine-Li Y, one sample at a time": (
             "slotine",

@@ -185,6 +185,7 @@ class StreamingEstimator:
         self._rest: RestTorque | None = None
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
+        self._is_settled = True
 
     def reset(self, reason: str) -> str:
         """Discard all data, as after a change of payload; return a notice with the reason."""
@@ -205,6 +206,7 @@ class StreamingEstimator:
     @property
     def stored_windows(self) -> list[Rows]:
         """Rows behind the bounds: of a calibration, compacted ones, then those of each later window."""
+        self._settle()
         return self._bounds.all_rows
 
     @property
@@ -240,7 +242,15 @@ class StreamingEstimator:
             self._latest, _ = self._evaluate(copy(self._point))
         return self._latest
 
+    def _settle(self) -> None:
+        """Do what the last renewal of the bounds left for the next window, so that no result waits for it."""
+        if not self._is_settled:
+            self.stream.narrow(self._bounds.known.box)
+            self._bounds.compact()
+            self._is_settled = True
+
     def _add_window(self, window: Window) -> list[str]:
+        self._settle()
         alarm = self._consistency.check_sensors(window)
         if alarm is not None:
             return self._raise_alarm(alarm)
@@ -291,9 +301,8 @@ class StreamingEstimator:
         notice = None
         if update is not None:
             self._bounds.accept(update)
-            self.stream.narrow(self._bounds.known.box)
             notice = update.bounds.notice
-        self._bounds.compact()
+        self._is_settled = False
         self._latest = estimate
         if self._on_update:
             self._on_update(estimate)

@@ -74,14 +74,17 @@ class DifferentiableTorqueRegressor:
             if part != self._placed:
                 self._place(part)
             slopes[:, part] = self._sweep.pull_back(weight[part])
+            if self._columns.has_friction:  # here, while the weights are in the cache
+                self._pull_back_friction(weight[part], self._slide[part], slopes[:, part])
         dq, dv, da = slopes
-        if self._columns.has_friction:
-            joints = np.arange(self.n)
-            friction = weight[:, :, INERTIAL * self.n :].reshape(len(weight), self.n, self.n, FRICTION)
-            own = friction[:, joints, joints]
-            dv += own[..., 0] * (1.0 - self._slide**2) / _SIGN_WIDTH + own[..., 1]
-            da += own[..., 2]
         return dq, dv, da
+
+    def _pull_back_friction(self, weight: Array, slide: Array, slopes: Array) -> None:
+        """Add what the friction columns contribute to the slopes, (3, N, n)."""
+        friction = weight[:, :, INERTIAL * self.n :].reshape(len(weight), self.n, self.n, FRICTION)
+        coulomb, viscous, armature = np.einsum("tjjk->ktj", friction)[:3]  # a view
+        slopes[1] += coulomb * (1.0 - slide**2) / _SIGN_WIDTH + viscous
+        slopes[2] += armature
 
     def _place(self, part: slice) -> None:
         self._sweep.evaluate(*self._states[:, part])

@@ -249,6 +249,23 @@ def test_long_streams_stay_bounded_and_keep_the_truth(robot, tools, dumbbell):
     assert np.all(widths[-1] <= widths[0])
 
 
+@pytest.mark.parametrize("ask", [False, True])
+def test_compaction_waits_for_the_next_window_or_for_who_asks(robot, tools, dumbbell, ask):
+    settings = dataclasses.replace(FAST, max_windows=20, update_windows=10, window_duration=0.05)
+    stored, seen = [], []
+
+    def on_update(_):
+        stored.append(len(estimator._bounds.rows))
+        if ask:
+            seen.append(len(estimator.stored_windows))
+
+    estimator = StreamingEstimator(robot, settings, on_rows=lambda _: seen.append(None), on_update=on_update)
+    estimator.add(record(robot, tools, dumbbell, seed=4, duration=1.1))
+    assert stored == [10, 20] and estimator.estimate().contains(dumbbell)
+    assert len(estimator._bounds.rows) < 20 and estimator.stored_windows == estimator._bounds.all_rows
+    assert [count for count in seen if count] == ([10, 11] if ask else [])
+
+
 @pytest.mark.slow
 def test_compaction_costs_little(robot, tools, dumbbell):
     block = record(robot, tools, dumbbell, seed=4, duration=4.6)

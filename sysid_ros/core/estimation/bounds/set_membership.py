@@ -165,15 +165,17 @@ class SidedBounds:
             candidates: Matrices for the lower and the upper bounds, (K, R) each; rows not finite do not count.
             cuts: Number of rows at the beginning that are cuts, not data; they do not show in the shares.
         """
-        rows, ends, sides = [], [], []
-        for side, sign in ((0, 1.0), (1, -1.0)):
-            matrices = [_finite(candidate[side]) for candidate in candidates]
-            bounds = [bound_with(problem, matrix) for matrix in matrices]
-            values = np.stack([sign * b.center - b.radius for b in bounds])
-            best = np.argmax(values, axis=0) * values.shape[1] + np.arange(values.shape[1])
-            rows.append(np.concatenate(matrices)[best])
+        count, rows, ends, sides = len(problem.objectives), [], [], []
+        matrices = np.concatenate([_finite(candidate[side]) for side in (0, 1) for candidate in candidates])
+        # All at once: the sums over the rows cost little beside what is done once for each call.
+        repeated = replace(problem, objectives=np.tile(problem.objectives, (2 * len(candidates), 1)))
+        bounds = bound_with(repeated, matrices)
+        for part, sign in zip(np.split(np.arange(len(matrices)), 2), (1.0, -1.0), strict=True):
+            values = (sign * bounds.center[part] - bounds.radius[part]).reshape(-1, count)
+            best = part[np.argmax(values, axis=0) * count + np.arange(count)]
+            rows.append(matrices[best])
             ends.append(sign * np.nextafter(values.max(axis=0), -np.inf))
-            found = LinearBounds.stack(bounds).select(best)
+            found = bounds.select(best)
             of_cuts = np.abs(rows[-1][:, :cuts]) @ problem.errors[:cuts]
             by_rows, radius = np.maximum(found.by_rows - of_cuts, 0.0), found.radius - of_cuts.sum(axis=1)
             sides.append(replace(found, by_rows=by_rows, radius=radius))
@@ -235,7 +237,11 @@ def bound_by_membership(
         more = find_cuts(vertices, problem.bodies)
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
-    return replace(sided, warm_start=used, notice=notice, infeasibility=infeasibility)
+    # The solver stops where a bound is that of the box: its multipliers may say less by then.
+    box = bound_with(problem, np.zeros((count, len(problem.r))))
+    lower = np.maximum(sided.lower, np.nextafter(box.center - box.radius, -np.inf))
+    upper = np.minimum(sided.upper, np.nextafter(box.center + box.radius, np.inf))
+    return replace(sided, lower=lower, upper=upper, warm_start=used, notice=notice, infeasibility=infeasibility)
 
 
 def solve_programmes(

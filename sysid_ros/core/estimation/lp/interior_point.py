@@ -160,8 +160,13 @@ class _State:
         return _dot(self.price, self.z)
 
     def gap(self) -> Array:
-        """Return the duality gaps with an allowance for infeasibility, (S,)."""
+        """Return the duality gaps with an allowance for infeasibility, (S,).
+
+        No minimum is below what the bounds of the variables alone say, so one at that edge is found before the
+        multipliers show it.
+        """
         bound = self.programmes.r @ self.dual - np.abs(self.slope).sum(axis=0)
+        bound = np.maximum(bound, -np.abs(self.price).sum(axis=0))
         return np.asarray(np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual)))
 
     def advance(self, is_hard: NDArray[np.bool_]) -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lapack
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
 from sysid_ros.core.model.inertia import from_pseudo_inertia, pseudo_inertia
@@ -113,6 +114,7 @@ def _symmetric_basis() -> Array:
 
 
 _BASIS = _symmetric_basis()
+_FLAT_BASIS, _IDENTITY = _BASIS.reshape(10, 16), np.eye(4)
 BARRIER_GRADIENT = -np.trace(_BASIS, axis1=1, axis2=2)
 """Gradient (10,) of ``-log det`` in z at z = 0; its Hessian is the identity."""
 
@@ -145,10 +147,12 @@ class ConePoint:
 
     def longest_step(self, z: Array) -> float:
         """Return the largest s for which ``s z`` stays in the cone; infinite if all do."""
-        lowest = float(np.linalg.eigvalsh((z @ _BASIS.reshape(10, 16)).reshape(4, 4))[0])
+        lowest = float(lapack.dsyev((z @ _FLAT_BASIS).reshape(4, 4), compute_v=0)[0][0])
         return -1.0 / lowest if lowest < 0.0 else np.inf
 
     def moved(self, z: Array) -> ConePoint:
         """Return the body at z (10,), which must be inside the cone."""
-        inner = np.eye(4) + (z @ _BASIS.reshape(10, 16)).reshape(4, 4)
-        return ConePoint(self.factor @ np.linalg.cholesky(inner))
+        lower, status = lapack.dpotrf(_IDENTITY + (z @ _FLAT_BASIS).reshape(4, 4), lower=1)
+        if status:
+            raise np.linalg.LinAlgError("not inside the cone")
+        return ConePoint(self.factor @ lower)

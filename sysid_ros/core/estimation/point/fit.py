@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lapack
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
@@ -25,6 +26,12 @@ from sysid_ros.core.model.robot import PayloadShape
 Array = NDArray[np.float64]
 
 _MU_FACTOR = 0.05
+_WEAK = 1e-2
+"""Weight of the first barrier relative to the one as strong as the objective: a stronger one than needed leads away
+from a start near the solution."""
+_INSIDE = 0.02
+"""Share of the nominal body in what the next fit starts from: on the edge of the cone, where solutions often lie, the
+first steps are short."""
 _MAX_STEPS = 500
 _PATIENCE = 50
 """Newton steps of one barrier problem before a stronger barrier is tried."""
@@ -151,9 +158,8 @@ def fit(
         point, steps = _enter(sides, point)
     parameter = 4.0 if sides is None else 4.0 + sides.parameter
     last = gap / (1.01 * parameter)
-    # Where the objective and the barrier pull about equally the first problem is easy.
-    equal = float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta)))
-    mu = max(equal if begun is None else begun.mu, last)
+    pull = float(np.linalg.norm(point.tangent.T @ objective.gradient(point.theta)))  # the barrier's is 2
+    mu = max(_WEAK * pull if begun is None else begun.mu, last)
     while True:
         wanted = _CENTERED if mu <= last else _NEAR
         point, used, decrement = _center(objective, sides, point, mu, wanted)
@@ -187,9 +193,13 @@ class _Sides:
         self._rows, self._offsets = np.concatenate([-unit, unit]), np.concatenate([middle + scale, scale - middle])
         self._widths, self._matrices, self._spin = np.tile(scale, 2), np.zeros((0, 3, 3)), 1.0
         self.parameter = 20.0
-        if shape is None or com is None:
-            return
-        mass = max(float(box.upper[0]), 1e-9)
+        if shape is not None and com is not None:
+            self._add_shape(shape, com, max(float(box.upper[0]), 1e-9))
+        self._with_size = np.concatenate([self._rows, self._widths[:, None]], axis=1)
+        self._matrices_with_size = np.concatenate([self._matrices, self._spin * np.eye(3)[None]])
+
+    def _add_shape(self, shape: PayloadShape, com: Array, mass: float) -> None:
+        unit = np.eye(10)
         inner = 1.0 - 1e-9
         center, radius = shape.com.center, np.maximum(shape.com.radius, 1e-9) * inner
         rows = np.concatenate(
@@ -219,13 +229,12 @@ class _Sides:
     def barrier(self, theta: Array, size: float = 1.0) -> tuple[Array, Array]:
         """Return gradient (11,) and Hessian (11, 11) of ``-log`` of everything that is left, in theta and the size."""
         room, spin = self._room(theta, size)
-        rows = np.concatenate([self._rows, self._widths[:, None]], axis=1) / room[:, None]
+        rows = self._with_size / room[:, None]
         gradient, hessian = -rows.sum(axis=0), rows.T @ rows
         if spin.size:
-            matrices = np.concatenate([self._matrices, self._spin * np.eye(3)[None]])
-            scaled = np.linalg.solve(spin, matrices)
+            scaled = np.linalg.inv(spin) @ self._matrices_with_size
             gradient = gradient - np.trace(scaled, axis1=1, axis2=2)
-            hessian = hessian + np.einsum("aij,bji->ab", scaled, scaled)
+            hessian = hessian + scaled.reshape(11, 9) @ scaled.transpose(0, 2, 1).reshape(11, 9).T
         return gradient, hessian
 
     def slope(self, theta: Array) -> Array:
@@ -242,8 +251,11 @@ class _Sides:
         slope = self._rows @ move
         longest = float(np.min(np.where(slope < 0.0, room / np.maximum(-slope, 1e-300), np.inf)))
         if spin.size:
-            root = np.linalg.inv(np.linalg.cholesky(spin))
-            lowest = float(np.linalg.eigvalsh(root @ (move @ self._matrices.reshape(10, 9)).reshape(3, 3) @ root.T)[0])
+            moved = (move @ self._matrices.reshape(10, 9)).reshape(3, 3)
+            values, _, status = lapack.dsygv(moved, spin, jobz="N")
+            if status:
+                raise np.linalg.LinAlgError("not inside the shape")
+            lowest = float(values[0])
             longest = min(longest, -1.0 / lowest) if lowest < 0.0 else longest
         return longest
 
@@ -294,10 +306,10 @@ def _center(
 
 def _newton_step(hessian: Array, gradient: Array, step: int, mu: float) -> Array:
     """Return the Newton step, (k,); a Hessian that is singular by rounding ends the fit as not converged."""
-    try:
-        return np.asarray(-np.linalg.solve(hessian, gradient))
-    except np.linalg.LinAlgError as error:
-        raise FitNotConverged(step, np.inf, mu) from error
+    *_, move, status = lapack.dgesv(hessian, -gradient)  # for few unknowns numpy's checks take longer than this
+    if status:
+        raise FitNotConverged(step, np.inf, mu)
+    return np.asarray(move)
 
 
 def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float) -> tuple[Array, Array]:
@@ -316,7 +328,7 @@ def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint
     if sides is not None:
         gradient = gradient + sides.slope(point.theta)
     # The direction in the coordinates of this point: the barrier's gradient there is -trace.
-    local = np.linalg.solve(point.tangent, direction)
+    local = lapack.dgesv(point.tangent, direction)[2]
     return float(gradient @ direction + BARRIER_GRADIENT @ local)
 
 
@@ -375,7 +387,7 @@ class PointEstimator:
         """
         objective = self.build(problem)
         solution = self._fit(objective, box)
-        self._start = solution.eta
+        self._start = from_parameters((1.0 - _INSIDE) * solution.theta + _INSIDE * self._nominal)
         return solution.theta
 
     def _fit(self, objective: FitObjective, box: Box | None) -> Fit:

@@ -139,6 +139,22 @@ def test_a_solver_that_is_stopped_early_only_widens_the_bounds(problem, optimum,
     assert solution.steps <= steps and excess(bounds, optimum).max() > 1e-3
 
 
+@pytest.mark.parametrize("reached", [1.0, 0.5])
+def test_a_minimum_at_the_edge_of_the_box_shows_before_the_multipliers_do(problem, reached):
+    """Rows that say next to nothing, a point that satisfies them, and multipliers that prove nothing."""
+    chain = RowChain(dataclasses.replace(problem, errors=1e3 * problem.errors))
+    programmes = interior_point.Programmes(chain, problem.r / chain.error, np.eye(10))
+    price = np.concatenate([np.eye(10), -np.eye(10)], axis=1)
+    dual = np.random.default_rng(0).normal(size=(len(problem.r), 20))
+    state = interior_point._State.start(programmes, price, dual)
+    state.z = np.zeros_like(state.z)
+    state.z[:10] = -reached * price
+    state.z[-len(problem.r) :] = programmes.r[:, None] - chain.times(state.z)  # the errors of the rows
+    assert np.abs(state.z).max() <= 1.0
+    state._balance()
+    np.testing.assert_allclose(state.gap(), 1.0 - reached, atol=1e-9)
+
+
 @pytest.mark.parametrize("size", [1e-8, 1e-4, 1e-2, 1.0])
 def test_wrong_multipliers_only_widen_the_bounds(problem, optimum, size):
     rng = np.random.default_rng(0)

@@ -5,7 +5,14 @@ from scipy.optimize import minimize
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.point import fit as fit_module
 from sysid_ros.core.estimation.point.coordinates import from_parameters
-from sysid_ros.core.estimation.point.fit import FitNotConverged, FitObjective, NoBodyInBox, fit, has_shape
+from sysid_ros.core.estimation.point.fit import (
+    FitNotConverged,
+    FitObjective,
+    NoBodyInBox,
+    PointEstimator,
+    fit,
+    has_shape,
+)
 from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, is_physically_consistent, pseudo_inertia
 from sysid_ros.core.model.robot import PayloadShape
 
@@ -224,3 +231,65 @@ def test_no_body_of_a_shape_in_a_box():
     far = from_com_form(1.8, [0.5, 0.5, -0.2], 0.01 * np.eye(3))
     with pytest.raises(NoBodyInBox):
         fit(objective, START, Box(far - 0.01, far + 0.01), shape=SHAPE)
+
+
+def _shaped_sides(rng):
+    body = from_com_form(2.0, [0.0, 0.05, -0.2], 2.0 * 0.005 * np.eye(3))
+    sides = fit_module._Sides(Box(body - 0.5, body + 0.5), SHAPE, np.array([0.01, 0.03, -0.2]))
+    return sides, body + 1e-3 * rng.normal(size=10)
+
+
+@pytest.mark.parametrize("size", [1.0, 1.3])
+def test_the_barrier_of_box_and_shape_is_minus_the_logarithm_of_the_room(size):
+    rng = np.random.default_rng(0)
+    sides, theta = _shaped_sides(rng)
+
+    def value(theta, size):
+        room, spin = sides._room(theta, size)
+        return -np.log(room).sum() - np.linalg.slogdet(spin)[1]
+
+    at, step = np.append(theta, size), 1e-5
+    gradient, hessian = sides.barrier(theta, size)
+    assert sides.distance(theta) < 1.0
+    for k, unit in enumerate(np.eye(11)):
+        ahead, behind = at + step * unit, at - step * unit
+        slope = (value(ahead[:10], ahead[10]) - value(behind[:10], behind[10])) / (2.0 * step)
+        np.testing.assert_allclose(gradient[k], slope, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
+        curve = (sides.barrier(ahead[:10], ahead[10])[0] - sides.barrier(behind[:10], behind[10])[0]) / (2.0 * step)
+        np.testing.assert_allclose(hessian[k], curve, rtol=1e-4, atol=1e-5 * np.abs(hessian).max())
+    if size == 1.0:
+        np.testing.assert_allclose(sides.slope(theta), gradient[:10], rtol=1e-9)
+
+
+def test_the_longest_step_ends_on_a_side():
+    rng = np.random.default_rng(1)
+    sides, theta = _shaped_sides(rng)
+    by_shape = 0
+    for _ in range(30):
+        move = rng.normal(size=10)
+        longest = sides.longest_step(theta, move)
+        for share, is_inside in ((1.0 - 1e-6, True), (1.0 + 1e-6, False)):
+            room, spin = sides._room(theta + share * longest * move, 1.0)
+            assert (room.min() > 0.0 and np.linalg.eigvalsh(spin)[0] > 0.0) == is_inside
+        by_shape += bool(room.min() > 0.0)
+    assert 0 < by_shape < 30
+
+
+def test_the_next_fit_starts_a_little_inside_of_the_last_solution():
+    """From the edge of the cone, where the solution lies, the fit of more data takes more steps to the same body."""
+    nominal = from_com_form(1.0, [0.0, 0.0, 0.05], 0.004 * np.eye(3))
+    from_edge, from_inside = [], []
+    for seed in range(6):
+        objective, _ = random_objective(seed, 5.0)
+        estimator = PointEstimator(nominal, Box(nominal - 1.0, nominal + 1.0), 1e-3)
+        estimator.build = lambda problem, found=objective: found
+        theta = estimator.estimate(None, None)
+        rng = np.random.default_rng(100 + seed)
+        y = rng.normal(size=(60, 10)) * SCALE
+        linear = objective.linear + y.T @ (y @ (theta - objective.center) + 5.0 * rng.normal(size=60))
+        more = FitObjective(objective.gram + y.T @ y, linear, objective.center)
+        edge, inside = fit(more, fit(objective, from_parameters(nominal)).eta), fit(more, estimator.start)
+        np.testing.assert_allclose(inside.theta, edge.theta, atol=1e-6)
+        from_edge.append(edge.steps)
+        from_inside.append(inside.steps)
+    assert sum(from_inside) < 0.95 * sum(from_edge)
