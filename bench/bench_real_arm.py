@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from _table import describe_machine, print_table
+from _table import describe_machine, print_lead, print_table
 from scipy.signal import butter, sosfiltfilt
 
 from sysid_ros.core.common.box import Box
@@ -202,6 +202,22 @@ def compare(
     return rows, slow, fits, tests
 
 
+def describe_rest(names: tuple[str, ...], rows: list[list], slow: list[list]) -> str:
+    """Say how the fit does beside the others, and what is left that no fit explains."""
+    whole, rigid = ({row[0]: np.array(row[1:]) for row in table} for table in (rows, slow))
+    fit, own, ridge = (rigid[f"halves, {name}"] for name in ("fit", "fit, its own samples", "ridge"))
+    above = 1.0 - (fit / whole["halves, fit"]) ** 2
+    left = ", ".join(f"{100.0 * share:.0f} % ({name})" for name, share in zip(names, above, strict=True))
+    text = (
+        f"Of the squared residuals of halves that were not fitted, this much is faster than {RIGID_HZ:g} Hz: {left}. "
+        f"Below, the fit is better than the ridge fit on {np.sum(fit < ridge)} of {len(names)} joints, and its RMS is "
+        f"{np.min(fit / own):.1f} to {np.max(fit / own):.1f} times that of the samples it was fitted to"
+    )
+    vendor = rigid.get("controller's own, all samples")
+    beside = "" if vendor is None else f"; it is better than the controller's own on {np.sum(fit < vendor)}"
+    return f"{text}{beside}."
+
+
 def main(argv: list[str] | None = None) -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -223,6 +239,7 @@ def main(argv: list[str] | None = None) -> int:
         values = np.asarray(external, dtype=float)[np.searchsorted(block.seconds, whole.seconds - 1e-9)]
         rows.append(["controller's own, all samples", *rms(values)])
         slow.append(["controller's own, all samples", *rms(below(values, whole))])
+    print_lead(describe_rest(robot.joint_names, rows, slow))
     if robot.name.startswith("kuka_lbr_med7"):
         rows += [[f"longer recording: {name}", *values] for name, values in REFERENCES.items()]
     title = f"{options.file.name}: torque RMS on data that were not fitted [Nm], {block.seconds[-1]:.3g} s"
