@@ -83,11 +83,12 @@ def test_a_pipe_hears_of_long_work_that_it_goes_on(monkeypatch):
 
     with ProgressDisplay(stream, _Clock()) as display:
         display.update("planning", 0.1, "mass unknown")
+        display.update("planning", 0.2, "mass unknown")
         end = time.monotonic() + 20.0
         while len(lines()) < 3 and time.monotonic() < end:
             time.sleep(0.01)
     said = lines()
-    assert said[1:3] == 2 * ["[   0.0 s] still planning"]
+    assert said[1:3] == 2 * ["[   0.0 s]  20 %  still planning"]
     time.sleep(0.2)
     assert lines() == said, "nothing goes on after the end"
 
