@@ -1,6 +1,5 @@
 """The fit of a whole arm: truth of a simulated arm found again, lost samples, friction that the data ask for."""
 
-
 import numpy as np
 import pinocchio as pin
 import pytest
