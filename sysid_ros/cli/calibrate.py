@@ -475,8 +475,8 @@ def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType
     columns = zip(robot.joint_names, check.before, check.after, strict=True)
     rows = [(name, f"{before:.3f}", f"{after:.3f}") for name, before, after in columns]
     title = (
-        f"{check.name}, not used: RMS torque residual [Nm], of means over {MEAN_TIME:g} s, with the parameters before "
-        "and now"
+        f"{check.name}, not used: RMS torque residual [Nm], of means over {MEAN_TIME:g} s in motion, with the "
+        "parameters before and now"
     )
     return [title, make_table(("joint", "before", "now"), rows)]
 

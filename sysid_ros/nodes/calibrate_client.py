@@ -94,8 +94,8 @@ def describe(result: IdentifyArm.Result) -> list[RenderableType]:
         f"Combinations of parameters are known within {100.0 * result.relative_width:.0f} % of the range before "
         "(geometric mean)",
         f"Motion of the arm: {result.motion_time:.1f} s",
-        f"RMS torque residual of the motion that was not used [Nm], of means over {MEAN_TIME:g} s, with the parameters "
-        "before and now",
+        f"RMS torque residual of the motion that was not used [Nm], of means over {MEAN_TIME:g} s in motion, with the "
+        "parameters before and now",
         make_table(("joint", "before", "now"), rows),
     ]
 

@@ -24,7 +24,7 @@ from sysid_ros.core.model.calibration import ArmCalibration, save_calibration
 from sysid_ros.core.model.loader import calibrated_settings
 from sysid_ros.core.model.robot import FRICTION_NAMES, FRICTION_UNITS, RobotModel
 from sysid_ros.reports.arm_urdf import arm_urdf
-from sysid_ros.reports.torque_fit import differentiate, predict_torque
+from sysid_ros.reports.torque_fit import STICTION_SPEED, differentiate, predict_torque
 
 Array = NDArray[np.float64]
 
@@ -38,8 +38,9 @@ MEAN_TIME = 0.1
 class TorqueCheck:
     """Torque residuals of a motion that the calibration did not use; for people, no guarantee rests on them.
 
-    They are those of means over :data:`MEAN_TIME`: in single samples the noise of the sensors hides what parameters
-    change.
+    They are those of means over :data:`MEAN_TIME` in which the joint moves: in single samples the noise of the sensors
+    hides what parameters change, and at rest friction may be anything up to its limit. Of a joint that never moves for
+    so long they are those of all means.
 
     Attributes:
         name: Name of the recording.
@@ -121,8 +122,14 @@ def check_torques(before: RobotModel, after: RobotModel, gains: Array, recording
     def means(values: Array) -> Array:
         return np.asarray(np.add.reduceat(values, first, axis=0) / count[:, None])
 
+    moves = np.minimum.reduceat(np.abs(samples.v), first, axis=0) > STICTION_SPEED
+    moves |= ~np.any(moves, axis=0)
+
+    def rms(values: Array) -> Array:
+        return np.asarray(np.sqrt(np.mean(means(values) ** 2, axis=0, where=moves)))
+
     old, new = (
-        np.sqrt(np.mean(means(predict_torque(arm, payload, *states) / (1.0 + gain) - samples.tau) ** 2, axis=0))
+        rms(predict_torque(arm, payload, *states) / (1.0 + gain) - samples.tau)
         for arm, gain in ((before, 0.0), (after, gains))
     )
     return TorqueCheck(name, float(samples.seconds[-1]), old, new, np.std(means(samples.tau), axis=0))
