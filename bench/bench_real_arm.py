@@ -5,11 +5,14 @@ docs/reference/files.md, or an NPZ with arrays ``t``, ``q``, ``tau`` in SI units
 ``tau_ext_kuka``, the external torque that the arm's own controller reports while nothing touches it. ``nominal`` is the
 model as described, ``fit`` adds all bodies, simple friction, direction of gravity and torque lag, ``terms chosen`` the
 friction terms that blocks left out ask for. ``halves`` fits the first and tests the second, and the other way round;
-``blocks`` fits every other tenth and tests the
-rest. ``bounded regression`` is EXCITE's: base parameters within bounds, from velocities and accelerations of a tracking
-differentiator (``TD``) or from the smoothed ones, with the direction of gravity as modelled and no friction. The bounds
-are half of the nominal parameters, and the prior of the payload for the last body. The last rows are what others
-reached on a longer recording of an LBR Med7; they compare only with that recording.
+``blocks`` fits every other tenth and tests the rest. ``ridge`` is the reference: least squares around the nominal model
+with simple friction and direction of gravity, one weight for all columns, and the torque lag given. ``its own samples``
+are residuals of what was fitted: no parameters explain them. ``bounded regression`` is EXCITE's: base parameters within
+bounds, from velocities and accelerations of a tracking differentiator (``TD``) or from the smoothed ones, with the
+direction of gravity as modelled and no friction. The bounds are half of the nominal parameters, and the prior of the
+payload for the last body. The last rows are what others reached on a longer recording of an LBR Med7; they compare only
+with that recording. The second table has the halves below 5 Hz (zero phase): motions like this one have their torques
+there, and what is above are vibrations, which no model of rigid bodies explains.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from _table import describe_machine, print_table
+from _table import describe_machine, print_lead, print_table
+from scipy.signal import butter, sosfiltfilt
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.point.acceleration_regression import fit_bounded_regression, tracked
@@ -52,6 +56,10 @@ REFERENCES = {
 """Torque RMS per joint on the other half of a longer recording of an LBR Med7 [Nm]."""
 KNOWN, JERK = 0.5, 20.0
 """Of the baseline: share of the nominal parameters, and largest jerk over the planned acceleration [1/s]."""
+RIDGES, REFERENCE_LAG = tuple(10.0**k for k in range(-9, 2)), 0.02
+"""Of the reference: weights, of which that is taken which predicts fifths left out best [-], and the torque lag [s]."""
+RIGID_HZ = 5.0
+"""Torques of rigid bodies are slower."""
 GEAR_CYCLES = 320.0
 """Two per turn of the motor, at 160 to 1."""
 
@@ -89,6 +97,46 @@ def rms(values: Array) -> Array:
     return np.sqrt(np.mean(values**2, axis=0))
 
 
+def below(values: Array, motion: Motion) -> Array:
+    """Values (N, n) without what is faster than ``RIGID_HZ``, each piece by itself."""
+    sections, result = butter(4, RIGID_HZ * 2.0 * np.median(np.diff(motion.seconds)), output="sos"), values.copy()
+    for part in motion.pieces:
+        result[part] = sosfiltfilt(sections, values[part], axis=0)
+    return result
+
+
+def solve_ridge(gram: Array, side: Array, weight: float) -> Array:
+    """Least squares with all unknowns weighted alike, (P,)."""
+    return np.linalg.solve(gram + weight * np.eye(len(side)), side)
+
+
+def predict_by_ridge(robot: RobotModel, known: Motion, other: Motion) -> Array:
+    """Predict the torques of another motion by the reference, (N, n) [Nm]."""
+    problem, n = WholeArmProblem(robot, known, FrictionLaw()), robot.n
+    x, weight = problem.start, 1.0 / np.std(known.tau, axis=0)
+    x[-n:] = REFERENCE_LAG
+    start, folds = x.copy(), np.array_split(np.arange(len(known.seconds)), 5)
+    for _ in range(5):  # Gauss-Newton steps: gravity times inertial parameters
+        jacobian = problem.linearise(x)[..., :-n]
+        target = known.tau - problem.predict(x) + jacobian @ (x - start)[:-n]
+        rows, wanted = jacobian * weight[:, None], target * weight  # (N, n, P), (N, n)
+        size = np.sqrt(np.mean(np.sum(rows**2, axis=1), axis=0))
+        size = np.maximum(size, 1e-6 * size.max())
+        rows /= size * np.sqrt(len(rows))
+        wanted = wanted / np.sqrt(len(rows))
+        grams = np.array([np.einsum("tjp,tjq->pq", rows[k], rows[k]) for k in folds])
+        sides = np.array([np.einsum("tjp,tj->p", rows[k], wanted[k]) for k in folds])
+        gram, side = grams.sum(axis=0), sides.sum(axis=0)
+        left = list(zip(folds, gram - grams, side - sides, strict=True))
+        costs = [
+            sum(np.sum((wanted[k] - rows[k] @ solve_ridge(*sums, ridge)) ** 2) for k, *sums in left) for ridge in RIDGES
+        ]
+        change = solve_ridge(gram, side, RIDGES[int(np.argmin(costs))]) / size
+        weight = 1.0 / rms(target - jacobian @ change)
+        x = start + np.append(change, np.zeros(n))
+    return WholeArmProblem(robot, other, FrictionLaw()).predict(x)
+
+
 def known_box(robot: RobotModel) -> Box:
     """Half of every nominal parameter, and whatever of the prior the hand may hold, (14 n,)."""
     radius = np.maximum(KNOWN * np.abs(robot.theta_nominal), robot.theta_box.radius)
@@ -110,17 +158,28 @@ def with_differentiator(block: SampleBlock, motion: Motion, robot: RobotModel) -
 
 def compare(
     block: SampleBlock, robot: RobotModel, settings: WholeArmSettings, law: FrictionLaw | None
-) -> tuple[list[list], list[WholeArmFit], list[TermTest]]:
-    """Rows of the table, the fits of the halves, and the tests of friction terms on the first half."""
-    rows, fits, tests = [], [], []
+) -> tuple[list[list], list[list], list[WholeArmFit], list[TermTest]]:
+    """Rows of both tables, the fits of the halves, and the tests of friction terms on the first half."""
+    rows, slow, fits, tests = [], [], [], []
     for name, pairs in splits(block).items():
         found: dict[str, list[Array]] = {}
+        found_below: dict[str, list[Array]] = {}
+
+        def note(
+            method: str, motion: Motion, predicted: Array,
+            found: dict[str, list[Array]] = found, found_below: dict[str, list[Array]] = found_below,
+        ) -> None:  # fmt: skip
+            found.setdefault(method, []).append(rms(motion.tau - predicted))
+            found_below.setdefault(method, []).append(rms(below(motion.tau - predicted, motion)))
+
         for fitted, tested in pairs:
             known, other = (Motion.of(part_of(block, index), robot, settings) for index in (fitted, tested))
             nominal = WholeArmProblem(robot, other, FrictionLaw())
             fit = fit_whole_arm(robot, known, settings)
-            found.setdefault("nominal", []).append(rms(other.tau - nominal.predict(nominal.start)))
-            found.setdefault("fit", []).append(rms(other.tau - fit.predict(robot, other)))
+            note("nominal", other, nominal.predict(nominal.start))
+            note("ridge", other, predict_by_ridge(robot, known, other))
+            note("fit", other, fit.predict(robot, other))
+            note("fit, its own samples", known, fit.predict(robot, known))
             differentiated = [
                 with_differentiator(part_of(block, index), part, robot)
                 for index, part in ((fitted, known), (tested, other))
@@ -130,15 +189,33 @@ def compare(
                 ("bounded regression, smoothed", (known, other)),
             ):
                 baseline = fit_bounded_regression(robot, learned, known_box(robot))
-                found.setdefault(label, []).append(rms(asked.tau - baseline.predict(robot, asked)))
+                note(label, asked, baseline.predict(robot, asked))
             if law is not None:
                 fit, tests_of_part = select_friction(robot, known, law, settings)
                 tests = tests or list(tests_of_part)
-                found.setdefault("terms chosen", []).append(rms(other.tau - fit.predict(robot, other)))
+                note("terms chosen", other, fit.predict(robot, other))
             if name == "halves":
                 fits.append(fit)
         rows += [[f"{name}, {method}", *rms(np.array(values))] for method, values in found.items()]
-    return rows, fits, tests
+        if name == "halves":
+            slow += [[f"{name}, {method}", *rms(np.array(values))] for method, values in found_below.items()]
+    return rows, slow, fits, tests
+
+
+def describe_rest(names: tuple[str, ...], rows: list[list], slow: list[list]) -> str:
+    """Say how the fit does beside the others, and what is left that no fit explains."""
+    whole, rigid = ({row[0]: np.array(row[1:]) for row in table} for table in (rows, slow))
+    fit, own, ridge = (rigid[f"halves, {name}"] for name in ("fit", "fit, its own samples", "ridge"))
+    above = 1.0 - (fit / whole["halves, fit"]) ** 2
+    left = ", ".join(f"{100.0 * share:.0f} % ({name})" for name, share in zip(names, above, strict=True))
+    text = (
+        f"Of the squared residuals of halves that were not fitted, this much is faster than {RIGID_HZ:g} Hz: {left}. "
+        f"Below, the fit is better than the ridge fit on {np.sum(fit < ridge)} of {len(names)} joints, and its RMS is "
+        f"{np.min(fit / own):.1f} to {np.max(fit / own):.1f} times that of the samples it was fitted to"
+    )
+    vendor = rigid.get("controller's own, all samples")
+    beside = "" if vendor is None else f"; it is better than the controller's own on {np.sum(fit < vendor)}"
+    return f"{text}{beside}."
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -156,13 +233,18 @@ def main(argv: list[str] | None = None) -> int:
     cycles = (GEAR_CYCLES,) * robot.n
     ripples = (Ripple(cycles), *(Ripple(cycles, frequency, 0.15) for frequency in (7.0, 9.0)))
     law = None if options.quick else FrictionLaw((0.05, 0.2), has_asymmetry=True, has_load=True, ripples=ripples)
-    rows, fits, tests = compare(block, robot, settings, law)
+    rows, slow, fits, tests = compare(block, robot, settings, law)
+    whole = Motion.of(block, robot, settings)
     if external is not None:
-        rows.append(["controller's own, all samples", *rms(np.asarray(external, dtype=float))])
+        values = np.asarray(external, dtype=float)[np.searchsorted(block.seconds, whole.seconds - 1e-9)]
+        rows.append(["controller's own, all samples", *rms(values)])
+        slow.append(["controller's own, all samples", *rms(below(values, whole))])
+    print_lead(describe_rest(robot.joint_names, rows, slow))
     if robot.name.startswith("kuka_lbr_med7"):
         rows += [[f"longer recording: {name}", *values] for name, values in REFERENCES.items()]
     title = f"{options.file.name}: torque RMS on data that were not fitted [Nm], {block.seconds[-1]:.3g} s"
     print_table(["", *robot.joint_names], rows, title)
+    print_table(["", *robot.joint_names], slow, f"The same below {RIGID_HZ:g} Hz [Nm]")
     found = []
     for half, fit in zip(("first half", "second half"), fits, strict=True):
         tilt = np.degrees(np.arccos(np.clip(fit.gravity @ robot.gravity / (fit.gravity @ fit.gravity), -1.0, 1.0)))
@@ -177,7 +259,6 @@ def main(argv: list[str] | None = None) -> int:
     if tests:
         needed = [[test.name, *(("needed" if need else "not needed") for need in test.is_needed)] for test in tests]
         print_table(["friction term", *robot.joint_names], needed, "Does the simple law suffice? (first half)")
-    whole = Motion.of(block, robot, settings)
     for notice in whole.notices:
         print(notice)
     return 0

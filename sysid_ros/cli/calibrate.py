@@ -58,6 +58,7 @@ from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_un
 from sysid_ros.core.procedure.arm import stated_box
 from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
 from sysid_ros.reports.arm import (
+    MEAN_TIME,
     TorqueCheck,
     make_result,
     prepare_files,
@@ -473,7 +474,10 @@ def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType
     """Describe the torque residuals of a motion that was not used."""
     columns = zip(robot.joint_names, check.before, check.after, strict=True)
     rows = [(name, f"{before:.3f}", f"{after:.3f}") for name, before, after in columns]
-    title = f"{check.name}, not used: RMS torque residual [Nm] with the parameters before and now"
+    title = (
+        f"{check.name}, not used: RMS torque residual [Nm], of means over {MEAN_TIME:g} s in motion, with the "
+        "parameters before and now"
+    )
     return [title, make_table(("joint", "before", "now"), rows)]
 
 

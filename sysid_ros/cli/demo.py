@@ -119,7 +119,8 @@ def run(options: argparse.Namespace) -> int:
         found = compare(
             folder, [(name, load_robot(path)) for name, path in (("robot file alone", model), ("calibrated", known))]
         )
-    show("", "Bounds: CoM in the tool frame, inertias about the frame of the last joint", found.screen())
+    title = "Bounds from this one recording: CoM in the tool frame, inertias about the frame of the last joint"
+    show("", title, found.screen())
     (results / COMPARISON).write_text(found.markdown() + "\n", encoding="utf-8")
     show(f"Files: {results}")
     return ExitStatus.OK

@@ -121,7 +121,7 @@ class _TwoLines(Progress):
 class ProgressDisplay:
     """What is being done, how far it is and how long it takes: in place on a terminal, else a line for every change.
 
-    Where there is no terminal and nothing changes for long, a line says what still goes on.
+    Where there is no terminal and nothing changes for long, a line says what still goes on, and how far it is.
 
     Args:
         stream: Where to print; None takes standard output.
@@ -132,6 +132,7 @@ class ProgressDisplay:
         self._console = make_console(stream)
         self._clock, self._start = clock, clock()
         self._last: tuple[str, str] | None = None
+        self._percent = ""
         self._live: _TwoLines | None = None
         self._has_printed = threading.Event()
         self._watch: threading.Thread | None = None
@@ -146,12 +147,12 @@ class ProgressDisplay:
             left: Time that is left [s]; None for what the share and the time so far say.
         """
         if not self._console.is_terminal:
+            self._percent = "" if share is None else f"{100.0 * share:3.0f} %  "
             if (text, detail) != self._last:
                 self._last = text, detail
-                percent = "" if share is None else f"{100.0 * share:3.0f} %  "
                 later = "" if left is None else f"  {duration_text(left)} left"
                 line = "  ".join(filter(None, (text, detail)))
-                self._print(f"[{self._clock() - self._start:6.1f} s] {percent}{line}{later}")
+                self._print(f"[{self._clock() - self._start:6.1f} s] {self._percent}{line}{later}")
             if self._watch is None:
                 self._watch = threading.Thread(target=self._say_what_goes_on, name="progress", daemon=True)
                 self._watch.start()
@@ -208,7 +209,7 @@ class ProgressDisplay:
     def _say_what_goes_on(self) -> None:
         while self._watch is threading.current_thread():
             if not self._has_printed.wait(QUIET) and self._last is not None:
-                self._print(f"[{self._clock() - self._start:6.1f} s] still {self._last[0]}")
+                self._print(f"[{self._clock() - self._start:6.1f} s] {self._percent}still {self._last[0]}")
             self._has_printed.clear()
 
 

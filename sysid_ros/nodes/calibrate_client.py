@@ -18,6 +18,7 @@ from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, make_table, show
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.procedure import IdentificationErrorCode
+from sysid_ros.reports.arm import MEAN_TIME
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.node import StopRequest
 
@@ -93,7 +94,8 @@ def describe(result: IdentifyArm.Result) -> list[RenderableType]:
         f"Combinations of parameters are known within {100.0 * result.relative_width:.0f} % of the range before "
         "(geometric mean)",
         f"Motion of the arm: {result.motion_time:.1f} s",
-        "RMS torque residual of the motion that was not used [Nm], with the parameters before and now",
+        f"RMS torque residual of the motion that was not used [Nm], of means over {MEAN_TIME:g} s in motion, with the "
+        "parameters before and now",
         make_table(("joint", "before", "now"), rows),
     ]
 

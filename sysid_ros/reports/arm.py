@@ -24,23 +24,30 @@ from sysid_ros.core.model.calibration import ArmCalibration, save_calibration
 from sysid_ros.core.model.loader import calibrated_settings
 from sysid_ros.core.model.robot import FRICTION_NAMES, FRICTION_UNITS, RobotModel
 from sysid_ros.reports.arm_urdf import arm_urdf
-from sysid_ros.reports.torque_fit import differentiate, predict_torque
+from sysid_ros.reports.torque_fit import STICTION_SPEED, differentiate, predict_torque
 
 Array = NDArray[np.float64]
 
 CALIBRATION, URDF, REPORT = "arm.yaml", "arm.urdf", "arm.html"
+
+MEAN_TIME = 0.1
+"""Torques are compared as means over so much time [s]."""
 
 
 @dataclass(frozen=True)
 class TorqueCheck:
     """Torque residuals of a motion that the calibration did not use; for people, no guarantee rests on them.
 
+    They are those of means over :data:`MEAN_TIME` in which the joint moves: in single samples the noise of the sensors
+    hides what parameters change, and at rest friction may be anything up to its limit. Of a joint that never moves for
+    so long they are those of all means.
+
     Attributes:
         name: Name of the recording.
         seconds: Its length [s].
         before: RMS residual with the parameters the arm had before, (n,) [Nm].
         after: RMS residual with the identified ones, (n,) [Nm].
-        torque: RMS of the measured torque less its mean, (n,) [Nm].
+        torque: RMS of the measured torque less its mean over the motion, (n,) [Nm].
     """
 
     name: str
@@ -110,11 +117,22 @@ def check_torques(before: RobotModel, after: RobotModel, gains: Array, recording
     samples = SampleBlock.concatenate(recording.blocks)
     acceleration = differentiate(samples.stamps, samples.v)
     states = samples.q, samples.v, acceleration
+    _, first, count = np.unique(samples.seconds // MEAN_TIME, return_index=True, return_counts=True)
+
+    def means(values: Array) -> Array:
+        return np.asarray(np.add.reduceat(values, first, axis=0) / count[:, None])
+
+    moves = np.minimum.reduceat(np.abs(samples.v), first, axis=0) > STICTION_SPEED
+    moves |= ~np.any(moves, axis=0)
+
+    def rms(values: Array) -> Array:
+        return np.asarray(np.sqrt(np.mean(means(values) ** 2, axis=0, where=moves)))
+
     old, new = (
-        np.sqrt(np.mean((predict_torque(arm, payload, *states) / (1.0 + gain) - samples.tau) ** 2, axis=0))
+        rms(predict_torque(arm, payload, *states) / (1.0 + gain) - samples.tau)
         for arm, gain in ((before, 0.0), (after, gains))
     )
-    return TorqueCheck(name, float(samples.seconds[-1]), old, new, np.std(samples.tau, axis=0))
+    return TorqueCheck(name, float(samples.seconds[-1]), old, new, np.std(means(samples.tau), axis=0))
 
 
 def robot_files(robot: RobotModel) -> tuple[str, str]:
@@ -264,7 +282,7 @@ def _constants(identification: ArmIdentification) -> list[dict[str, Any]]:
 def _check_rows(robot: RobotModel, check: TorqueCheck) -> dict[str, Any]:
     columns = zip(robot.joint_names, check.torque, check.before, check.after, strict=True)
     rows = [(name, *(f"{value:.3f}" for value in values)) for name, *values in columns]
-    return {"name": check.name, "seconds": f"{check.seconds:.1f}", "rows": rows}
+    return {"name": check.name, "seconds": f"{check.seconds:.1f}", "mean_time": f"{MEAN_TIME:g}", "rows": rows}
 
 
 def _number(value: float) -> str:

@@ -39,6 +39,11 @@ _CALIBRATE = (
     "weight, too; or `sysid calibrate run`) and identify with `--calibration`; or state what you know better in the "
     "settings (`sysid calibrate friction` tells friction from slow motions both ways)"
 )
+_CALIBRATE_AGAIN = (
+    "what its calibration leaves: recordings of more motions like this one in it narrow that, with the empty hand and "
+    "with a known weight, best a heavy one"
+)
+"""Instead, of an arm that is calibrated."""
 SAMPLING = Cause("what lies between two samples", ("torque_interpolation", "jitter", "quadrature"), "sample faster")
 CAUSES = (
     SAMPLING,
@@ -117,6 +122,8 @@ def describe_limits(result: IdentificationResult) -> list[str]:
     tells_mass = whole - float(budget.get("prior", [0.0])[0]) >= _LEAST_OF_MASS * whole
     for cause, share in find_limits(result):
         cure = "the same helps" if cause.cure in told else cause.cure
+        if cure is _CALIBRATE and result.robot.calibration is not None:
+            cure = _CALIBRATE_AGAIN
         told.add(cause.cure)
         if cause is SAMPLING and samples is not None and len(samples) > 1:
             hertz = 1e9 / float(np.median(np.diff(samples.stamps)))

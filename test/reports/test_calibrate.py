@@ -307,6 +307,40 @@ def test_torques_are_predicted_with_the_gains_that_were_found(robot, record):
     assert np.linalg.norm(check.after) < 0.7 * np.linalg.norm(check.before)
 
 
+def test_noise_of_the_sensors_does_not_hide_what_parameters_change(robot, record):
+    block = record(np.zeros(10)).slice(0, 1000)
+    alternating = np.where(np.arange(len(block)) % 2 == 0, 1.0, -1.0)[:, None] * np.ones(robot.n)
+    recordings = [dataclasses.replace(block, tau=tau) for tau in (1.02 * block.tau, 1.02 * block.tau + alternating)]
+    quiet, noisy = (
+        check_torques(robot, robot, np.full(robot.n, 1.0 / 1.02 - 1.0), LoadedRecording("scaled", [one], empty_hand()))
+        for one in recordings
+    )
+    assert noisy.before == pytest.approx(quiet.before, abs=0.05)
+    assert noisy.after == pytest.approx(quiet.after, abs=0.05)
+
+
+def test_friction_at_rest_does_not_hide_what_parameters_change(robot, record):
+    """A joint that rests may be held by any friction up to its limit."""
+    block = record(np.zeros(10)).slice(0, 1000)
+    scaled = dataclasses.replace(block, tau=1.02 * block.tau)
+    count, none = 500, np.zeros((500, robot.n))
+    rest = dataclasses.replace(
+        block.slice(0, count),
+        stamps=block.stamps[-1] + 1_000_000 * np.arange(1, count + 1),
+        sequence=block.sequence[-1] + np.arange(1, count + 1),
+        q=block.q[-1] + none,
+        v=none,
+        tau=scaled.tau[-1] + none + 3.0,
+    )
+    gains = np.full(robot.n, 1.0 / 1.02 - 1.0)
+    alone, both = (
+        check_torques(robot, robot, gains, LoadedRecording("scaled", parts, empty_hand()))
+        for parts in ([scaled], [scaled, rest])
+    )
+    moved = np.abs(block.v).max(axis=0) > 0.1
+    assert moved.any() and np.all(both.after[moved] < alone.after[moved] + 0.2)
+
+
 def test_friction_from_the_command_line(robot, tmp_path, capsys):
     """A joint that moves there and back at one speed, in gravity that is known: all that torque is left for."""
     times = np.arange(1801) * 1e-3

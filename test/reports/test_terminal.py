@@ -83,11 +83,12 @@ def test_a_pipe_hears_of_long_work_that_it_goes_on(monkeypatch):
 
     with ProgressDisplay(stream, _Clock()) as display:
         display.update("planning", 0.1, "mass unknown")
+        display.update("planning", 0.2, "mass unknown")
         end = time.monotonic() + 20.0
         while len(lines()) < 3 and time.monotonic() < end:
             time.sleep(0.01)
     said = lines()
-    assert said[1:3] == 2 * ["[   0.0 s] still planning"]
+    assert said[1:3] == 2 * ["[   0.0 s]  20 %  still planning"]
     time.sleep(0.2)
     assert lines() == said, "nothing goes on after the end"
 
@@ -155,6 +156,10 @@ def test_what_limits_the_mass_counts_until_it_is_known_and_a_cure_is_told_once(r
     texts = describe_limits(dataclasses.replace(result, estimate=wide))
     assert texts[0].startswith("67 % inertias of the arm (3 kg of the mass): calibrate it (`sysid calibrate arm` with")
     assert texts[1].startswith("22 % friction") and texts[1].endswith(": the same helps")
+    calibrated = dataclasses.replace(result.robot, calibration=object())
+    again = describe_limits(dataclasses.replace(result, estimate=wide, robot=calibrated))
+    assert ": what its calibration leaves: recordings of more motions" in again[0] and "calibrate it" not in again[0]
+    assert again[1].endswith(": the same helps"), "of one advice"
     known = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
     assert describe_limits(known)[0].startswith("89 % positions and velocities (0.5 kg of the mass)")
 

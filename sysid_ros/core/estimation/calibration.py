@@ -79,6 +79,8 @@ _LEFT_AFTER_STEP = 0.93
 """Part of what was left of a solution that is left after a step of the solver, to tell how far it is."""
 _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
+_REST_INTERVALS = 10.0
+"""Of ``rest_interval``, in which one window counts while the arm rests: a load that is known does not change."""
 _BODIES = MechanismOptions(massless="unknown")
 _Part = tuple[Rows, Unknowns, Box]
 """A recording: its rows, what the arm leaves unknown in them, and the box of the load."""
@@ -235,6 +237,7 @@ def calibrate_arm(
         raise ParameterOutOfRange("gripper", AS_CALIBRATED, "a state of the robot file, or empty: not stated")
     arm, gripper = replace(robot.with_gripper(settings.gripper), calibration=None), settings.gripper
     settings = replace(settings, gripper="")  # the box of its state is that of the arm now
+    settings = replace(settings, rest_interval=min(_REST_INTERVALS * settings.rest_interval, 60.0))
     offset_change = np.asarray(record.offset_change or np.zeros(robot.n), dtype=float)
     if not recordings:
         raise SysidError("there is no recording to calibrate from; give at least one with the empty hand")

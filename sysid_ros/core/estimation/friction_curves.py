@@ -66,7 +66,7 @@ class FrictionCurve:
         offset: Half their sum, (B,) [Nm].
         rise: How much more friction each class but the first has than the first, (B - 1,) [Nm].
         shift: How much more offset, (B - 1,) [Nm].
-        rests: What the joint feels in the last window of each of its longest rests, (R,) [Nm].
+        rests: What the joint feels in the last window that counts of each of its longest rests, (R,) [Nm].
     """
 
     joint: str
@@ -130,7 +130,7 @@ def measure_friction(
     """
     if not recordings:
         raise SysidError("there is no recording to measure friction from; give at least one")
-    settings = replace(settings or EstimatorSettings(), body="payload", target="payload", rest_interval=0.0)
+    settings = replace(settings or EstimatorSettings(), body="payload", target="payload")
     if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
         settings = replace(settings, friction_range=max(settings.friction_range, 1.0))
     arm = replace(robot.with_gripper(settings.gripper), calibration=None)
@@ -174,7 +174,7 @@ class _Joint:
         self._direction = np.where(is_whole, np.sign(certain), 0.0)
         self._speed = np.abs(self._turn) / self._duration
         self._is_at_rest = (np.abs(certain) < 1e-9) & (self._speed < 1e-3)
-        self._stop, self._start = own.stop, own.start
+        self._window, self._stop, self._start = own.window, own.stop, own.start
 
     def bound(self) -> FrictionCurve:
         """Bound what the joint feels in each class and rest."""
@@ -212,17 +212,29 @@ class _Joint:
         return [found[k] for k in enough[:_MOST_CLASSES]]
 
     def _rests(self) -> list[NDArray[np.intp]]:
-        """Return the last window of each of the longest rests: what holds a joint may change while it rests."""
+        """Return the last window of each of the longest rests: what holds a joint may change while it rests.
+
+        Where all joints rest only some windows count; those whose numbers are left out belong to the rest, too.
+        """
         still = np.flatnonzero(self._is_at_rest)
-        follows = (self._start[still[1:]] == self._stop[still[:-1]]) & (np.diff(still) == 1)
+        if not still.size:
+            return []
+        after, before = still[1:], still[:-1]
+        is_skipped = self._window[after] > self._window[before] + 1
+        follows = (after == before + 1) & (is_skipped | (self._start[after] == self._stop[before]))
         runs = np.split(still, np.flatnonzero(~follows) + 1)
-        return [run[-1:] for run in sorted((run for run in runs if run.size), key=len, reverse=True)[:_MOST_RESTS]]
+        runs.sort(key=lambda run: self._stop[run[-1]] - self._start[run[0]], reverse=True)
+        return [run[-1:] for run in runs[:_MOST_RESTS]]
 
     def _solve(
         self, classes: list[NDArray[np.intp]], speeds: Array, rests: list[NDArray[np.intp]], objectives: Array
     ) -> Box:
         """Bound combinations (K, 2 B + R) of what is felt in each class and direction and in each rest, (K,)."""
-        problem, unknowns, index = self._problem, self._unknowns, self._index
+        problem, unknowns = self._problem, self._unknowns
+        # Windows of no class say nothing: only those of classes and rests are rows.
+        kept = np.sort(np.concatenate([*classes, *rests]))
+        index, place = self._index[kept], np.full(self._index.size, -1)
+        place[kept] = np.arange(kept.size)
         used = np.flatnonzero(unknowns.radius > 1e-100)
         b = problem.y[index].copy()
         shared = {name: np.flatnonzero(used == column) for name, column in self._columns.items()}
@@ -230,7 +242,7 @@ class _Joint:
         largest = float(self._robot.limits.tau_max[self._joint])
         own = np.zeros((index.size, 2 * len(classes) + len(rests)))
         slopes, encoder = np.zeros_like(own), float(self._robot.link_sensors.position_resolution[self._joint])
-        r, errors, is_used = problem.r[index].copy(), problem.errors[index].copy(), np.zeros(index.size, dtype=bool)
+        r, errors = problem.r[index].copy(), problem.errors[index].copy()
         groups = [
             (part[self._direction[part] == way], way, speed)
             for part, speed in zip(classes, speeds, strict=True)
@@ -238,23 +250,20 @@ class _Joint:
         ]
         groups += [(part, 0.0, 0.0) for part in rests]
         for column, (part, way, speed) in enumerate(groups):
-            own[part, column], is_used[part] = self._duration[part], True
+            rows, duration, turn = place[part], self._duration[part], self._turn[part]
+            own[rows, column] = duration
             # Friction is that at the mean speed of the class, and F_v times what the window's is off by.
-            off = (self._turn[part] - way * speed * self._duration[part]) * abs(way)
-            r[part] += center["F_c"] * way * self._duration[part] + center["beta"] * self._duration[part]
-            r[part] += center["F_v"] * (self._turn[part] - off)
-            b[np.ix_(part, shared["F_c"])] = 0.0
-            b[np.ix_(part, shared["beta"])] = 0.0
-            b[np.ix_(part, shared["F_v"])] = off[:, None]
-            slopes[part, column] = off
-            errors[part, _ENCODER] += abs(way) * self._slope * encoder
-            errors[part, _COULOMB] = 0.0  # the sign is certain, or counts in the rest's own unknown
-            errors[part, _JITTER] += 2.0 * self._robot.sensors.stamp_jitter * largest
-        blank = ~is_used
-        # Windows that say nothing here stay in their place, with nothing in them.
-        b[blank], r[blank], errors[blank] = 0.0, 0.0, 1.0
-        nuisances, ends = problem.b[index].copy(), problem.ends[index].copy()
-        nuisances[blank], ends[blank] = 0.0, 0.0
+            off = (turn - way * speed * duration) * abs(way)
+            r[rows] += center["F_c"] * way * duration + center["beta"] * duration
+            r[rows] += center["F_v"] * (turn - off)
+            b[np.ix_(rows, shared["F_c"])] = 0.0
+            b[np.ix_(rows, shared["beta"])] = 0.0
+            b[np.ix_(rows, shared["F_v"])] = off[:, None]
+            slopes[rows, column] = off
+            errors[rows, _ENCODER] += abs(way) * self._slope * encoder
+            errors[rows, _COULOMB] = 0.0  # the sign is certain, or counts in the rest's own unknown
+            errors[rows, _JITTER] += 2.0 * self._robot.sensors.stamp_jitter * largest
+        _, instants = np.unique(problem.end_index[index], return_inverse=True)
         count = own.shape[1]
         radius = np.full(count, largest)
         one = replace(
@@ -262,10 +271,10 @@ class _Joint:
             center=np.zeros(count),
             radius=radius,
             y=own,
-            b=np.concatenate([b, nuisances, slopes], axis=1),
+            b=np.concatenate([b, problem.b[index], slopes], axis=1),
             delta_radius=np.concatenate([problem.radius, problem.delta_radius, np.full(count, self._slope)]),
-            ends=ends,
-            end_index=problem.end_index[index],
+            ends=problem.ends[index],
+            end_index=instants.reshape(index.size, 2),
             r=r,
             errors=errors,
             theta_size=radius,

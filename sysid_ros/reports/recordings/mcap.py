@@ -26,6 +26,7 @@ from sysid_ros.reports.recordings.readers import (
     read_all,
 )
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
+from sysid_ros.reports.recordings.sample_batches import batch_decoder
 
 mcap_exceptions = optional_module("mcap.exceptions")
 mcap_reader, mcap_records = optional_module("mcap.reader"), optional_module("mcap.records")
@@ -199,7 +200,8 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
                     decoder = factory.decoder_for(channel.message_encoding, schema)
                     if decoder is None:
                         raise DamagedRecording(path, f"messages of {channel.topic} are not in CDR")
-                    decoders[channel.id] = decoder
+                    is_batch = schema is not None and type_name == SAMPLES
+                    decoders[channel.id] = batch_decoder(schema.data.decode(), decoder) if is_batch else decoder
                 yield McapMessage(channel.topic, type_name, message.log_time, decoders[channel.id](message.data))
         except DamagedRecording:
             raise

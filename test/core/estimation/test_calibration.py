@@ -30,6 +30,7 @@ from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, sha
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import (
     CalibrationError,
@@ -444,6 +445,25 @@ def test_nothing_useful_is_refused_and_work_can_be_cancelled(arm, tools):
         calibrate_arm(arm, [whole], RECORD, is_cancelled=lambda: len(calls) >= 1, on_progress=calls.append)
     with pytest.raises(SysidError, match="tolerance of a reference weight"):
         reference_weight(arm, 1.0, 1.0)
+
+
+def test_of_a_long_rest_few_windows_are_rows(arm, monkeypatch):
+    """With a load that is known nothing changes while the arm rests."""
+    windows, told = [], []
+
+    def build_rows(stream, window, original=RowStream.build_rows):
+        windows.append(window.number)
+        return original(stream, window)
+
+    monkeypatch.setattr(RowStream, "build_rows", build_rows)
+    count, ones = 30_000, np.ones((30_000, 7))
+    rest = SampleBlock(10**9 + 10**6 * np.arange(count), np.arange(count), arm.home * ones, 0.0 * ones, 0.0 * ones)
+    with pytest.raises(CalibrationCancelled):
+        calibrate_arm(
+            arm, [LoadedRecording("rest", [rest], empty_hand())], RECORD, on_progress=told.append,
+            is_cancelled=lambda: bool(told) and told[-1].phase.startswith("windows"),
+        )  # fmt: skip
+    assert 5 <= len(windows) <= 9, "five at first, then one every ten seconds"
 
 
 def test_a_target_that_is_part_of_the_arm_leaves_the_calibration_out(arm, calibrated, dumbbell):

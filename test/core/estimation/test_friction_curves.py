@@ -9,6 +9,7 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation import friction_curves
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationRecord,
@@ -18,6 +19,8 @@ from sysid_ros.core.estimation.calibration import (
 )
 from sysid_ros.core.estimation.friction_curves import NoSlowMotion, measure_friction
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters
@@ -129,6 +132,50 @@ def test_laws_that_are_not_simple_are_proven_and_hold(robot, tools):
     law = coulomb + viscous * curve.speeds
     assert_holds(curve, (law + asymmetry(curve.speeds), law - asymmetry(curve.speeds)), offset)
     assert curve.is_asymmetric and not curve.falls_with_speed
+
+
+def rested(block, seconds):
+    """A recording that begins with so long a rest at its first posture, where nothing changes."""
+    period = 1_000_000
+    count = round(1e9 * seconds / period)
+    first = SampleBlock(
+        block.stamps[0] + period * np.arange(count),
+        np.arange(count),
+        *(np.repeat(values[1:2], count, axis=0) for values in (block.q, block.v, block.tau)),
+    )
+    later = dataclasses.replace(block, stamps=block.stamps + count * period, sequence=block.sequence + count)
+    return SampleBlock.concatenate([first, later])
+
+
+def test_long_rests_cost_no_rows_and_little_computing(robot, tools, monkeypatch):
+    """Windows that say what others say are neither built nor in the programmes; the curves stay as they are."""
+    windows, programmes = [0], []
+
+    def build_rows(stream, window, original=RowStream.build_rows):
+        windows[0] += 1
+        return original(stream, window)
+
+    def bound(problem, *arguments, original=friction_curves.bound_by_membership):
+        programmes.append(len(problem.r))
+        return original(problem, *arguments)
+
+    monkeypatch.setattr(RowStream, "build_rows", build_rows)
+    monkeypatch.setattr(friction_curves, "bound_by_membership", bound)
+    theta = sample_parameters(robot, np.random.default_rng(7))
+    (block,) = recorded(tools, robot, theta, np.random.default_rng(8), sweep=Sweep(robot, (0.06,), way=0.5)).blocks
+    found = []
+    for seconds in (0.0, 20.0):
+        windows[0], before = 0, len(programmes)
+        curves = measure_friction(robot, [LoadedRecording("sweep", [rested(block, seconds)], empty_hand())])
+        found.append((curves, windows[0], programmes[before:]))
+    (short, few, small), (long, more, large) = found
+    assert more - few <= 25 and large == small
+    for one, other in zip(short, long, strict=True):
+        assert one.rests.lower.size == other.rests.lower.size >= 2
+        for name in ("forwards", "backwards", "friction", "offset"):
+            assert np.allclose(getattr(one, name).radius, getattr(other, name).radius, rtol=0.03)
+        coulomb, _, _, offset = robot.friction(theta)[robot.joint_names.index(one.joint)]
+        assert np.all(other.rests.lower <= coulomb + offset) and np.all(offset - coulomb <= other.rests.upper)
 
 
 def test_friction_behind_sensors_on_the_link_side(tools):

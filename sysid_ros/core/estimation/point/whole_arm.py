@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
@@ -58,7 +59,8 @@ class WholeArmSettings(Settings, library_only=True):
     max_samples: int = setting(20000, "-", lower=100, upper=1000000)
     """With more samples every second, third, ... one is used."""
     significance: float = setting(2.0, "-", lower=0.0, upper=10.0)
-    """A friction term must improve the blocks that were left out by so many standard errors of the mean."""
+    """A friction term must improve the blocks that were left out by so many standard errors of their mean, or as many
+    more as are as improbable where few blocks tell that error and many terms are tested."""
 
 
 class TooFewSamples(SysidError):
@@ -493,19 +495,20 @@ def select_friction(
         return fit, blocks
 
     fit, plain = squares(simple)
+    limit = needed_score(settings.significance, len(plain), robot.n * len(law.groups))
     chosen, tests = simple.copy(), []
     for group, columns in law.groups.items():
         terms = simple.copy()
         terms[:, list(columns)] = True
         _, found = squares(terms)
-        test = _compare(group, plain, found, settings.significance)
+        test = compare_blocks(group, plain, found, limit)
         tests.append(test)
         for column in columns:
             chosen[test.is_needed, column] = True
     if np.array_equal(chosen, simple):
         return fit, tuple(tests)
     _, found = squares(chosen)
-    keep = _compare("all", plain, found, settings.significance).is_needed
+    keep = compare_blocks("all", plain, found, limit).is_needed
     chosen[~keep] = simple[~keep]
     tests = [replace(test, is_needed=test.is_needed & keep) for test in tests]
     return squares(chosen)[0], tuple(tests)
@@ -522,10 +525,30 @@ def _block_means(motion: Motion, values: Array, settings: WholeArmSettings) -> A
     return np.concatenate(means)
 
 
-def _compare(name: str, plain: Array, found: Array, significance: float) -> TermTest:
-    """Compare mean squares of blocks (B, n) without and with a term."""
+def needed_score(significance: float, blocks: int, tests: int) -> float:
+    """Return the score that is as improbable in the best of some tests as one of a normal variable in a single one.
+
+    A score is a mean over its standard error as few blocks show it, so without a term it has Student's distribution.
+
+    Args:
+        significance: Score of the normal variable [-].
+        blocks: Blocks that the mean is of.
+        tests: Number of scores.
+    """
+    return float(-stdtrit(max(blocks - 1, 1), ndtr(-significance) / max(tests, 1)))
+
+
+def compare_blocks(name: str, plain: Array, found: Array, needed: float) -> TermTest:
+    """Say whether a term explains blocks that were left out.
+
+    Args:
+        name: The term.
+        plain: Mean squares of the residuals of B blocks without it, (B, n) [Nm^2].
+        found: The same with it.
+        needed: Mean improvement over its standard error that it takes [-].
+    """
     gain = plain - found
     mean, spread = gain.mean(axis=0), gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
     score = mean / np.maximum(spread, 1e-300)
     improvement = mean / np.maximum(plain.mean(axis=0), 1e-300)
-    return TermTest(name, improvement, score, (score > significance) & (improvement > 0.01))
+    return TermTest(name, improvement, score, (score > needed) & (improvement > 0.01))
