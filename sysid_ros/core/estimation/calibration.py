@@ -193,7 +193,7 @@ def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box 
         raise SysidError(
             f"the tolerance of a reference weight is {tolerance} kg; allowed: 0 to below its mass {mass} kg"
         )
-    shape = PayloadShape(shape.com if com is None else com, shape.gyration)
+    shape = shape if com is None else PayloadShape(com, shape.gyration)
     box = object_box([mass - tolerance, mass + tolerance], shape.com, shape.gyration)
     nominal = from_com_form(mass, shape.com.center, 0.5 * mass * shape.gyration**2 * np.eye(3))
     name = f"reference weight {mass:g} kg +- {tolerance:g} kg"

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.inertia import bound_com
+from sysid_ros.core.model.inertia import bound_com, transform_box, transform_matrix
 from sysid_ros.core.model.robot import PayloadShape
 
 Array = NDArray[np.float64]
@@ -37,7 +37,13 @@ def shape_cuts(shape: PayloadShape, box: Box) -> Array:
         shape: The shape.
         box: Box known to hold the ten parameters; the narrower it leaves the CoM, the more the inequalities say.
     """
-    return _cuts_of_box(Box(*bound_com(box.lower, box.upper, shape.com)), shape.gyration)
+    cuts = _cuts_of_box(Box(*bound_com(box.lower, box.upper, shape.com)), shape.gyration)
+    if shape.turned is None:
+        return cuts
+    turn = (shape.turned.axes.T, np.zeros(3))  # the same parameters seen along the other axes
+    seen = transform_box(box, *turn)
+    com = Box(*bound_com(seen.lower, seen.upper, shape.turned.box))
+    return np.concatenate([cuts, _cuts_of_box(com, shape.gyration) @ transform_matrix(*turn)])
 
 
 def _cuts_of_box(com: Box, gyration: float) -> Array:

@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.estimation.bounds import state
 from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, transform_parameters
 from sysid_ros.core.model.payload import object_box
-from sysid_ros.core.model.robot import PayloadShape
+from sysid_ros.core.model.robot import PayloadShape, TurnedBox
 from sysid_ros.core.model.sampling import sample_parameters
 
 DIAGONAL = np.sqrt(0.5) * np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]])
@@ -76,6 +77,22 @@ def test_they_hold_and_say_more_in_a_narrower_box():
         assert np.all(cuts @ body >= -1e-12 * (np.abs(cuts) @ np.abs(body)))
         more += not np.allclose(cuts, shape_cuts(shape, box_of(shape)), atol=1e-6)
     assert more > 100
+
+
+def test_along_other_axes_they_hold_and_cut_off_more():
+    """The box of a CoM that was stated along other axes is smaller than the box around it."""
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        own, axes = random_shape(rng), rotation_from_rpy(rng.uniform(-1.0, 1.0, 3))
+        hull = Box.around(axes @ own.com.center, np.abs(axes) @ own.com.radius + 1e-12)
+        turned = PayloadShape(hull, own.gyration, TurnedBox(axes, own.com))
+        bodies = np.array([transform_parameters(random_object(rng, own), axes, np.zeros(3)) for _ in range(60)])
+        box = box_of(turned)
+        cuts, fewer = shape_cuts(turned, box), shape_cuts(PayloadShape(hull, own.gyration), box)
+        assert np.all(bodies @ cuts.T >= -1e-13 * (np.abs(bodies) @ np.abs(cuts).T))
+        outside = from_com_form(1.0, hull.upper - 1e-9, 1e-9 * np.eye(3))
+        assert np.min(fewer @ outside) > -1e-12
+        assert np.min(cuts @ outside) < 0.0
 
 
 def test_bodies_outside_the_shape_are_cut_off_though_they_are_in_its_box():
