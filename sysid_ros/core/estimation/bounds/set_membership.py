@@ -42,7 +42,9 @@ _COUNTED = 0.5
 """Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
-_UNUSED = 1e-3
+_WORTH_IT = 1e-2
+"""Inequalities that solutions violate by less than this part of their size make no cut: every cut costs time."""
+_UNUSED = 2e-2
 """Cuts that contribute less than this to every bound, relative to radii, are left out the next time."""
 
 
@@ -251,7 +253,7 @@ def bound_by_membership(
         more = find_cuts(vertices, problem.bodies)
         if known is not None:
             least = np.min(known @ vertices[np.all(np.isfinite(vertices), axis=1)].T, axis=1, initial=np.inf)
-            more = np.concatenate([more, known[least < -_NOTICEABLE * (np.abs(known) @ problem.theta_size)]])
+            more = np.concatenate([more, known[least < -_WORTH_IT * (np.abs(known) @ problem.theta_size)]])
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
     return replace(sided, warm_start=used, notice=notice, infeasibility=infeasibility)
