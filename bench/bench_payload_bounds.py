@@ -62,8 +62,9 @@ from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 Array = np.ndarray
 SHARE, MASS, WEIGHT = 0.2, 1.81, 2.4
 SECONDS, REACH, LIMIT_SHARE, HARMONICS = 15.0, 1.2, 0.5, 5
-SETTINGS = EstimatorSettings(window_duration=0.3)
-"""Errors of velocities, stamps and encoders at the ends of windows count less in longer ones."""
+SETTINGS = EstimatorSettings(window_duration=0.3, max_windows=60)
+"""Errors of velocities, stamps and encoders at the ends of windows count less in longer ones, and so few are not worth
+compacting."""
 NOISES = ("random", "constant signs", "at their limits", "worst gains")
 TARGETS = np.array([0.08, 0.01, 0.01, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03])
 """Radii that users want: mass [kg], first moments [kg m], inertias [kg m^2]."""

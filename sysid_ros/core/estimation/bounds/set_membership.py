@@ -42,7 +42,7 @@ _COUNTED = 0.5
 """Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
-_WORTH_IT = 1e-2
+_WORTH_IT = 2e-3
 """Inequalities that solutions violate by less than this part of their size make no cut: every cut costs time."""
 _UNUSED = 2e-2
 """Cuts that contribute less than this to every bound, relative to radii, are left out the next time."""
