@@ -81,6 +81,10 @@ class RecedingProcedure(Procedure):
         if plan.time_until_next >= plan.duration and not ending:
             ending = Ending("the arm has moved to where more can be proven", False)
         following = None if ending else self._plan_after(plan, (plan,))
+        if self._arm.now_ns() >= 1e9 * plan.certificate.expires_at:
+            # On a slow machine the second took longer than the first may wait: one motion by itself, then.
+            self._report(Phase.PLANNING, "planning again (the first plan has expired)", self._fraction)
+            (plan, _), following = self._plan_first(), None
         self._arm.execute(plan)
         self._note(plan)
         while following is not None:

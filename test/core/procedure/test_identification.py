@@ -33,7 +33,8 @@ class FakeTrajectory:
 
 
 def fake_plan(path, plan_id, predecessor=None, takeover_time=0.0, **more):
-    certificate = SimpleNamespace(plan_id=plan_id, predecessor=predecessor, takeover_time=takeover_time)
+    times = {"takeover_time": takeover_time, "expires_at": np.inf}
+    certificate = SimpleNamespace(plan_id=plan_id, predecessor=predecessor, **times)
     return CertifiedPlan(path, certificate, None, None, "an arm", **more)
 
 
@@ -448,6 +449,21 @@ def test_no_first_plan_is_a_failure():
     with pytest.raises(IdentificationFailed, match="no plan 3") as caught:
         identify(backend, CHAIN)
     assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.calls[-1] == "brake"
+
+
+def test_a_first_plan_that_has_expired_before_the_second_was_found_is_not_executed():
+    class SlowBackend(ChainBackend):
+        def plan(self, request):
+            plan = super().plan(request)
+            plan.certificate.expires_at = self._clock + 60.0
+            if plan.trajectory.number == 2:
+                self._clock += 100.0
+            return plan
+
+    backend, said = SlowBackend(), []
+    outcome = identify(backend, replace(CHAIN, max_motion_time=12.0), on_progress=lambda p: said.append(p.text))
+    assert [plan.trajectory.number for plan in outcome.plans][:3] == [3, 4, 5] and backend.is_at_rest
+    assert any("the first plan has expired" in text for text in said)
 
 
 def test_the_last_first_plan_is_asked_for_with_the_nominal_payload_that_is_easiest_to_hold():
