@@ -34,6 +34,8 @@ _DRAWS = 12
 _STAGES = ((False, 20.0), (True, 20.0), (True, 400.0))
 """Stages of a start: whether distances count, and the weight of violations. The first is left out for a payload, whose
 motions are smaller."""
+_AHEAD = 0.8
+"""Share of the condition number that is enough at which a stage ends: the checks and proofs that follow cost some."""
 _MEMORY = 30
 """Steps that L-BFGS remembers."""
 _FLAT = 1e-6
@@ -224,7 +226,7 @@ def plan_excitation(
     settings = settings or ExcitationSettings()
     begin = time.perf_counter()
     problem = ExcitationProblem(model, q_start, settings, collected, earlier)
-    search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled)
+    search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled, bool(earlier))
     starts = 0
     while starts == 0 or (starts < settings.starts and time.perf_counter() < search.deadline):
         on_progress(starts / settings.starts, f"start {starts + 1} of up to {settings.starts}")
@@ -247,12 +249,14 @@ class _Search:
         settings: ExcitationSettings,
         deadline: float,
         is_cancelled: Callable[[], bool],
+        has_earlier: bool = False,
     ):
         self.problem, self.model, self.settings = problem, model, settings
         self.deadline = deadline
         self.is_cancelled = is_cancelled
         self.cost, self.x, self.scale = np.inf, np.zeros(problem.size), 1.0
         self.iterations = 0
+        self._enough = np.log(_AHEAD * settings.enough) if settings.enough > 0.0 and not has_earlier else -np.inf
         self._rng = np.random.default_rng(settings.seed)
         self._demand = model.torque_demand
 
@@ -280,7 +284,8 @@ class _Search:
             self.iterations += 1
             best[0] = intermediate_result.x
             self._require_not_cancelled()
-            if time.perf_counter() >= self.deadline:
+            # The cost is not below the logarithm of the condition number, and violations add to it.
+            if time.perf_counter() >= self.deadline or intermediate_result.fun <= self._enough:
                 raise StopIteration
 
         options = {"maxiter": self.settings.max_iterations, "maxcor": _MEMORY, "ftol": _FLAT}

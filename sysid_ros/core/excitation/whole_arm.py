@@ -123,7 +123,8 @@ def plan_arm_excitation(
     From several starts, a motion is planned with the tracking errors that a random motion at the same limits has, then
     proven with its own; the best that is proven counts. Where the tracking bound does not exist or the verifier refuses
     the motion, it is made slower, or smaller where its path is refused; where no start leads to a proof all are planned
-    anew with lower limits.
+    anew with lower limits. With ``wanted_condition_number`` the search for the first motion ends as soon as one that is
+    proven has it.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
@@ -300,6 +301,8 @@ class _ProvenSearch:
             figure = np.inf if proven is None else self._figure(model, settings, (*earlier, proven.trajectory))
             if proven is not None and figure < least:
                 best, least = (proven, plan), figure
+            if settings.enough > 0.0 and not earlier and least <= settings.enough:
+                break
         if best is None and not self._reasons and refusal is not None:
             raise refusal
         return best
