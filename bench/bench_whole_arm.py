@@ -29,6 +29,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.criteria import BaseParameters
+from sysid_ros.core.excitation.model import NoExcitationFound, StartOutsideLimits
 from sysid_ros.core.excitation.planner import base_regressor, condition_number
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.tool_points import reduce_tool
@@ -139,9 +140,10 @@ def main() -> None:
             hand = "tool" if has_tool else "empty"
             try:
                 found = plan_arm_excitation(assumptions, robot.home, settings)
-            except NoProvenMotion as error:
+            except (NoProvenMotion, StartOutsideLimits, NoExcitationFound) as error:
                 rows.append([name, known, hand, time.process_time() - begin, *"---", "none"])
-                unproven.append(f"{name}, {hand}: {error.reasons[-1]}")
+                reason = error.reasons[-1] if isinstance(error, NoProvenMotion) else str(error)
+                unproven.append(f"{name}, {hand}: {reason}")
                 continue
             seconds = time.process_time() - begin
             paths = [plan.trajectory for plan in found.plans]
