@@ -120,8 +120,8 @@ def box_hash(*boxes: Box) -> str:
 def robot_hash(robot: RobotModel) -> str:
     """Hash what a proof takes from a robot, as 64 hex digits.
 
-    Joints, limits, spheres and gravity, and what the tracking bound rests on: nominal parameters, sensors and the prior
-    of the payload. The box of the arm's parameters has a hash of its own.
+    Joints, limits, spheres and gravity, and what the tracking bound rests on: nominal parameters, what is known of
+    whole bodies, sensors and the prior of the payload. The box of the arm's parameters has a hash of its own.
     """
     model = robot.pin_model
     base = model.frames[model.getFrameId(robot.base_frame)].placement
@@ -138,7 +138,8 @@ def robot_hash(robot: RobotModel) -> str:
     known = (robot.theta_nominal, prior.box.lower, prior.box.upper, shape)
     # The posture at home tells which spheres overlap by their making, and so are not compared.
     elastic = () if robot.elasticity is None else robot.elasticity.numbers
-    arrays = (base.homogeneous, placements, axes, robot.gravity, rows, robot.home, *known, *measured, *elastic)
+    bodies = () if robot.inertia_order is None else (robot.inertia_order.nominal, [robot.inertia_order.share])
+    arrays = (base.homogeneous, placements, axes, robot.gravity, rows, robot.home, *known, *measured, *elastic, *bodies)
     pairs = [f"{one}/{other}" for one, other in robot.never_touch]
     links = [robot.base_frame, robot.flange_frame, *(sphere.link for sphere in spheres), *pairs]
     kind = "robot:" + ",".join([*robot.joint_names, *links])

@@ -34,6 +34,11 @@ _DRAWS = 12
 _STAGES = ((False, 20.0), (True, 20.0), (True, 400.0))
 """Stages of a start: whether distances count, and the weight of violations. The first is left out for a payload, whose
 motions are smaller."""
+_AHEAD = 0.8
+"""Share of the condition number that is enough at which a stage ends: the checks and proofs that follow cost some."""
+_SMALLER = 0.9
+"""Share of its amplitude below which a result shows so little that the start is solved again, with distances from the
+beginning: without them the solver may have left links in each other."""
 _MEMORY = 30
 """Steps that L-BFGS remembers."""
 _FLAT = 1e-6
@@ -224,7 +229,7 @@ def plan_excitation(
     settings = settings or ExcitationSettings()
     begin = time.perf_counter()
     problem = ExcitationProblem(model, q_start, settings, collected, earlier)
-    search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled)
+    search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled, bool(earlier))
     starts = 0
     while starts == 0 or (starts < settings.starts and time.perf_counter() < search.deadline):
         on_progress(starts / settings.starts, f"start {starts + 1} of up to {settings.starts}")
@@ -247,12 +252,14 @@ class _Search:
         settings: ExcitationSettings,
         deadline: float,
         is_cancelled: Callable[[], bool],
+        has_earlier: bool = False,
     ):
         self.problem, self.model, self.settings = problem, model, settings
         self.deadline = deadline
         self.is_cancelled = is_cancelled
         self.cost, self.x, self.scale = np.inf, np.zeros(problem.size), 1.0
         self.iterations = 0
+        self._enough = np.log(_AHEAD * settings.enough) if settings.enough > 0.0 and not has_earlier else -np.inf
         self._rng = np.random.default_rng(settings.seed)
         self._demand = model.torque_demand
 
@@ -268,7 +275,13 @@ class _Search:
             self._require_not_cancelled()
             if time.perf_counter() < self.deadline:
                 found = self._solve(found, has_distances, penalty)
-        self._offer(found)
+        if self._offer(found) < _SMALLER and self.problem.base is not None:
+            found = start
+            for has_distances, penalty in _STAGES[1:]:
+                self._require_not_cancelled()
+                if time.perf_counter() < self.deadline:
+                    found = self._solve(found, has_distances, penalty)
+            self._offer(found)
         if not np.isfinite(self.cost):
             self._offer(start)
 
@@ -280,7 +293,8 @@ class _Search:
             self.iterations += 1
             best[0] = intermediate_result.x
             self._require_not_cancelled()
-            if time.perf_counter() >= self.deadline:
+            # The cost is not below the logarithm of the condition number, and violations add to it.
+            if time.perf_counter() >= self.deadline or intermediate_result.fun <= self._enough:
                 raise StopIteration
 
         options = {"maxiter": self.settings.max_iterations, "maxcor": _MEMORY, "ftol": _FLAT}
@@ -294,15 +308,20 @@ class _Search:
         x = self._rng.normal(size=self.problem.size)
         return self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1e-9))
 
-    def _offer(self, x: Array) -> None:
-        """Keep a candidate if it is the best, after shrinking it until every limit holds at all times checked."""
+    def _offer(self, x: Array) -> float:
+        """Keep a candidate if it is the best, after shrinking it until every limit holds at all times checked.
+
+        Returns:
+            The share of its amplitude with which limits hold [-]; 1 for a candidate that is no better anyway.
+        """
         candidate = self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1.0))
         if self.problem.cost(candidate) >= self.cost:
-            return  # shrinking will not make it better
+            return 1.0  # shrinking will not make it better
         scale = next((factor for factor in _SCALES if self._passes(factor * candidate)), 0.0)
         cost = self.problem.cost(scale * candidate)
         if scale > 0.0 and cost < self.cost:
             self.cost, self.x, self.scale = cost, scale * candidate, scale
+        return scale
 
     def _scale_joints(self, x: Array, factors: Array) -> Array:
         return (x.reshape(factors.size, -1) * factors[:, None]).ravel()

@@ -54,6 +54,9 @@ class ExcitationSettings(Settings):
     max_iterations: int = setting(120, "-", lower=1, upper=10000)
     """Iterations of the solver per start and stage: without distances (for a whole arm), with them, with a heavier
     penalty."""
+    wanted_condition_number: float = setting(0.0, "-", lower=0.0, upper=1e6)
+    """Condition number of a whole arm's base regressor that is enough: a search for a first motion ends with one that
+    is proven to have it. 0 for the best of all starts and iterations. Only for the criterion condition_number."""
     time_budget: float = setting(5.0, "s", lower=0.05, upper=3600.0)
     """Time after which no further start begins and the current one ends."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
@@ -88,7 +91,7 @@ class ExcitationSettings(Settings):
 
     @classmethod
     def for_arm(cls, duration: float = 20.0, **changes: object) -> ExcitationSettings:
-        """Return settings for a whole arm: the whole range of its joints, harmonics up to 0.5 Hz, more iterations.
+        """Return settings for a whole arm: whole range of its joints, harmonics up to 0.5 Hz, condition number of 20.
 
         Args:
             duration: Duration of a motion [s].
@@ -108,10 +111,17 @@ class ExcitationSettings(Settings):
             "acceleration_fraction": 0.97,
             "starts": 4,
             "max_iterations": 1000,
+            "wanted_condition_number": 20.0,
             "time_budget": 60.0,
             **changes,
         }
         return cls(**values)
+
+    @property
+    def enough(self) -> float:
+        """Condition number with which a search may end [-]; 0 where there is none."""
+        counts = self.target == ARM_TARGET and self.criterion == "condition_number"
+        return self.wanted_condition_number if counts else 0.0
 
     @property
     def samples(self) -> int:

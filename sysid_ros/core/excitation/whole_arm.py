@@ -33,6 +33,7 @@ from sysid_ros.core.excitation.planner import (
 from sysid_ros.core.excitation.problem import FourierSpace
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
+from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
 from sysid_ros.core.trajectories.families import FourierTrajectory
@@ -41,6 +42,8 @@ Array = NDArray[np.float64]
 
 _LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
 """Shares of the limits of speed and acceleration that are tried until a motion is proven."""
+_HOPEFUL_SHARES = (0.35, 0.2)
+"""Shares that are tried once more where none has led to a proof: with the smallest errors of a random motion."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
 _CLOSER = 2
@@ -120,10 +123,12 @@ def plan_arm_excitation(
 ) -> ArmExcitation:
     """Plan and prove motions that make the base parameters of a whole arm visible.
 
-    From several starts, a motion is planned with the tracking errors that a random motion at the same limits has, then
-    proven with its own; the best that is proven counts. Where the tracking bound does not exist or the verifier refuses
-    the motion, it is made slower, or smaller where its path is refused; where no start leads to a proof all are planned
-    anew with lower limits.
+    From several starts, a motion is planned with the tracking errors that a random motion at the same limits has,
+    then proven with its own; the best that is proven counts. Where the tracking bound does not exist or the verifier
+    refuses the motion, it is made slower, or smaller where its path is refused; where no start leads to a proof all
+    are planned anew with lower limits, in the end with less room for tracking errors: the proof goes by those of the
+    motion itself. With ``wanted_condition_number`` the search for the first motion ends as soon as one that is proven
+    has it.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
@@ -250,16 +255,21 @@ class _ProvenSearch:
         self, settings: ExcitationSettings, earlier: tuple[Trajectory, ...], is_cancelled: Callable[[], bool]
     ) -> tuple[CertifiedPlan, ExcitationPlan, float]:
         """Return the best proven motion, what was planned of it, and its share of the limits."""
-        for share in _LIMIT_SHARES:
+        tries = [(share, False) for share in _LIMIT_SHARES] + [(share, True) for share in _HOPEFUL_SHARES]
+        probes: dict[float, list[TrackingBound]] = {}
+        for share, is_hopeful in tries:
             slower = settings.with_limit_share(share)
-            bound = self._probe(slower)
-            if bound is None:
+            if share not in probes:
+                probes[share] = self._probe(slower, share in _HOPEFUL_SHARES)
+            bounds = probes[share]
+            if len(bounds) < (1 if is_hopeful else _PROBES):
                 continue
+            allocation = self._allocate(bounds, is_hopeful)
             try:
-                found = self._search(_excitation_model(self._assumptions, bound), slower, earlier, is_cancelled)
+                found = self._search(_excitation_model(self._assumptions, allocation), slower, earlier, is_cancelled)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 # Slower motions have smaller tracking errors, which leave more of the limits.
-                if share == _LIMIT_SHARES[-1]:
+                if (share, is_hopeful) == tries[-1]:
                     raise
                 self._reasons.append(str(reason))
                 continue
@@ -300,6 +310,8 @@ class _ProvenSearch:
             figure = np.inf if proven is None else self._figure(model, settings, (*earlier, proven.trajectory))
             if proven is not None and figure < least:
                 best, least = (proven, plan), figure
+            if settings.enough > 0.0 and not earlier and least <= settings.enough:
+                break
         if best is None and not self._reasons and refusal is not None:
             raise refusal
         return best
@@ -312,11 +324,19 @@ class _ProvenSearch:
             return condition_number(rows.T @ rows)
         return float(np.log(np.maximum(expected_base_radii(model, base, paths, settings.window), 1e-300)).mean())
 
-    def _probe(self, settings: ExcitationSettings) -> TrackingAllocation | None:
-        """Bound the tracking errors of random motions as fast as the settings allow; None where there is no bound."""
+    def _probe(self, settings: ExcitationSettings, goes_on: bool) -> list[TrackingBound]:
+        """Bound the tracking errors of random motions as fast as the settings allow.
+
+        Args:
+            settings: The settings.
+            goes_on: Whether to go on after a motion without a bound.
+
+        Returns:
+            The bounds there are.
+        """
         robot = self._assumptions.robot
         space = FourierSpace(self._q_start, settings.harmonics, settings.duration, settings.samples)
-        rng, found = np.random.default_rng(settings.seed), []
+        rng, found = np.random.default_rng(settings.seed), list[TrackingBound]()
         for _ in range(_PROBES):
             x = rng.normal(size=(space.n, space.per_joint))
             _, v, a = (np.abs(part).max(axis=0) for part in space.states(x))
@@ -326,9 +346,17 @@ class _ProvenSearch:
                 found.append(self._assumptions.bound(space.trajectory(x)))
             except BoundNotAvailable as reason:
                 self._reasons.append(str(reason))
-                return None
-        largest = [np.max([getattr(b, name) for b in found], axis=0) for name in ("position", "velocity", "torque")]
-        position, velocity, torque = (_ALLOWANCE * part for part in largest)
+                if not goes_on:
+                    break
+        return found
+
+    def _allocate(self, bounds: list[TrackingBound], is_hopeful: bool) -> TrackingAllocation:
+        """Allocate the largest of these errors, with an allowance, or, in hope, the smallest without one."""
+        robot, choose, allowance = self._assumptions.robot, np.max, _ALLOWANCE
+        if is_hopeful:
+            choose, allowance = np.min, 1.0
+        chosen = [choose([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
+        position, velocity, torque = (allowance * part for part in chosen)
         # Stops along the path need more, and are proven, too.
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
         claims = "Tracking errors of random motions at the same limits, with stops; not a bound of the motion planned."

@@ -13,13 +13,14 @@ from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.model.inertia import PARAMETER_NAMES, require_physically_consistent
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, radius_of_share, require_physically_consistent
 from sysid_ros.core.model.payload import read_prior
 from sysid_ros.core.model.robot import (
     AS_CALIBRATED,
     PROTOCOLS,
     EffortMeaning,
     GripperState,
+    InertiaOrder,
     JointElasticity,
     JointLimits,
     PayloadPrior,
@@ -35,6 +36,7 @@ from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, MissingLimit, UrdfDes
 Array = NDArray[np.float64]
 
 _ACCELERATION_MAX = 1000.0  # [rad/s^2]
+_LARGEST_SHARE = 0.9  # of pseudo-inertias: above, bodies may have hardly any inertia
 _ROUNDING = 1e-9  # settings may exceed the URDF by this share, the rounding of a decimal number
 
 
@@ -129,7 +131,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
     model = _build_model(description, joint_names, base, settings)
     for frame in (flange, tool):
         _require_fixed_to(model, frame, model.njoints - 1, "the last body")
-    theta, box = _read_parameters(settings, model, joint_names)
+    theta, box, order = _read_parameters(settings, model, joint_names)
 
     grippers, change = _read_grippers(settings, theta, box, joint_names)
     priors, default = _read_priors(settings, model, tool)
@@ -157,6 +159,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
         elasticity=_read_elasticity(settings.section("elasticity", {}), theta[-4 * len(joint_names) :].reshape(-1, 4)),
         gripper_states=MappingProxyType(grippers),
         gripper_change=change,
+        inertia_order=order,
     )
     settings.finish()
     for array in (theta, home, *vars(limits).values()):
@@ -202,8 +205,10 @@ def _require_fixed_to(model: pin.Model, frame: str, joint: int, body: str) -> No
         raise ModelError(f"frame '{frame}' is not a link fixed to {body}; links there are {', '.join(links)}")
 
 
-def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[str]) -> tuple[Array, Box]:
-    """Build the nominal theta (14 n,) and its box."""
+def _read_parameters(
+    settings: Section, model: pin.Model, joint_names: Sequence[str]
+) -> tuple[Array, Box, InertiaOrder | None]:
+    """Build the nominal theta (14 n,), its box, and what the settings say of whole bodies."""
     n = len(joint_names)
     inertial = np.stack([model.inertias[i + 1].toDynamicParameters() for i in range(n)])
     for i, name in enumerate(joint_names):
@@ -212,13 +217,20 @@ def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[
             raise InvalidUrdf(f"joint '{name}'", problem)
         require_physically_consistent(inertial[i], f"everything moved by {name}")
     section = settings.section("inertial_uncertainty")
-    radius = section.number("relative", "-", 0.0, 1.0) * np.abs(inertial)
+    order = _read_order(section, settings, inertial)
+    # Bodies within a share of the nominal ones lie in a box that follows.
+    radius = np.full(inertial.shape, np.inf) if order is not None else np.zeros(inertial.shape)
+    if order is None or "relative" in section:
+        radius = section.number("relative", "-", 0.0, 1.0) * np.abs(inertial)
     absolute = section.section("absolute", {})
     for key in absolute.keys:
         if key not in joint_names:
             absolute.sections_by_joint(joint_names)
         radius[joint_names.index(key)] += absolute.vector(key, 10, "SI", 0.0)
     section.finish()
+    if order is not None:
+        following = [radius_of_share(body, order.share) * (1.0 + _ROUNDING) for body in inertial]
+        radius = np.minimum(radius, np.array(following))
 
     friction, friction_radius = np.empty((n, 4)), np.empty((n, 4))
     for i, entry in enumerate(settings.section("friction").sections_by_joint(joint_names)):
@@ -229,7 +241,21 @@ def _read_parameters(settings: Section, model: pin.Model, joint_names: Sequence[
             allowed = "at most nominal for F_c, F_v and I_a, which are never negative"
             raise ParameterOutOfRange(f"{entry.path}.radius", friction_radius[i].tolist(), allowed)
     theta = np.concatenate([inertial.ravel(), friction.ravel()])
-    return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()]))
+    return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()])), order
+
+
+def _read_order(section: Section, settings: Section, inertial: Array) -> InertiaOrder | None:
+    """Read within which share of the nominal pseudo-inertias (n, 10) those of the bodies lie; None if not stated."""
+    key = "pseudo_inertia"
+    section.get(key, None)
+    if key not in section:
+        return None
+    share = section.number(key, "-", 0.0, _LARGEST_SHARE)
+    if "gripper" in settings:
+        raise ParameterOutOfRange(f"{section.path}.{key}", share, "absent where a gripper has states")
+    nominal = inertial.ravel()
+    nominal.setflags(write=False)
+    return InertiaOrder(nominal, share)
 
 
 def _read_grippers(
@@ -242,7 +268,7 @@ def _read_grippers(
     """
     section, last = settings.section("gripper", {}), slice(10 * (len(joint_names) - 1), 10 * len(joint_names))
     uncertainty, tip = settings.section("inertial_uncertainty"), joint_names[-1]
-    relative = uncertainty.number("relative", "-", 0.0, 1.0)
+    relative = uncertainty.number("relative", "-", 0.0, 1.0) if section.keys else 0.0
     largest = uncertainty.section("absolute", {}).vector(tip, 10, "SI", 0.0, default=[0.0] * 10)
     states = {}
     for name in section.keys:

@@ -78,6 +78,35 @@ def from_pseudo_inertia(matrix: ArrayLike) -> NDArray[np.float64]:
     return pack(pseudo[3, 3], pseudo[:3, 3], np.trace(second_moment) * np.eye(3) - second_moment)
 
 
+def radius_of_share(theta: ArrayLike, share: float) -> NDArray[np.float64]:
+    """Bound by how much parameters (10,) may differ whose pseudo-inertia differs by at most a share of that of theta.
+
+    Over ``-share J <= D <= share J``, in the order of positive semidefinite matrices, a linear function ``tr(L D)``
+    reaches the nuclear norm of ``J^1/2 L J^1/2`` times the share. For an entry ij of D that is ``(J_ii J_jj)^1/2``.
+
+    Args:
+        theta: Parameters of a body, (10,).
+        share: Share of its pseudo-inertia J [-].
+
+    Returns:
+        The largest differences, (10,); each is reached.
+    """
+    matrix = pseudo_inertia(theta)
+    size = np.sqrt(np.diag(matrix))
+    largest = np.outer(size, size)
+    moments = from_pseudo_inertia(matrix)[[4, 6, 9]]  # sums of two diagonal entries
+    result = pack(largest[3, 3], largest[:3, 3], largest[:3, :3])
+    result[[4, 6, 9]] = moments
+    return np.asarray(share * result, dtype=np.float64)
+
+
+def largest_share(theta: ArrayLike, nominal: ArrayLike) -> float:
+    """Compute the least share of the nominal pseudo-inertia within which that of theta (10,) lies [-]."""
+    factor = np.linalg.inv(np.linalg.cholesky(pseudo_inertia(nominal)))
+    change = pseudo_inertia(np.asarray(theta, dtype=float) - np.asarray(nominal, dtype=float))
+    return float(np.abs(np.linalg.eigvalsh(factor @ change @ factor.T)).max())
+
+
 def is_physically_consistent(theta: ArrayLike) -> bool:
     """Test whether the pseudo-inertia of parameters (10,) is positive definite."""
     return bool(np.linalg.eigvalsh(pseudo_inertia(theta))[0] > 0.0)

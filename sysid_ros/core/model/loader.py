@@ -42,6 +42,7 @@ def load_robot(
     snap_angles: bool = True,
     calibration: str | Path | None = None,
     is_elastic: bool | None = None,
+    known_within: float | None = None,
 ) -> RobotModel:
     """Load a robot by name or from its settings file.
 
@@ -54,6 +55,9 @@ def load_robot(
         calibration: File of ``sysid calibrate`` for this arm, in place of the one that the setting ``calibration``
             names.
         is_elastic: Whether joints are elastic, in place of what the setting ``elasticity.is_elastic`` says.
+        known_within: Share within which this very arm is known, in place of what the settings say [-]: the
+            pseudo-inertias of its bodies (``inertial_uncertainty.pseudo_inertia``), Coulomb and viscous friction and
+            armatures. Torque offsets stay as the settings have them.
 
     Returns:
         The robot.
@@ -66,6 +70,8 @@ def load_robot(
         NotPhysicallyConsistent: An inertia no body can have.
     """
     if Path(robot).suffix == ".urdf":
+        if known_within is not None:
+            raise ParameterOutOfRange("known_within", known_within, "a settings file: `sysid new-robot` writes one")
         return _load_bare(Path(robot), urdf_text, snap_angles, calibration, is_elastic)
     path = find_settings(robot)
     try:
@@ -74,6 +80,8 @@ def load_robot(
         raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
     if is_elastic is not None:
         values = _with_elasticity(values, is_elastic, path.name)
+    if known_within is not None:
+        values = _known(values, known_within, path.name)
     settings = Section(values, path.name)
     urdf_path = path.parent / settings.text("urdf")
     if urdf_text is None:
@@ -121,6 +129,21 @@ def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
     if not isinstance(values, Mapping) or not isinstance(values.get("elasticity"), Mapping):
         raise ParameterOutOfRange(f"{name}.elasticity", None, "a mapping that says how elastic the joints are")
     return {**values, "elasticity": {**values["elasticity"], "is_elastic": is_elastic}}
+
+
+def _known(values: Any, share: float, name: str) -> Any:
+    """Replace what settings say of bodies, friction and armatures by a share of their nominal values."""
+    if not isinstance(values, Mapping) or not isinstance(values.get("friction"), Mapping):
+        raise ParameterOutOfRange(f"{name}.friction", None, "a mapping of joints to friction")
+    section = Section({"known_within": share}, name)
+    share = section.number("known_within", "-", 0.0, 1.0)
+    friction = {}
+    for joint, entry in values["friction"].items():
+        section = Section(entry, f"{name}: friction.{joint}")
+        nominal, radius = section.vector("nominal", 4, "SI"), section.vector("radius", 4, "SI", 0.0)
+        known = [*(share * nominal[:3]).tolist(), float(radius[3])]
+        friction[joint] = {**entry, "radius": known}
+    return {**values, "friction": friction, "inertial_uncertainty": {"pseudo_inertia": share}}
 
 
 def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:

@@ -270,6 +270,32 @@ class GripperState:
     change: Box
 
 
+@dataclass(frozen=True)
+class InertiaOrder:
+    """Bounds of all bodies of an arm in the order of pseudo-inertias: ``(1 - s) J_0 <= J <= (1 + s) J_0``.
+
+    So no body has less kinetic energy in any motion than with ``lower``, nor more than with ``upper``. A box of ten
+    parameters says much less: most of its corners are no body, or move the centre of mass and leave the rest.
+
+    Attributes:
+        nominal: Parameters of the bodies with J_0, (10 n,).
+        share: s [-], below 1.
+    """
+
+    nominal: Array
+    share: float
+
+    @property
+    def lower(self) -> Array:
+        """Parameters with the smallest pseudo-inertias, (10 n,)."""
+        return (1.0 - self.share) * self.nominal
+
+    @property
+    def upper(self) -> Array:
+        """Parameters with the largest ones, (10 n,)."""
+        return (1.0 + self.share) * self.nominal
+
+
 AS_CALIBRATED = "as_calibrated"
 """State of a gripper that has not moved since the arm was calibrated."""
 
@@ -310,6 +336,7 @@ class RobotModel:
         uncalibrated: The arm without its calibration; None where it has none.
         gripper_states: What is known of the last body by the state of the gripper; see :meth:`gripper_state`.
         gripper_change: The change that any of these states may make, see :class:`GripperState`; None without states.
+        inertia_order: What is known of whole bodies, beside the boxes of their parameters; None for nothing.
     """
 
     name: str
@@ -337,6 +364,7 @@ class RobotModel:
     uncalibrated: RobotModel | None = field(repr=False, default=None)
     gripper_states: Mapping[str, GripperState] = field(default_factory=lambda: MappingProxyType({}))
     gripper_change: Box | None = None
+    inertia_order: InertiaOrder | None = None
 
     @property
     def n(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, pseudo_inertia
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, largest_share, pseudo_inertia
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, PayloadShape, RobotModel
 
 Array = NDArray[np.float64]
@@ -21,12 +21,14 @@ _STEPS = 60
 """Steps of the walk for one body."""
 _SMALL = 1e-3
 """Share of the largest mass or second moment that stands for none."""
+_EDGE = 1e-9
+"""Relative distance kept from the edge of what is known of whole bodies, for rounding."""
 _INSIDE = 0.9
 """Share of the way to the edge of the cone that is used; ten steps of it leave room for rounding."""
 
 
 def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool = False) -> Array:
-    """Draw physically consistent parameters of the arm in its box.
+    """Draw physically consistent parameters of the arm in its box, and within what is known of whole bodies.
 
     Args:
         robot: The arm.
@@ -43,6 +45,8 @@ def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool 
     for body in range(1, robot.n + 1):
         part = robot.inertial_slice(body)
         theta[part] = _sample_body(robot.theta_box.select(part), robot.theta_nominal[part], rng, corner)
+        if robot.inertia_order is not None:
+            theta[part] = _within_share(theta[part], robot.inertia_order.nominal[part], robot.inertia_order.share)
     friction = robot.theta_box.select(slice(split, None))
     theta[split:] = _corner(friction, rng) if corner else rng.uniform(friction.lower, friction.upper)
     return theta
@@ -88,6 +92,12 @@ def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: boo
         if is_physically_consistent(point):
             return point
     return _push(point, box, nominal, rng) if corner else _walk(box, nominal, rng)
+
+
+def _within_share(point: Array, nominal: Array, share: float) -> Array:
+    """Move a body towards the nominal one until its pseudo-inertia is within a share of that one's."""
+    excess = largest_share(point, nominal) / share if share > 0.0 else np.inf
+    return point if excess <= 1.0 else np.asarray(nominal + (1.0 - _EDGE) / excess * (point - nominal))
 
 
 def _push(goal: Array, box: Box, nominal: Array, rng: np.random.Generator) -> Array:

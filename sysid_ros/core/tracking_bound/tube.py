@@ -71,6 +71,8 @@ _TERM_ANGLE, _TERM_STEP = 0.35, 0.25
 """Slowly varying terms are evaluated whenever the joints together have turned so far [rad], and after this time [s]."""
 _PROBES = 3
 """Number of these at which the slope of the inertia ratio by position is evaluated."""
+_MOSTLY = 0.5
+"""Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
 """Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
 _SLOW_TERMS = (
@@ -533,6 +535,11 @@ class TubeMap(LoopBounds):
                 "too fast, for these gains"
             )
         ratios = self.ratio.near(SAMPLING * (tube.position.max(axis=0) + self.half_spacing))
+        if not ratios[0] > 0.0:
+            raise BoundNotAvailable(
+                f"the smallest possible inertia is not positive in every direction{self._least_known_armature()}; "
+                "narrow the parameter boxes"
+            )
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / (1.0 - shift)
         growth = self._norm_growth(0.5 * inertia_rate)
         kernels = loop_kernels(self.settings, ratios, *growth, self.robot.sensors.velocity_is_difference)
@@ -553,6 +560,22 @@ class TubeMap(LoopBounds):
             friction=Signal(entries, friction.norm / shrunk),
             residual=self._residual.evaluate(*errors, feedback) / (1.0 - shift),
             joint_per_norm=joint_per_norm / shrunk,
+        )
+
+    def _least_known_armature(self) -> str:
+        """Name the joint whose inertia is mostly an armature that is hardly known; empty where there is none."""
+        armature = self.robot.friction(self.model.theta_box.radius)[:, 2]
+        share = armature / np.diagonal(self.inertia[0])
+        joint = int(share.argmax())
+        if share[joint] < _MOSTLY:
+            return ""
+        low, high = (
+            self.robot.friction(end)[joint, 2] for end in (self.model.theta_box.lower, self.model.theta_box.upper)
+        )
+        name, inertia = self.robot.joint_names[joint], self.inertia[0, joint, joint]
+        return (
+            f" (of the nominal {inertia:.3g} kg m^2 about {name} most is the rotor behind the gear, which may be "
+            f"{low:.3g} to {high:.3g})"
         )
 
     def _norm_growth(self, rate: Array) -> tuple[float, float]:

@@ -5,7 +5,8 @@ The arm's parameters lie in a box, the payload's in a smaller set. Here paramete
 direction is an eigenvalue of ``E = M^-1 H``. The largest eigenvalue of a symmetric matrix is convex in it and the
 smallest one concave, so over a convex hull they are attained at its vertices: those of the payload set. The arm's
 parameters are many but known well; with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most
-``d_l (W_l^2)^1/2``.
+``d_l (W_l^2)^1/2``. Where bodies are known in the order of pseudo-inertias, the inertia lies between those with the
+smallest and the largest bodies, and the better of both bounds counts.
 """
 
 from __future__ import annotations
@@ -258,6 +259,9 @@ class InertialUncertainty:
         radius: Radii of that box, (11 n,), likewise.
         payloads: Set of payloads, or of last bodies with payload.
         last: Entries of the last body.
+        energies: Parameters with which the arm has the least and the most kinetic energy in any motion, each (11 n,),
+            as far as whole bodies are known; zero for the last body where ``payloads`` replaces it. None if they are
+            not.
     """
 
     theta: Array
@@ -265,6 +269,7 @@ class InertialUncertainty:
     radius: Array
     payloads: PayloadSet
     last: slice
+    energies: tuple[Array, Array] | None = None
 
     @classmethod
     def of(cls, robot: RobotModel, model: ControlModel, payloads: PayloadSet) -> InertialUncertainty:
@@ -273,9 +278,15 @@ class InertialUncertainty:
         lower, upper = (inertial(robot, bound) for bound in (model.theta_box.lower, model.theta_box.upper))
         box = Box(lower, upper)
         arm, radius = box.center, box.radius.copy()
+        energies = None
+        if robot.inertia_order is not None:
+            order, split = robot.inertia_order, INERTIAL * robot.n
+            energies = np.append(order.lower, lower[split:]), np.append(order.upper, upper[split:])
         if payloads.replaces:
             arm[last] = radius[last] = 0.0
-        return cls(inertial(robot, model.theta), arm, radius, payloads, last)
+            for part in energies or ():
+                part[last] = 0.0
+        return cls(inertial(robot, model.theta), arm, radius, payloads, last, energies)
 
     def nominal(self, payload: Array) -> Array:
         """Return the nominal parameters with nominal payloads (S, 10), (S, 11 n)."""
@@ -394,11 +405,15 @@ def inertia_ratios(
         result: Array = np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
         return result
 
-    options = [largest_eigenvalue((arm + spread)[:, None] + carrying(one)).max(axis=1) for one in payloads.upper]
+    least, most = [arm - spread], [arm + spread]
+    if uncertainty.energies is not None:
+        least.append(congruence(factor, columns @ uncertainty.energies[0]))
+        most.append(congruence(factor, columns @ uncertainty.energies[1]))
+    options = [largest_eigenvalue(a[:, None] + carrying(one)).max(axis=1) for a in most for one in payloads.upper]
     highest = np.min(options, axis=0)
-    lowest = -largest_eigenvalue((spread - arm)[:, None] - carrying(payloads.lower)).max(axis=1)
-    without = -largest_eigenvalue(spread - arm)  # a payload has no negative kinetic energy
-    return np.maximum(lowest, without) - _ROUNDING, highest + _ROUNDING
+    lowest = [-largest_eigenvalue(-a[:, None] - carrying(payloads.lower)).max(axis=1) for a in least]
+    without = [-largest_eigenvalue(-a) for a in least]  # a payload has no negative kinetic energy
+    return np.max([*lowest, *without], axis=0) - _ROUNDING, highest + _ROUNDING
 
 
 def _spread(matrices: Array, radius: Array) -> Array:

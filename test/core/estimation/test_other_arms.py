@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.collision.clearance import describe_unchecked_links
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
 
 ARMS = ("ur5e", "ur10e", "franka_fr3", "xarm7")
 
@@ -45,7 +49,18 @@ def test_of_these_arms_nothing_is_taken_as_known_exactly(name):
     friction = robot.friction(robot.theta_box.lower)
     assert friction[:, :3] == pytest.approx(np.zeros((robot.n, 3))) and np.all(robot.friction(radius) > 0.0)
     assert (robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE) == (name == "franka_fr3")
-    assert robot.protocol == "" and not robot.spheres, "no driver, no shapes: nothing can be planned"
+    assert robot.protocol == "", "there is no driver"
+    with pytest.raises(BoundNotAvailable, match="most is the rotor behind the gear, which may be 0 to"):
+        Assumptions.of_payload(robot).bound(robot.home)
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_known_within_a_fifth_they_can_be_held(name):
+    robot, none = load_robot(name, known_within=0.2), np.zeros(10)
+    bound = Assumptions(robot, (robot.theta_box, Box(none, none)), none).bound(robot.home)
+    assert bound.inertia_ratios == pytest.approx((0.8, 1.2), abs=1e-6)
+    assert np.degrees(bound.position).max() < 1.0
+    assert describe_unchecked_links(robot) == []
 
 
 def test_an_arm_with_friction_that_is_known_to_nobody_raises_no_alarm(tools):

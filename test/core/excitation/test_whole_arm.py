@@ -13,6 +13,8 @@ from sysid_ros.core.collision.clearance import build_scene_model, pair_distances
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.excitation import whole_arm
+from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import NoProvenMotion, find_shortest_motion, plan_arm_excitation
 from sysid_ros.core.model.loader import load_robot
@@ -92,6 +94,33 @@ def test_what_is_held_must_be_known(med7):
     with pytest.raises(NoProvenMotion, match="not even with 20 % .* narrower bounds of what the arm holds") as caught:
         plan_arm_excitation(assumptions, med7.home, ExcitationSettings.for_arm(8.0, **FAST))
     assert len(caught.value.reasons) >= 4
+
+
+def test_the_search_ends_with_a_motion_that_is_good_enough(assumptions, med7, monkeypatch):
+    settings, planned = ExcitationSettings.for_arm(8.0, **{**FAST, "starts": 3}), []
+
+    def plan(*words, **named):
+        planned.append(plan_excitation(*words, **named))
+        return planned[-1]
+
+    monkeypatch.setattr(whole_arm, "plan_excitation", plan)
+    enough = replace(settings, wanted_condition_number=120.0)
+    found = plan_arm_excitation(assumptions, med7.home, enough)
+    assert found.condition_number <= 120.0 and len(planned) == 1
+    few = planned[0].iterations
+    # Not enough: the iterations of all starts are used, and a second motion is not left out.
+    planned.clear()
+    plan_arm_excitation(assumptions, med7.home, replace(settings, wanted_condition_number=1.0, starts=2))
+    assert len(planned) == 2 and min(plan.iterations for plan in planned) > few
+    planned.clear()
+    plan_arm_excitation(assumptions, med7.home, replace(enough, starts=1), motions=2)
+    assert len(planned) == 2 and planned[1].iterations > few
+
+
+def test_only_condition_numbers_can_be_enough():
+    settings = ExcitationSettings.for_arm(8.0)
+    assert settings.enough == 20.0 and ExcitationSettings(wanted_condition_number=20.0).enough == 0.0
+    assert replace(settings, criterion="bounds").enough == 0.0
 
 
 def test_settings_of_a_payload_and_no_motions_are_refused(assumptions, med7):

@@ -14,8 +14,10 @@ from sysid_ros.core.model.inertia import (
     from_pseudo_inertia,
     inertia_matrix,
     is_physically_consistent,
+    largest_share,
     pack,
     pseudo_inertia,
+    radius_of_share,
     require_physically_consistent,
     to_com_form,
     transform_box,
@@ -153,3 +155,29 @@ def test_transformed_box_is_rounded_outwards():
         for index, exact in ((1, first[0]), (2, first[1]), (3, first[2]), (4, xx), (5, xy)):
             assert Fraction(box.lower[index]) <= exact <= Fraction(box.upper[index])
         assert np.all(box.width < 1e-10 * max(1.0, np.abs(theta).max()))
+
+
+def test_parameters_of_a_share_of_the_pseudo_inertia_reach_their_radii(cloud):
+    theta, share, rng = point_masses(*cloud), 0.3, np.random.default_rng(3)
+    radius = radius_of_share(theta, share)
+    values, vectors = np.linalg.eigh(pseudo_inertia(theta))
+    root = vectors @ np.diag(np.sqrt(values)) @ vectors.T
+    reached = np.zeros(10)
+    for _ in range(400):
+        axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+        change = from_pseudo_inertia(root @ axes @ np.diag(share * rng.choice([-1.0, 1.0], 4)) @ axes.T @ root)
+        assert np.all(np.abs(change) <= radius * (1.0 + 1e-12))
+        assert largest_share(theta + change, theta) == pytest.approx(share)
+        reached = np.maximum(reached, np.abs(change) / radius)
+    # By the sign of J^1/2 L J^1/2 each of them is reached: no smaller radii would do.
+    for index in range(10):
+        function = np.zeros((4, 4))
+        for i in range(4):
+            for j in range(4):
+                unit = np.zeros((4, 4))
+                unit[i, j] = unit[j, i] = 0.5
+                function[i, j] = from_pseudo_inertia(unit)[index]
+        values, vectors = np.linalg.eigh(root @ function @ root)
+        extreme = root @ vectors @ np.diag(share * np.sign(values)) @ vectors.T @ root
+        assert abs(from_pseudo_inertia(extreme)[index]) == pytest.approx(radius[index])
+    assert reached.min() > 0.3

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
+from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import available_robots, config_directories, load_robot
 from sysid_ros.core.model.robot import frame_placement
@@ -121,6 +122,8 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
             "frames.tol is 'x'; allowed: no setting of that name; known: base, fl",
         ),
         ("inertial_uncertainty.relative", 5.0, ParameterOutOfRange, r"relative is 5.0; allowed: 0 to 1 \[-\]"),
+        ("inertial_uncertainty.pseudo_inertia", 1.0, ParameterOutOfRange, r"pseudo_inertia is 1.0; allowed: 0 to 0.9"),
+        ("inertial_uncertainty.pseudo_inertia", 0.2, ParameterOutOfRange, "absent where a gripper has states"),
         ("inertial_uncertainty.absolute", {"joint_9": [0] * 10}, JointNotFound, "joint 'joint_9' is unknown"),
         ("inertial_uncertainty.absolute.joint_7", [0] * 9, ParameterOutOfRange, "a list of 10 numbers"),
         ("sensors.effort_meaning", "current", ParameterOutOfRange, "one of motor_side, link_side"),
@@ -234,3 +237,22 @@ def test_a_motor_of_an_elastic_joint_has_inertia(load, tmp_path):
     file.write_text(yaml.safe_dump(massless))
     with pytest.raises(ParameterOutOfRange, match="elasticity is None; allowed: a mapping"):
         load_robot(file, URDF, is_elastic=True)
+
+
+def test_an_arm_that_is_known_within_a_share():
+    settings, share = load_robot("ur5e"), 0.2
+    robot = load_robot("ur5e", known_within=share)
+    assert settings.inertia_order is None and robot.inertia_order is not None
+    assert robot.inertia_order.share == share and np.array_equal(robot.theta_nominal, settings.theta_nominal)
+    radius, nominal = robot.friction(robot.theta_box.radius), robot.friction(robot.theta_nominal)
+    assert radius[:, :3] == pytest.approx(share * nominal[:, :3])
+    assert radius[:, 3] == pytest.approx(settings.friction(settings.theta_box.radius)[:, 3])
+    masses = [robot.inertial_slice(body).start for body in range(1, robot.n + 1)]
+    assert robot.theta_box.radius[masses] == pytest.approx(share * robot.theta_nominal[masses])
+    # What is proven of one is not proven of the other.
+    assert robot_hash(robot) != robot_hash(settings)
+    for wrong in (-0.1, 1.5, "much"):
+        with pytest.raises(ParameterOutOfRange, match="ur5e.yaml"):
+            load_robot("ur5e", known_within=wrong)
+    with pytest.raises(ParameterOutOfRange, match="known_within is 0.2; allowed: a settings file"):
+        load_robot(config_directories()[0].parent / "urdf" / "ur5e.urdf", known_within=0.2)

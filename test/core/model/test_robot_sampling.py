@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.inertia import is_physically_consistent
+from sysid_ros.core.model.inertia import is_physically_consistent, largest_share
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
@@ -74,3 +74,18 @@ def test_the_same_seed_gives_the_same_robot(robot):
     first, second = (sample_parameters(robot, np.random.default_rng(7)) for _ in range(2))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, sample_parameters(robot, np.random.default_rng(8)))
+
+
+@pytest.mark.parametrize("corner", [False, True])
+def test_bodies_that_are_known_to_a_share_stay_within_it(corner):
+    robot, rng = load_robot("ur5e", known_within=0.2), np.random.default_rng(1)
+    reached = 0.0
+    for _ in range(40):
+        theta = sample_parameters(robot, rng, corner)
+        assert robot.theta_box.contains(theta)
+        for body in range(1, robot.n + 1):
+            part = robot.inertial_slice(body)
+            share = largest_share(theta[part], robot.theta_nominal[part])
+            assert share <= 0.2
+            reached = max(reached, share)
+    assert reached > 0.199

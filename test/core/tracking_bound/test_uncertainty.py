@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pinocchio as pin
 import pytest
 from scipy.linalg import eigh
 from scipy.optimize import linprog
@@ -9,6 +12,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import PayloadPrior, PayloadShape
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
@@ -282,3 +286,54 @@ def test_magnitude_is_the_matrix_absolute_value():
     x += x.transpose(0, 2, 1)
     np.testing.assert_allclose(magnitude(x) @ magnitude(x), x @ x, atol=1e-12)
     assert np.all(np.linalg.eigvalsh(magnitude(x)) >= 0.0)
+
+
+@pytest.mark.parametrize("name", ["ur5e", "franka_fr3"])
+def test_inertias_of_arms_known_to_a_share_are_between_their_bounds(name):
+    """Against Pinocchio's own inertia of random bodies at the edge of the share, which come close to both bounds."""
+    share = 0.2
+    robot, rng, none = load_robot(name, known_within=share), np.random.default_rng(0), np.zeros(10)
+    boxes = robot.theta_box, Box(none, none)
+    uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot, boxes, none))[0]
+    q = rng.uniform(-2.0, 2.0, (8, robot.n))
+    lower, upper = inertia_ratios(robot, uncertainty, q, np.zeros((len(q), 10)))
+    assert np.all(lower >= 1.0 - share - 1e-6) and np.all(upper <= 1.0 + share + 1e-6)
+    nominal = pinocchio_inertias(robot, robot.theta_nominal, q)
+    smallest, largest = np.inf, 0.0
+    for trial in range(60):
+        theta = sample_parameters(robot, rng, trial % 2 == 0)
+        for i, inertia in enumerate(pinocchio_inertias(robot, theta, q)):
+            ratios = eigh(inertia, nominal[i], eigvals_only=True)
+            assert lower[i] <= ratios[0] and ratios[-1] <= upper[i]
+            smallest, largest = min(smallest, ratios[0]), max(largest, ratios[-1])
+    assert smallest < 1.0 - 0.98 * share and largest > 1.0 + 0.98 * share
+    # The boxes that follow say much less: most of their corners are no body of that share.
+    by_boxes = replace(uncertainty, energies=None)
+    assert inertia_ratios(robot, by_boxes, q, np.zeros((len(q), 10)))[0].min() < 0.9 * lower.min()
+
+
+def pinocchio_inertias(robot, theta, q):
+    """Inertia matrices with armature, by another way than the columns."""
+    model = robot.pin_model.copy()
+    for body in range(1, robot.n + 1):
+        model.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
+    data, armature = model.createData(), np.diag(robot.friction(theta)[:, 2])
+    inertias = [np.triu(pin.crba(model, data, one)) for one in q]
+    return [one + np.triu(one, 1).T + armature for one in inertias]
+
+
+def test_a_payload_known_as_body_is_added_to_an_arm_known_to_a_share():
+    robot, rng = load_robot("ur5e", known_within=0.2), np.random.default_rng(1)
+    nominal = from_com_form(1.0, [0.0, 0.0, 0.1], 0.01 * np.eye(3))
+    box = Box.around(nominal, 0.1 * np.abs(nominal) + 1e-4)
+    options = inertial_uncertainties(robot, ControlModel.of_boxes(robot, (robot.theta_box, box), nominal))
+    q = rng.uniform(-2.0, 2.0, (4, robot.n))
+    reference = pinocchio_inertias(robot, add_payload(robot.theta_nominal, nominal), q)
+    for uncertainty in options:
+        lower, upper = inertia_ratios(robot, uncertainty, q, np.repeat(nominal[None], len(q), axis=0))
+        for trial in range(20):
+            payload = sample_payload(PayloadPrior(box, nominal), rng, trial % 2 == 0)
+            theta = add_payload(sample_parameters(robot, rng, trial % 2 == 0), payload)
+            for i, inertia in enumerate(pinocchio_inertias(robot, theta, q)):
+                ratios = eigh(inertia, reference[i], eigvals_only=True)
+                assert lower[i] <= ratios[0] and ratios[-1] <= upper[i]
