@@ -12,7 +12,7 @@ from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.tracking_bound.loop_response import BoundNotAvailable
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 ARMS = ("ur5e", "ur10e", "franka_fr3", "xarm7")
 
