@@ -98,7 +98,7 @@ class World:
         home, still = self.robot.home, np.zeros(self.robot.n)
         certificate = SimpleNamespace(
             plan_id=f"plan {self._plans}", predecessor=predecessor, takeover_time=HANDOVER if predecessor else 0.0,
-            rest_before=0.0, box_hash=box_hash(self.robot.theta_box, self.box),
+            rest_before=0.0, expires_at=np.inf, box_hash=box_hash(self.robot.theta_box, self.box),
         )  # fmt: skip
         path = BezierTrajectory(home, still, still, home + 0.01 * self._plans, DURATION)
         return CertifiedPlan(
