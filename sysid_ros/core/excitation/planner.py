@@ -270,20 +270,20 @@ class _Search:
         """
         draws = [self._draw() for _ in range(_DRAWS)]
         start = draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
-        found = start
-        for has_distances, penalty in _STAGES if self.problem.base is not None else _STAGES[1:]:
-            self._require_not_cancelled()
-            if time.perf_counter() < self.deadline:
-                found = self._solve(found, has_distances, penalty)
-        if self._offer(found) < _SMALLER and self.problem.base is not None:
-            found = start
-            for has_distances, penalty in _STAGES[1:]:
-                self._require_not_cancelled()
-                if time.perf_counter() < self.deadline:
-                    found = self._solve(found, has_distances, penalty)
-            self._offer(found)
+        is_arm = self.problem.base is not None
+        share = self._offer(self._run_stages(start, _STAGES if is_arm else _STAGES[1:]))
+        if is_arm and share < _SMALLER:
+            self._offer(self._run_stages(start, _STAGES[1:]))
         if not np.isfinite(self.cost):
             self._offer(start)
+
+    def _run_stages(self, x: Array, stages: Sequence[tuple[bool, float]]) -> Array:
+        """Solve stage after stage, until the time is over."""
+        for has_distances, penalty in stages:
+            self._require_not_cancelled()
+            if time.perf_counter() < self.deadline:
+                x = self._solve(x, has_distances, penalty)
+        return x
 
     def _solve(self, x: Array, has_distances: bool, penalty: float) -> Array:
         """Minimise the cost with its penalties by L-BFGS; return the best iterate when the time is over."""

@@ -218,10 +218,10 @@ def _read_parameters(
         require_physically_consistent(inertial[i], f"everything moved by {name}")
     section = settings.section("inertial_uncertainty")
     order = _read_order(section, settings, inertial)
-    # Bodies within a share of the nominal ones lie in a box that follows.
-    radius = np.full(inertial.shape, np.inf) if order is not None else np.zeros(inertial.shape)
     if order is None or "relative" in section:
         radius = section.number("relative", "-", 0.0, 1.0) * np.abs(inertial)
+    else:  # bodies within a share of the nominal ones lie in a box that follows
+        radius = np.full(inertial.shape, np.inf)
     absolute = section.section("absolute", {})
     for key in absolute.keys:
         if key not in joint_names:
