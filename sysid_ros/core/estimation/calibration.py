@@ -292,17 +292,21 @@ class Work:
     """Tells how far a calibration is, and ends it where it is cancelled."""
 
     def __init__(
-        self, blocks: int, on_progress: Callable[[CalibrationProgress], None], is_cancelled: Callable[[], bool]
+        self,
+        blocks: int,
+        on_progress: Callable[[CalibrationProgress], None],
+        is_cancelled: Callable[[], bool],
+        passes: int = _PASSES,
     ):
         self._blocks, self._on_progress, self._is_cancelled = blocks, on_progress, is_cancelled
-        self._pass = self._done = 0
+        self._passes, self._pass, self._done = passes, 0, 0
         self.prior: Array | None = None  # radii of what the recordings share, before the first pass
         self.is_cut = False  # whether the last pass was cancelled among its bounds
 
     @property
     def is_last_pass(self) -> bool:
         """Whether the bounds of this pass are kept."""
-        return self._pass == _PASSES - 1
+        return self._pass == self._passes - 1
 
     def begin(self, number: int) -> None:
         """Begin a pass over all recordings."""
@@ -331,7 +335,7 @@ class Work:
         """
         if self._is_cancelled():
             raise CalibrationCancelled
-        self._on_progress(CalibrationProgress((self._pass + share) / _PASSES, phase, relative_width))
+        self._on_progress(CalibrationProgress((self._pass + share) / self._passes, phase, relative_width))
 
 
 def _solve(

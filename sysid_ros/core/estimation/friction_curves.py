@@ -142,6 +142,7 @@ def measure_friction(
         sum(len(recording.blocks) for recording in recordings),
         lambda progress: on_progress(progress.share, progress.phase),
         is_cancelled,
+        passes=1,
     )
     parts = []
     for recording in recordings:

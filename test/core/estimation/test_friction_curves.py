@@ -89,7 +89,10 @@ def test_the_truth_is_inside(robot, tools, seed):
     rng, is_worst = np.random.default_rng(seed), seed % 2 == 1
     wide = dataclasses.replace(robot, theta_box=Box.around(robot.theta_nominal, 3.0 * robot.theta_box.radius))
     theta = sample_parameters(wide, rng, corner=is_worst)
-    curves = measure_friction(wide, [recorded(tools, wide, theta, rng, is_worst)])
+    shares: list[float] = []
+    recording = recorded(tools, wide, theta, rng, is_worst)
+    curves = measure_friction(wide, [recording], on_progress=lambda share, _: shares.append(share))
+    assert shares == sorted(shares) and shares[0] < 0.5 < 0.9 < shares[-1] <= 1.0
     assert [curve.joint for curve in curves] == list(robot.joint_names)
     for curve, (coulomb, viscous, _, offset) in zip(curves, robot.friction(theta), strict=True):
         assert curve.speeds.size >= 2 and np.all(curve.windows >= 2)

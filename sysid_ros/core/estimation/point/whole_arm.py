@@ -105,7 +105,7 @@ class Motion:
         """Cut samples where some are lost, and smooth the positions of each piece.
 
         A piece ends at a step longer than 1.5 median steps, and where positions jump: by more than three times the
-        largest planned acceleration allows.
+        largest planned acceleration and the encoder's steps allow.
 
         Raises:
             TooFewSamples: No piece is long enough to be smoothed.
@@ -115,7 +115,7 @@ class Motion:
         kept: list[tuple[Array, ...]] = []
         pieces: list[slice] = []
         notices: list[str] = []
-        cuts = _find_cuts(seconds, block.q, 3.0 * robot.limits.a_max)
+        cuts = _find_cuts(seconds, block.q, 3.0 * robot.limits.a_max, robot.sensors.position_resolution)
         if len(cuts):
             first = seconds[cuts[0]]
             notices.append(f"cut at {len(cuts)} places where samples are missing, the first at {first:.4g} s")
@@ -154,14 +154,16 @@ class Motion:
         return result
 
 
-def _find_cuts(seconds: Array, q: Array, acceleration: Array) -> list[int]:
+def _find_cuts(seconds: Array, q: Array, acceleration: Array, resolution: Array) -> list[int]:
     """Return the samples that a new piece begins with."""
     steps = np.diff(seconds)
     is_cut = steps > 1.5 * np.median(steps)
     v = np.diff(q, axis=0) / steps[:, None]
-    change = np.abs(np.diff(v, axis=0)) / (0.5 * (steps[1:] + steps[:-1]))[:, None]
+    # Each reading is off by up to half a step of the encoder, which at 1 kHz alone is more than any acceleration.
+    allowed = (0.5 * (steps[1:] + steps[:-1]))[:, None] * acceleration
+    allowed = allowed + resolution * (1.0 / steps[1:] + 1.0 / steps[:-1])[:, None]
     # A jump shows in the second difference before and after it.
-    jumps = np.any(change > acceleration, axis=1)
+    jumps = np.any(np.abs(np.diff(v, axis=0)) > allowed, axis=1)
     is_cut[1:] |= jumps & np.roll(jumps, 1)
     return [int(k) + 1 for k in np.flatnonzero(is_cut)]
 

@@ -105,6 +105,20 @@ def test_derivatives_are_those_of_the_prediction(robot):
     assert jacobian[inner, 1, -6] == pytest.approx(slope[inner, 1], abs=0.05 * np.abs(slope[:, 1]).max())
 
 
+def test_encoder_steps_at_1_khz_cut_nothing_and_jumps_do(robot):
+    t = 1e-3 * np.arange(4000)
+    gen3 = load_robot("kinova_gen3")
+    step = gen3.sensors.position_resolution
+    q = gen3.home + 0.4 * np.sin(np.multiply.outer(t, np.linspace(1.0, 2.0, gen3.n)))
+    read = step * np.round(q / step)
+    zeros = np.zeros_like(q)
+    block = SampleBlock(np.round(1e9 * t).astype(np.int64), np.arange(len(t)), read, zeros, zeros)
+    assert len(Motion.of(block, gen3, SETTINGS).pieces) == 1
+    read = read + 4.0 * step * (t >= 2.0)[:, None]
+    jumped = SampleBlock(block.stamps, block.sequence, read, zeros, zeros)
+    assert len(Motion.of(jumped, gen3, SETTINGS).pieces) == 2
+
+
 def test_lost_samples_cut_the_recording_and_spoil_nothing(robot, fit):
     """The stamps go on as if nothing had been lost, so only the jump of the positions shows it."""
     block = record(robot, 0)
