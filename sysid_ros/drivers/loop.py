@@ -114,7 +114,7 @@ class ControlLoop:
         self.arm.connect()
         state = self._read_first_state()
         self._monitors = Monitors(self.robot, self.settings, self.arm.period)
-        self._controller.reset()
+        self._controller.reset(state.tau if np.isfinite(state.tau).all() else None)
         self._reference = Reference(state.q, self.settings.blend_time)
         self._measured = Measurement(state.q, state.v, state.stamp_ns)
         self._motion = MotionState(self.robot.n)

@@ -33,7 +33,7 @@ class ComputedTorque:
         self.friction = self.robot.friction(theta)
         self.dynamics = ArmDynamics(self.robot, theta, payload)
 
-    def reset(self):
+    def reset(self, balance=None):
         pass
 
     def compute(self, q, v, q_d, v_d, a_d):

@@ -10,10 +10,12 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
 from sysid_ros.core.control.settings import ControlLaw
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
+from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
-from sysid_ros.drivers.mujoco.arm import MujocoSettings
+from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.registry import LoopSetup
 from sysid_ros.drivers.registry import build_loop as build_loop_of
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
@@ -80,6 +82,19 @@ def test_takeover_has_no_jump_even_with_a_wrong_model(robot, heavier):
         start_move(loop)
     require_smooth([first, *run(loop, 0.5)])
     assert np.abs(loop.arm.truth().q - robot.home).max() < 0.05
+
+
+@pytest.mark.parametrize("model", ["kuka_lbr_med7", "kinova_gen3"])
+def test_an_arm_with_an_unknown_payload_does_not_sink_when_it_is_taken_over(model):
+    """The controller knows a lighter payload; it begins with the torque that was measured to balance this one."""
+    robot = load_robot(model)
+    payload = 0.9 * robot.payload_prior.box.upper[0] * np.array([1.0, 0.02, 0.02, 0.1, 0.02, 0.0, 0.02, 0.0, 0.0, 0.01])
+    loop = ControlLoop(MujocoArm(robot, None, payload), RobustController(robot), robot)
+    loop.connect()
+    for _ in range(1000):
+        loop.step()
+        assert np.abs(loop.arm.truth().q - robot.home).max() < 1e-3
+    assert loop.mode is LoopMode.HOLD and loop.status().saturated_cycles == 0
 
 
 def test_follows_a_trajectory_and_holds_its_end(loop):

@@ -95,8 +95,12 @@ class AdaptiveController:
         """The payload as adapted so far, (10,)."""
         return np.array(self._payload)
 
-    def reset(self) -> None:
-        """Forget what was adapted; call it before taking the arm over."""
+    def reset(self, balance: Array | None = None) -> None:
+        """Forget what was adapted; call it before taking the arm over.
+
+        Args:
+            balance: Not used: the law has no integral state.
+        """
         self._payload = self._clip(self._model.payload)
         self._gain: Array = np.diag(self._box.radius**2)
         self.pause()

@@ -88,9 +88,9 @@ class GravityPid:
         """The model in use."""
         return self._model
 
-    def reset(self) -> None:
-        """Reset the integral; call it before taking the arm over."""
-        self._integral = np.zeros(self.robot.n)
+    def reset(self, balance: Array | None = None) -> None:
+        """Reset the integral, to what balances the arm (n,) [Nm] where that is known; see :meth:`Controller.reset`."""
+        self._integral, self._balance = np.zeros(self.robot.n), balance
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
         """Change the model; only gravity and torque offset of the nominal parameters are used.
@@ -115,6 +115,9 @@ class GravityPid:
         """
         e = q_d - q
         tau = self._dynamics.gravity(q) + self._model.friction[:, 3]
+        if self._balance is not None:
+            unknown, self._balance = self._balance - tau, None
+            self._integral = np.clip(unknown, -self._integral_limit, self._integral_limit)
         tau += self._kp * e + self._kd * (v_d - v) + self._integral
         if not np.isfinite(tau).all():
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d], "finite numbers")
@@ -283,8 +286,12 @@ class OnlineModelController:
         gate = self.gate
         return OnlineModelStatus(self._newest, gate.is_open, gate.share, gate.least, low, self._nominal, self.settings)
 
-    def reset(self) -> None:
-        """Forget samples and fits, and return to the nominal model; call it before taking the arm over."""
+    def reset(self, balance: Array | None = None) -> None:
+        """Forget samples and fits, and return to the nominal model; call it before taking the arm over.
+
+        Args:
+            balance: Not used: the law has no integral state.
+        """
         if self._fitter is not None:
             self._fitter.reset(self._model)
         self.gate.reset()

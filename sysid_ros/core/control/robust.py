@@ -79,9 +79,16 @@ class RobustController:
             return 0.0
         return max(0.0, self.settings.blend_time - self._blended) + self.settings.period
 
-    def reset(self) -> None:
-        """Reset the integral state and the status; call it before taking the arm over."""
+    def reset(self, balance: Array | None = None) -> None:
+        """Reset the integral state and the status; call it before taking the arm over.
+
+        Args:
+            balance: Torque that balances the resting arm now, as measured, (n,) [Nm]. The first torque will be that:
+                without it the arm sinks until the integral state carries what the model does not know. None where it
+                is not known.
+        """
         self._eta = np.zeros(self.robot.n)
+        self._balance = balance
         self._blended = np.inf  # time since the model was changed, while that is not complete
         self._use(self._model.total)
         self._before = self._total
@@ -141,6 +148,9 @@ class RobustController:
         if self._blended < np.inf:
             self._blend()
         coulomb, viscous, _, offset = self._friction
+        if self._balance is not None:
+            unknown, self._balance = self._balance - self._dynamics.gravity(q) - offset, None
+            self._eta = np.linalg.solve(self._dynamics.inertia(q), unknown)
         tau = self._dynamics.passive_torque(q, v, v_a, feedback + self._eta)
         tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
         if self._note(tau) and self.is_integrating:

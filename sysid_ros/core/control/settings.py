@@ -82,8 +82,13 @@ class Controller(Protocol):
             payload_box: Box that contains the true one.
         """
 
-    def reset(self) -> None:
-        """Reset the state of past cycles; call it before taking the arm over."""
+    def reset(self, balance: Array | None = None) -> None:
+        """Reset the state of past cycles; call it before taking the arm over.
+
+        Args:
+            balance: Torque that balances the resting arm now, as measured, (n,) [Nm]: a law with an integral state
+                begins with it. None where it is not known.
+        """
 
 
 @dataclass(frozen=True)

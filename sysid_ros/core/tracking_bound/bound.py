@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import ControlLaw, RobustSettings
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.disturbance import Signal, bound_torques
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.scalar_loop import POSITION, VELOCITY, BoundNotAvailable, horizon
@@ -249,16 +251,32 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
 
 
 def _take_over(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> tuple[Array, float]:
-    """Bound the position error after the arm was taken over, (n,) [rad], and the time until it has settled [s]."""
-    inputs, size = bounds.inputs, tube_map.smooth.size
+    """Bound the position error after the arm was taken over, (n,) [rad], and the time until it has settled [s].
+
+    Whether the controller begins with the torque that was measured to balance the arm or without one: the step at the
+    begin is what is wrong with that torque, or the whole model error.
+    """
+    inputs, model_error, balance = bounds.inputs, tube_map.smooth.size, _balance_error(tube_map)
     step = inputs.kernels.step
     now = tube_map.samples.past
-    norm = inputs.growth * size.norm[0]
+    norm = inputs.growth * max(model_error.norm[0], balance.norm[0])
     coupled = step.deviation[:, None] * inputs.joint_per_norm[0][:, None] * norm
-    entries = step.center[:, None] * size.entries[0][:, None] + coupled
+    entries = step.center[:, None] * np.maximum(model_error.entries[0], balance.entries[0])[:, None] + coupled
     joints = np.stack([tube.position[now:].max(axis=0), tube.velocity[now:].max(axis=0)], axis=-1)
     norms = np.stack([tube.position_norm[now:].max(), tube.velocity_norm[now:].max()])
     is_settled = np.all(entries[..., [POSITION, VELOCITY]] <= SETTLED * joints, axis=(1, 2))
     is_settled &= np.all(step.largest[:, [POSITION, VELOCITY]] * norm <= SETTLED * norms, axis=1)
     last = 0 if is_settled.all() else int(np.flatnonzero(~is_settled)[-1]) + 2
     return tube.position[now] + entries[..., POSITION].max(axis=0), last * inputs.kernels.bin
+
+
+def _balance_error(tube_map: TubeMap) -> Signal:
+    """Bound ``M^-1 h``, h what is wrong with a measured torque that should balance the arm: sensor and friction."""
+    robot, model, rest = tube_map.robot, tube_map.model, np.zeros_like(tube_map.samples.q[:1])
+    rows = tube_map.regressor.evaluate(tube_map.samples.q[:1], rest, rest, direction=rest)[0]
+    arm, payload = model.theta_box, model.payload_box
+    center, radius = add_payload(arm.center, payload.center), add_payload(arm.radius, payload.radius)
+    coulomb = robot.friction(arm.upper)[:, 0]
+    sensors, effort = robot.sensors, np.abs(rows @ center) + np.abs(rows) @ radius + coulomb
+    error = sensors.effort_relative_error * effort + sensors.effort_absolute_error + coulomb
+    return bound_torques(tube_map.inverse[:1], error[None])

@@ -41,6 +41,18 @@ def test_torque_is_the_law_of_the_module(robot):
     assert controller.status.saturated_cycles == 0
 
 
+@pytest.mark.parametrize("name", ["robust", "gravity_pid"])
+def test_the_first_torque_is_the_one_that_balances_the_arm(robot, name):
+    controller, rest = build_controller(name, robot), np.zeros(robot.n)
+    balance = ArmDynamics(robot, controller.model.total).gravity(robot.home) + np.linspace(-1.0, 2.0, robot.n)
+    controller.reset(balance)
+    for _ in range(3):
+        tau = controller.compute(robot.home, rest, robot.home, rest, rest)
+        np.testing.assert_allclose(tau, balance, atol=1e-9)
+    controller.reset()
+    assert np.abs(controller.compute(robot.home, rest, robot.home, rest, rest) - balance).max() > 0.5
+
+
 def test_energy_of_the_sliding_variable_changes_as_proven(robot, tools):
     """d/dt (r^T H r / 2) = r^T (w - nu) with w the model error, evaluated with the true accelerations."""
     rng = np.random.default_rng(7)

@@ -53,10 +53,10 @@ def draw_payload(model, rng):
     return sample_payload(PayloadPrior(model.payload_box, model.payload), rng, corner=True)
 
 
-def drive(robot, tools, model, settings, truth, motion, **conditions):
+def drive(robot, tools, model, settings, truth, motion, balance=None, **conditions):
     controller = RobustController(robot, settings)
     controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
-    controller.reset()
+    controller.reset(balance)
     run = tools.run(robot, controller, truth, motion.evaluate, motion.duration + 0.2, HOLD, **conditions)
     assert controller.status.saturated_cycles == 0
     return run
@@ -128,6 +128,26 @@ def test_hold_with_an_unknown_payload_stays_inside_from_the_take_over_on(robot, 
     assert np.all(np.abs(settled.position) <= bound.position)
     assert np.all(np.abs(settled.velocity) <= bound.velocity)
     assert np.all(np.abs(extra_torque(robot, settings, truth, motion, settled)) <= bound.torque)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_take_over_with_the_measured_torque_stays_inside(robot, tools, seed):
+    """Friction and the errors of the sensors are in it, each as large as it can be; the payload is known well."""
+    model, settings = known(robot), RobustSettings()
+    bound = tracking_bound(robot, model, robot.home, settings)
+    rng = np.random.default_rng(seed)
+    truth = sample_parameters(robot, rng, corner=True), draw_payload(model, rng)
+    total, sensors = add_payload(*truth), robot.sensors
+    coulomb, _, _, offset = robot.friction(total).T
+    effort = ArmDynamics(robot, total).gravity(robot.home) + offset
+    sign = rng.choice([-1.0, 1.0], robot.n)
+    effort = effort + sign * coulomb
+    measured = effort + sign * (sensors.effort_relative_error * np.abs(effort) + sensors.effort_absolute_error)
+    at_rest = (robot.home, np.zeros(robot.n), np.zeros(robot.n))
+    motion = SimpleNamespace(duration=1.0, evaluate=lambda t: at_rest)
+    run = drive(robot, tools, model, settings, truth, motion, balance=measured, noise="uniform", seed=seed)
+    assert np.all(np.abs(run.position) <= bound.take_over)
+    assert np.all(np.abs(run.after(bound.settling_time - HOLD).position) <= bound.position)
 
 
 def test_motion_with_an_unknown_payload_stays_inside(robot, tools):
