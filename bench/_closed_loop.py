@@ -18,7 +18,6 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.control import build_controller
-from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -26,7 +25,6 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
-from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
@@ -45,6 +43,8 @@ LATEST = 2.4
 """Longest simulated planning time that is drawn [s]; a part is asked for 1.75 s before it has to be there."""
 HELD_AFTER = 0.5
 """For so long after the end of a plan its bounds are proven too [s]."""
+HELD_SHARE = 0.5
+"""Share of the torque limits that holding may take where it cannot be proven before weighing [-]."""
 ROUNDING = 1e-9
 
 
@@ -61,6 +61,7 @@ class Trial:
         start: Start posture, (n,) [rad].
         planning_times: Simulated planning times [s].
         delay: Cycles from a measurement to the torque computed from it.
+        stiffness_share: Where the stiffness of elastic joints is, from the softest (-1) to the stiffest (1) [-].
         labels: What kind of draw it is, for tables.
     """
 
@@ -72,6 +73,7 @@ class Trial:
     start: Array
     planning_times: tuple[float, ...]
     delay: int = 0
+    stiffness_share: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -210,20 +212,23 @@ def draw_trial(robot: RobotModel, planner: CertifiedPlanner, seed: int) -> Trial
     noise = NOISES[rng.integers(0, len(NOISES))]
     times = tuple(float(t) for t in rng.uniform(0.2, 1.3, 4))
     late, delay = rng.integers(0, 4), int(np.random.default_rng((seed, 6)).integers(0, 2))
+    stiffness = float(np.random.default_rng((seed, 7)).choice([-1.0, 0.0, 1.0])) if robot.elasticity else 0.0
     if late == 0:
         times = (0.0,)
     elif late == 1:
         times = (*times[:3], float(rng.uniform(1.3, LATEST)))
     for count in np.repeat(np.arange(rng.integers(0, MAX_OBSTACLES + 1), -1, -1), 2):
         scene = Scene(random_obstacles(rng, int(count)), ground_height=GROUND)
-        start = draw_start(robot, planner, scene, rng)
+        start = draw_start(robot, planner, scene, rng, TrueTorque(robot, theta, payload))
         if start is not None:
             labels = {
                 "arm": "corner" if corner else "inside", "payload": kind, "noise": noise.value,
                 "obstacles": str(count), "planning": ("none", "some late", "in time", "in time")[late],
                 "delay": str(delay),
             }  # fmt: skip
-            return Trial(seed, theta, payload, noise, scene, start, times, delay, labels)
+            if robot.elasticity:
+                labels["stiffness"] = {-1.0: "softest", 0.0: "nominal", 1.0: "stiffest"}[stiffness]
+            return Trial(seed, theta, payload, noise, scene, start, times, delay, stiffness, labels)
     return None
 
 
@@ -238,25 +243,53 @@ def random_obstacles(rng: np.random.Generator, count: int) -> tuple[Obstacle, ..
     return tuple(found)
 
 
+def assume_prior(robot: RobotModel, scene: Scene | None = None) -> Assumptions:
+    """What is assumed before anything is measured, under the control law that the loop uses."""
+    law = RobustSettings.of_law(build_controller("robust", robot).law)
+    return Assumptions.of_payload(robot, scene=scene, control_law=law)
+
+
 def draw_start(
-    robot: RobotModel, planner: CertifiedPlanner, scene: Scene, rng: np.random.Generator, tries: int = 40
+    robot: RobotModel,
+    planner: CertifiedPlanner,
+    scene: Scene,
+    rng: np.random.Generator,
+    torque: TrueTorque,
+    tries: int = 40,
 ) -> Array | None:
-    """A posture in which the arm can be held whatever it carries: half of them near home, half anywhere."""
+    """A free posture in which the arm can be held: half of them near home, half anywhere.
+
+    Whatever it carries, for certain, where that can be proven at home; else, as of arms whose payload has to be weighed
+    first, with what it carries, by a share of the torque limits, and all of them near home.
+    """
     limits, still = robot.limits, np.zeros(robot.n)
     lower, upper = np.maximum(limits.q_lower, -np.pi) + 0.02, np.minimum(limits.q_upper, np.pi) - 0.02
-    geometry, assumptions, proofs = Geometry(robot, scene), Assumptions.of_payload(robot, scene=scene), 0
+    geometry, assumptions, proofs = Geometry(robot, scene), assume_prior(robot, scene), 0
+    is_provable = can_hold(planner, robot.home, assume_prior(robot))
     for _ in range(tries):
         near = robot.home + rng.normal(scale=0.6, size=robot.n)
-        q = np.clip(near if rng.integers(0, 2) else rng.uniform(lower, upper), lower, upper)
+        q = np.clip(near if rng.integers(0, 2) or not is_provable else rng.uniform(lower, upper), lower, upper)
         if min(geometry.distances(q).values()) < 0.01 or proofs >= 6:
             continue
-        proofs += 1
-        try:
-            planner.certify(BezierTrajectory(q, still, still, q, 0.5), assumptions)
-        except (PlanRejected, BoundNotAvailable):
+        if not is_provable:
+            held = np.abs(torque.evaluate(q[None], still[None], still[None])[0])
+            if np.all(held <= HELD_SHARE * limits.tau_max):
+                return q
             continue
-        return q
+        proofs += 1
+        if can_hold(planner, q, assumptions):
+            return q
     return None
+
+
+def can_hold(planner: CertifiedPlanner, q: Array, assumptions: Assumptions) -> bool:
+    """Whether holding a posture can be proven."""
+    still = np.zeros(q.size)
+    try:
+        planner.certify(BezierTrajectory(q, still, still, q, 0.5), assumptions)
+    except (PlanRejected, BoundNotAvailable):
+        return False
+    return True
 
 
 # Independent checks
@@ -266,7 +299,7 @@ class Geometry:
     """Distances of the spheres of arm and payload by coal.
 
     Args:
-        robot: The arm; all spheres of bodies that are not neighbours are compared.
+        robot: The arm; all spheres of bodies that are not neighbours are compared, but those of links that never touch.
         scene: Obstacles and ground.
     """
 
@@ -274,6 +307,7 @@ class Geometry:
         self._model, self._data = robot.pin_model, robot.pin_model.createData()
         base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
         spheres = (*robot.spheres, *robot.payload_prior.spheres)
+        self._never_touch = {frozenset(pair) for pair in robot.never_touch}
         boxes = [
             (o.name, base * pin.SE3(o.rotation, o.center), coal.Box(*(2.0 * o.half_extents))) for o in scene.obstacles
         ]
@@ -284,8 +318,7 @@ class Geometry:
         if boxes:
             self._parts["obstacle"] = self._build(spheres, boxes)
 
-    @staticmethod
-    def _build(spheres, things) -> tuple[pin.GeometryModel, pin.GeometryData]:  # noqa: ANN001
+    def _build(self, spheres, things) -> tuple[pin.GeometryModel, pin.GeometryData]:  # noqa: ANN001
         model = pin.GeometryModel()
         ids = [
             model.addGeometryObject(
@@ -301,7 +334,7 @@ class Geometry:
         if not things:
             for i, one in enumerate(spheres):
                 for j, other in enumerate(spheres):
-                    if other.body - one.body >= 2:
+                    if other.body - one.body >= 2 and frozenset((one.link, other.link)) not in self._never_touch:
                         model.addCollisionPair(pin.CollisionPair(ids[i], ids[j]))
         return model, model.createData()
 
@@ -408,7 +441,7 @@ def run_trial(
         is_broken: Whether an assumption is broken, so that alarms are no false ones.
     """
     begin, log = time.process_time(), Log()
-    settings = MujocoSettings(noise=trial.noise, seed=trial.seed)
+    settings = MujocoSettings(noise=trial.noise, seed=trial.seed, stiffness_share=trial.stiffness_share)
     arm = MujocoArm(robot, trial.theta, trial.payload, trial.start, settings)
     arm.inject(InjectedFaults(command_delay=trial.delay))
     change_arm(arm)
@@ -534,7 +567,10 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
             _note_ratio(running, kind + suffix[now], np.abs(error) / bound, unit, error, part.start)
     first = np.flatnonzero((mode != LoopMode.HOLD) & (mode != LoopMode.IDLE))
     until = int(first[0]) if first.size else len(q)
-    hold = tracking_bound(robot, ControlModel.of_boxes(robot, None, Assumptions.of_payload(robot).nominal), q_d[0])
+    try:
+        hold = assume_prior(robot).bound(q_d[0])
+    except BoundNotAvailable:
+        return  # nothing is claimed before the payload is weighed
     error = q_d[:until] - q[:until]
     _note_ratio(running, "position error, held before", np.abs(error) / hold.take_over, "rad", error)
 

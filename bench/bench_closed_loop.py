@@ -10,6 +10,7 @@ found it does not. Any violation is printed with its seed; ``--seed K`` repeats 
 trial is noted in a file as soon as it is done, and those that are there already are not run again: with as many trials
 as the file has, the tables are made of it alone. Exit status 1 if anything was violated.
 
+``--elastic`` gives arm and model the elastic gears of the robot file, from the softest to the stiffest there may be.
 ``--broken N`` runs N trials of each kind in which an assumption is broken on purpose, and tells what became of it.
 """
 
@@ -41,21 +42,22 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.drivers.loop_types import LoopCode
 
-_TOOLS: dict[str, tuple] = {}
+_TOOLS: dict[tuple[str, bool], tuple] = {}
 
 
-def tools(name: str) -> tuple:
+def tools(name: str, is_elastic: bool) -> tuple:
     """Robot and planner of this process."""
-    if name not in _TOOLS:
-        robot = load_robot(name)
-        _TOOLS[name] = robot, CertifiedPlanner(robot)
-    return _TOOLS[name]
+    key = name, is_elastic
+    if key not in _TOOLS:
+        robot = load_robot(name, is_elastic=is_elastic or None)
+        _TOOLS[key] = robot, CertifiedPlanner(robot)
+    return _TOOLS[key]
 
 
-def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> Outcome:
+def run_one(name: str, is_elastic: bool, seed: int, plans: int, fault: str, time_limit: float) -> Outcome:
     """One trial; with a fault, one in which an assumption is broken."""
     gc.collect()  # a trial is full of references in circles, and large
-    robot, planner = tools(name)
+    robot, planner = tools(name, is_elastic)
     trial = draw_trial(robot, planner, seed)
     if trial is None:
         return Outcome(seed, {}, failure=NO_START)
@@ -97,7 +99,9 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
         while moved < wanted:
             several = max(arguments.workers, min(50, wanted - moved))
             count = 1 if arguments.workers == 1 else several
-            for outcome in run(run_one, [(arguments.robot, next(seeds), *job) for _ in range(count)]):
+            for outcome in run(
+                run_one, [(arguments.robot, arguments.elastic, next(seeds), *job) for _ in range(count)]
+            ):
                 take(outcome)
     return outcomes
 
@@ -256,6 +260,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this trial, with all that came of it")
     parser.add_argument("--plans", type=int, default=5, help="plans per trial")
     parser.add_argument("--robot", default="kinova_gen3_2f85", help="name of the robot")
+    parser.add_argument("--elastic", action="store_true", help="elastic joints, in simulation and model")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--results", default="", help="file of results, one line per trial")
     parser.add_argument(
@@ -266,12 +271,14 @@ def main() -> int:
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
     if arguments.seed is not None:
-        outcome = run_one(arguments.robot, arguments.seed, arguments.plans, "", arguments.time_limit)
+        outcome = run_one(arguments.robot, arguments.elastic, arguments.seed, arguments.plans, "", arguments.time_limit)
         print(json.dumps(asdict(outcome), indent=1, default=float))
         return int(bool(outcome.violations))
     outcomes = run_all(arguments, "", arguments.trials)
     if outcomes:
-        summarise(outcomes, f"{arguments.robot}: trials with all assumptions, up to {arguments.plans} plans each")
+        joints = ", elastic joints" if arguments.elastic else ""
+        title = f"{arguments.robot}{joints}: trials with all assumptions, up to {arguments.plans} plans each"
+        summarise(outcomes, title)
     broken = {fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds if arguments.broken}
     if broken:
         summarise_broken(broken)
