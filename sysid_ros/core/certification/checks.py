@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.chain import Motion, PathPieces, bounds, stop_corners
@@ -233,7 +233,7 @@ class MotionChecks:
 
     def motion_torque(self, torques: TorqueBounds) -> list[Check]:
         """Torque limits of the plan itself."""
-        return [self._torque(LimitKind.TORQUE, *torques.evaluate(1.0, 1.0, 0.0), self._errors.torque[:, None])]
+        return [self._torque(LimitKind.TORQUE, torques, [(1.0, 1.0, 0.0)], [self._errors.torque[:, None]])]
 
     def stop_torque(self, torques: TorqueBounds, brake_time: float, feedback: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
@@ -245,9 +245,8 @@ class MotionChecks:
             brake_time: Time to rest [s].
             feedback: Torque of the feedback in stops that pass the pieces, (n, P) [Nm].
         """
-        found = [torques.evaluate(r, square, slow / brake_time) for r, square, slow in stop_corners()]
-        bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(LimitKind.BRAKING_TORQUE, bound, middle, feedback)]
+        clocks = stop_corners() / [1.0, 1.0, brake_time]
+        return [self._torque(LimitKind.BRAKING_TORQUE, torques, clocks, [feedback] * len(clocks))]
 
     def assumed_stop_torque(self, torques: TorqueBounds, brake_time: float, growths: Array) -> list[Check]:
         """Torque limits of the same with errors that are not proven.
@@ -260,12 +259,9 @@ class MotionChecks:
             brake_time: Time to rest [s].
             growths: :func:`stop_torque_growths` of the pieces, (P,).
         """
-        found = []
-        for r, square, slow in stop_corners():
-            more = stop_torque_shape(r, square) * growths * self._errors.torque[:, None]
-            found.append([size + more for size in torques.evaluate(r, square, slow / brake_time)])
-        bound, middle = (np.maximum.reduce(values) for values in zip(*found, strict=True))
-        return [self._torque(LimitKind.BRAKING_TORQUE, bound, middle, self._errors.torque[:, None])]
+        clocks, errors = stop_corners() / [1.0, 1.0, brake_time], self._errors.torque[:, None]
+        feedback = [errors + stop_torque_shape(r, square) * growths * errors for r, square, _ in clocks]
+        return [self._torque(LimitKind.BRAKING_TORQUE, torques, clocks, feedback)]
 
     def distances(self, motion: Motion) -> list[Check]:
         """Distances of spheres to each other, to the ground and to obstacles."""
@@ -304,8 +300,8 @@ class MotionChecks:
         largest = np.maximum(-lower, upper)
         return self._relative(kind, (largest, np.abs(polynomials[0])), error[:, None], limit)
 
-    def _torque(self, kind: LimitKind, bound: Array, middle: Array, feedback: Array) -> Check:
-        return self._relative(kind, (bound, middle), feedback, self._tau)
+    def _torque(self, kind: LimitKind, torques: TorqueBounds, clocks: ArrayLike, feedback: Sequence[Array]) -> Check:
+        return self._relative(kind, torques.largest(clocks, feedback, self._tau), np.zeros((1, 1)), self._tau)
 
     def _relative(self, kind: LimitKind, sizes: tuple[Array, Array], error: Array, limit: Array) -> Check:
         """Return the margins of sizes over and in the middle of pieces, each (n, P), as shares of limits (n,).

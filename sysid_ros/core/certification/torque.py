@@ -10,10 +10,11 @@ with q, v, a those of the path; the path itself has r = 1 and d = 0. Every term 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.chain import Motion, apply, cross, multiply
 from sysid_ros.core.common.box import Box
@@ -151,6 +152,41 @@ def _symmetric(left: list[Array], right: list[Array]) -> Array:
     return multiply(first, second, axis=1) * _WEIGHT
 
 
+_MIDDLE = 2
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Torques for one clock, at both ends of each piece and in its middle.
+
+    Attributes:
+        nominal: Torque of the centre of the parameters, (3, n, P) [Nm].
+        size: Its magnitude, less what is known of the torque at rest where that has been worked out, (3, n, P) [Nm].
+        spread: What the parameters may add, (3, n, P) [Nm].
+        columns: Rows of the regressor, (3, pairs, 10, P).
+        remainder: What is between the points, (n, P) [Nm].
+        rest: What does not depend on the motion, for the middle, (n, 1) [Nm].
+    """
+
+    nominal: Array
+    size: Array
+    spread: Array
+    columns: Array
+    remainder: Array
+    rest: Array
+
+    @property
+    def over_pieces(self) -> Array:
+        """What is never exceeded in a piece, (n, P) [Nm]."""
+        ends = self.size[:_MIDDLE] + self.spread[:_MIDDLE]
+        return np.asarray(np.maximum(ends[0], ends[1]) + self.remainder)
+
+    @property
+    def middle(self) -> Array:
+        """What can be reached in its middle, (n, P) [Nm]."""
+        return np.asarray(self.size[_MIDDLE] + self.spread[_MIDDLE] + self.rest)
+
+
 class TorqueBounds:
     """Worst-case torques over pieces of a path, in stops along it too.
 
@@ -205,32 +241,78 @@ class TorqueBounds:
         Returns:
             What the torque never exceeds in a piece, and what it can reach in its middle, each (n, P) [Nm].
         """
+        sizes = self._sizes(rate, square, slowdown)
+        for joint in range(len(self._starts)):
+            self._save(sizes, joint, np.ones(sizes.nominal[:, joint].shape, dtype=bool))
+        return sizes.over_pieces, sizes.middle
+
+    def largest(self, clocks: ArrayLike, feedback: Sequence[Array], limits: Array) -> tuple[Array, Array]:
+        """Bounds of torque and feedback together, the largest of several clocks.
+
+        What is known of the torque at rest is worked out only where it can decide: an entry that is smaller without it
+        than the largest one in a middle, as a share of its limit, stays as it is.
+
+        Args:
+            clocks: Rates, their squares and slowdowns, (K, 3), see :meth:`evaluate`.
+            feedback: Torque of the feedback with each of them, (n, P) or (n, 1) [Nm].
+            limits: Torque limits, (n,) [Nm].
+
+        Returns:
+            What torque and feedback never exceed in a piece, and what they can reach in its middle, each (n, P) [Nm].
+        """
+        found = [self._sizes(*clock) for clock in np.asarray(clocks)]
+        if self._spread.savings is not None:
+            self._save_what_decides(found, [one / limits[:, None] for one in feedback], limits[:, None])
+        over = [sizes.over_pieces + more for sizes, more in zip(found, feedback, strict=True)]
+        middle = [sizes.middle + more for sizes, more in zip(found, feedback, strict=True)]
+        return np.maximum.reduce(over), np.maximum.reduce(middle)
+
+    def _save_what_decides(self, found: list[_Sizes], feedback: list[Array], limits: Array) -> None:
+        """Take off what is known of the torque at rest where that can change the largest share of a limit."""
+        shares = [sizes.middle / limits + more for sizes, more in zip(found, feedback, strict=True)]
+        highest = np.array([share.max(axis=1) for share in shares])  # (K, n)
+        reached = -np.inf
+        for which in np.argsort(-highest, axis=None):
+            clock, joint = np.unravel_index(which, highest.shape)
+            if highest[clock, joint] <= reached:
+                break
+            sizes, chosen = found[clock], np.zeros(found[clock].nominal[:, joint].shape, dtype=bool)
+            chosen[_MIDDLE] = shares[clock][joint] > reached
+            self._save(sizes, int(joint), chosen)
+            share = sizes.middle[joint] / limits[joint] + feedback[clock][joint]
+            reached = max(reached, float(share[chosen[_MIDDLE]].max()))
+        for sizes, more in zip(found, feedback, strict=True):
+            decides = sizes.over_pieces / limits + more > reached
+            for joint in np.flatnonzero(decides.any(axis=1)):
+                self._save(sizes, int(joint), np.stack([decides[joint], decides[joint], np.zeros_like(decides[joint])]))
+
+    def _sizes(self, rate: float, square: float, slowdown: float) -> _Sizes:
+        """Bound the torque for one clock without what is known of the torque at rest."""
         factors = np.array([1.0, rate, square, slowdown])
         nominal = np.einsum("i,icnt->cnt", factors, self._nominal)
         gravity, inertial, braking = self._columns
         columns = gravity + square * inertial + slowdown * braking
-        savings = self._spread.savings
-        nominal = np.abs(nominal) if savings is None else self._less_savings(savings, nominal, columns)
-        np.abs(columns, out=columns)
-        worst = nominal + self._by_joint(np.einsum("pk,cpkt->cpt", self._spread.radius, columns), axis=1)
-        worst += self._viscous * np.abs(rate * self._speed)
-        worst += self._armature * np.abs(square * self._rate + slowdown * self._speed)
+        spread = self._by_joint(np.einsum("pk,cpkt->cpt", self._spread.radius, np.abs(columns)), axis=1)
+        spread += self._viscous * np.abs(rate * self._speed)
+        spread += self._armature * np.abs(square * self._rate + slowdown * self._speed)
         remainder = np.tensordot(np.abs(factors), self._remainder, axes=1)
-        return np.maximum(worst[0], worst[1]) + remainder, worst[2] + self._exact_rest
+        return _Sizes(nominal, np.abs(nominal), spread, columns, remainder, self._exact_rest)
 
-    def _less_savings(self, savings: RestSavings, nominal: Array, columns: Array) -> Array:
-        """Take off what is known of the torque at rest, from torques (3, n, P) with rows (3, pairs, 10, P).
+    def _save(self, sizes: _Sizes, joint: int, chosen: NDArray[np.bool_]) -> None:
+        """Take off what is known of the torque at rest, of a joint at chosen points, (3, P).
 
         The largest torque over a convex set of parameters is convex in the row, so that of a row that changes along a
         line is largest at its ends, with a torque at rest, too.
         """
-        result = np.empty_like(nominal)
-        ends = np.append(self._starts[1:], columns.shape[1])
-        for joint, (start, stop) in enumerate(zip(self._starts, ends, strict=True)):
-            rows = np.moveaxis(columns[:, start:stop], 3, 1).reshape(-1, INERTIAL * (stop - start))
-            above, below = (one.reshape(len(nominal), -1) for one in savings.evaluate_both(joint, rows))
-            result[:, joint] = np.maximum(nominal[:, joint] - above, -nominal[:, joint] - below)
-        return result
+        savings = self._spread.savings
+        if savings is None or not chosen.any():
+            return
+        start = self._starts[joint]
+        stop = self._starts[joint + 1] if joint + 1 < len(self._starts) else sizes.columns.shape[1]
+        rows = np.moveaxis(sizes.columns[:, start:stop], 3, 1)[chosen].reshape(-1, INERTIAL * (stop - start))
+        above, below = savings.evaluate_both(joint, rows)
+        nominal = sizes.nominal[:, joint][chosen]
+        sizes.size[:, joint][chosen] = np.maximum(nominal - above, -nominal - below)
 
     def _by_joint(self, pairs: Array, axis: int) -> Array:
         return np.add.reduceat(pairs, self._starts, axis=axis)

@@ -165,6 +165,32 @@ def test_no_weighed_arm_needs_more_torque(arms, make_plan, true_arm, name, clock
     assert most > 3.0 and closest < 1.5  # [Nm]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_decides_is_as_exact_as_when_everything_is_worked_out(arms, make_plan, true_arm, seed):
+    """Largest shares of the limits, and all that are larger than the largest one in a middle, over all clocks."""
+    robot, rng = arms["kinova_gen3_2f85"], np.random.default_rng(seed)
+    prior, plan = robot.payload_prior, make_plan(robot, rng, 1.0 + seed)
+    middle, half = pieces_of(plan, 12)
+    arm = true_arm(robot, prior.box, prior.nominal, rng, is_corner=True)
+    posture = plan.evaluate(rng.uniform(0.0, plan.duration))[0]
+    measured = Box.around(pin.computeGeneralizedGravity(arm.model, arm.data, posture), np.full(robot.n, 0.2))
+    weighed = WeighedBox.of(prior.box, RestTorque(tuple(robot.joint_names), posture, measured))
+    bounds = TorqueBounds(spread_parameters(robot, (robot.theta_box, weighed)), build_motion(robot, plan, middle, half))
+    clocks, limits = stop_corners() / [1.0, 1.0, 0.8], rng.uniform(20.0, 80.0, robot.n)
+    feedback = [rng.uniform(0.0, 10.0, (robot.n, 12)) for _ in clocks]
+    every = [bounds.evaluate(*clock) for clock in clocks]
+    exact, exact_middle = (
+        np.maximum.reduce([size[k] + more for size, more in zip(every, feedback, strict=True)]) / limits[:, None]
+        for k in (0, 1)
+    )
+    bound, at_middle = (one / limits[:, None] for one in bounds.largest(clocks, feedback, limits))
+    assert at_middle.max() == pytest.approx(exact_middle.max(), rel=1e-12)
+    decides = bound > exact_middle.max()
+    assert decides.any() and not decides.all()
+    np.testing.assert_allclose(bound[decides], exact[decides], rtol=1e-12)
+    assert np.all(bound >= exact - 1e-12) and np.all(exact[~decides] <= exact_middle.max())
+
+
 @pytest.mark.parametrize("brake_time", [0.3, 1.2])
 def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
     """Real stops, begun at any time, simulated as trajectories."""
