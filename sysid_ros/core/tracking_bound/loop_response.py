@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ _FINE = 1.02
 """Inertia ratios at which loops are evaluated are powers of this number."""
 _STRIDE = 4
 """Every so many of these powers is evaluated between the ends of an interval."""
+_BLOCK = 2
+"""Loops beside each other whose range is kept, as many intervals have it inside them."""
 _CELL = _FINE**_STRIDE - 1.0
 """Largest distance of two evaluated inverse ratios, as a share of the smaller one."""
 _EARLY_SAMPLES = 20 * BIN
@@ -317,7 +320,7 @@ class _Ages:
         self._end = part.end or count_samples(settings)
         self._loops: dict[int, Array] = {}
         self._nodes: dict[int, _Node] = {}
-        self._inner: dict[tuple[int, ...], _Range] = {}
+        self._blocks: dict[int, _Range] = {}
 
     def _respond(self, ratios: Array, delay: float) -> Responses:
         return respond(self._settings, ratios, delay, self._is_difference, self._end + 1)  # differences need one more
@@ -364,23 +367,34 @@ class _Ages:
     def _range(self, powers: list[int]) -> _Range:
         """Return the range of the responses of all loops between these powers, by kind."""
         self.responses(powers)  # an unstable loop is told before what is between loops
-        nodes, inner = self.nodes(powers), tuple(powers[1:-1])  # the inner ones are the same for many intervals
-        if inner and inner not in self._inner:
-            self._inner[inner] = self._join(list(inner), nodes)
-        ends = self._join(sorted({powers[0], powers[-1]}), nodes)
-        if not inner:
-            return ends
-        known = self._inner[inner]
-        return _Range(np.minimum(known.lower, ends.lower), np.maximum(known.upper, ends.upper))
+        nodes, few, blocks = self.nodes(powers), {powers[0], powers[-1]}, []
+        for block, members in groupby(powers[1:-1], lambda power: power // (_STRIDE * _BLOCK)):
+            several = list(members)
+            if len(several) < _BLOCK:
+                few.update(several)
+                continue
+            if block not in self._blocks:  # of many intervals
+                self._blocks[block] = self._join(several, nodes)
+            blocks.append(self._blocks[block])
+        result = self._join(sorted(few), nodes)
+        for one in blocks:
+            np.minimum(result.lower, one.lower, out=result.lower)
+            np.maximum(result.upper, one.upper, out=result.upper)
+        return result
 
     def _join(self, powers: list[int], nodes: dict[int, _Node]) -> _Range:
-        ranges = []
+        """Return the range of the responses of some loops and of all beside them."""
+        result: _Range | None = None
         for power, responses in zip(powers, self.responses(powers), strict=True):
             # On either side of a loop the bounds of both nodes about it count.
             slack = reduce(np.maximum, (node.slack for at, node in nodes.items() if abs(at - power) <= _STRIDE))
-            ranges.append((responses - slack, responses + slack))
-        lower, upper = zip(*ranges, strict=True)
-        return _Range(reduce(np.minimum, lower), reduce(np.maximum, upper))
+            if result is None:
+                result = _Range(responses - slack, responses + slack)
+                continue
+            np.minimum(result.lower, responses - slack, out=result.lower)
+            np.maximum(result.upper, responses + slack, out=result.upper)
+        assert result is not None
+        return result
 
     def bin(self, powers: list[int]) -> _Bins:
         """Sum the magnitudes of the responses of all loops between these powers over bins of age."""
