@@ -116,11 +116,6 @@ class TrackingBound:
         """Control law the bound is for."""
         return self.whole.settings.law
 
-    @property
-    def covers_stops(self) -> bool:
-        """Whether errors in stops can be bounded: not while the nominal payload changes in motion."""
-        return not self.whole.samples.is_payload_changing
-
     def in_stops(self, brake_time: float) -> StopBound:
         """Bound the errors in all stops along the path, whenever they begin in the motion.
 

@@ -389,7 +389,10 @@ class _StopMap(LoopBounds):
     def __init__(self, path: TubeMap, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
         samples = path.samples
         if samples.is_payload_changing:
-            raise BoundNotAvailable("stops are not proven while the nominal payload of the controller changes")
+            raise BoundNotAvailable(
+                "there is no bound of stops while the nominal payload of the controller changes: keep the present one "
+                "until the arm rests"
+            )
         self._path, self._tube, self._inputs = path, tube, inputs
         self.robot, self.model, self.settings = path.robot, path.model, path.settings
         fine = self._fine = max(1, round(brake_time / _CELLS / samples.step))
