@@ -323,36 +323,12 @@ class TermRates:
         return armature + self._paired(self._chain.columns, self._chain.velocity.expand(1), order)
 
 
-@dataclass(frozen=True)
-class PayloadChange:
-    """How the nominal payload changes in P intervals.
-
-    Attributes:
-        rate: Largest magnitude of its rate, (10,) [1/s]; one for all intervals.
-        is_changing: Where it does, (P,).
-    """
-
-    rate: Array
-    is_changing: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, payload: Array, step: float, nodes: NDArray[np.intp]) -> PayloadChange:
-        """Find the changes between chosen nodes of a motion with payloads (N, 10)."""
-        slopes = np.abs(np.diff(payload, axis=0)) / step
-        present = np.maximum.reduceat(slopes.max(axis=1, initial=0.0), nodes[:-1]) > 0.0
-        wide = np.concatenate([[False], present, [False]])
-        # Where blending begins or ends, the slope jumps by at most twice the largest rate.
-        return cls(slopes.max(axis=0, initial=0.0), wide[:-2] | wide[1:-1] | wide[2:])
-
-
 class ModelRates:
     """Second derivatives of the nominal model and of its uncertainty in P intervals of a motion.
 
     Args:
         robot: The arm.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
-        payload: Nominal payloads of the motion, (N, 10).
-        change: How they change in the intervals.
         chain: The chain in the intervals.
         rates: Largest rates in the intervals; with what jumps of jerk and acceleration add.
         width: Widths of the intervals, (P,) [s].
@@ -362,46 +338,15 @@ class ModelRates:
         self,
         robot: RobotModel,
         uncertainty: InertialUncertainty,
-        payload: Array,
-        change: PayloadChange,
         chain: ChainRates,
         rates: MotionRates,
         width: Array,
     ):
         n = robot.n
-        ends = np.stack([payload.min(axis=0), payload.max(axis=0)])
-        self.curvature, self.width = rates, width
+        self.curvature = rates
         self.sag = width**2 / 8.0
-        nominal = BodySizes.of(np.abs(uncertainty.nominal(ends)).max(axis=0), n)
-        self.nominal = TermRates(chain, nominal, rates)
-        self.deviation = TermRates(chain, BodySizes.of(uncertainty.largest_deviation(ends), n), rates)
-        changing = np.zeros(11 * n)
-        changing[uncertainty.last] = change.rate
-        self.payload = TermRates(chain, BodySizes.of(changing, n), rates) if change.is_changing.any() else None
-        self._changing = change.is_changing.astype(float)
-
-    def changing(self, values: Array) -> Array:
-        """Keep values (P, ...) where the payload changes."""
-        result: Array = values * self._changing.reshape(-1, *[1] * (values.ndim - 1))
-        return result
-
-    def first(self, of: Callable[[TermRates, int], Array], term: TermRates) -> Array:
-        """Bound a first derivative with what a changing nominal payload adds to it."""
-        return of(term, 1) if self.payload is None else of(term, 1) + self.changing(of(self.payload, 0))
-
-    def second(self, of: Callable[[TermRates, int], Array], term: TermRates) -> Array:
-        """Bound a second derivative with what a changing nominal payload, and where it begins or ends to, adds.
-
-        Args:
-            of: Function of a term and an order that bounds the derivative with constant parameters.
-            term: The term.
-        """
-        bound = of(term, 2)
-        if self.payload is None:
-            return bound
-        start = of(self.payload, 0)
-        width = self.width.reshape(-1, *[1] * (bound.ndim - 1))
-        return bound + self.changing(2.0 * of(self.payload, 1) + start * (4.0 / width))
+        self.nominal = TermRates(chain, BodySizes.of(uncertainty.nominal, n), rates)
+        self.deviation = TermRates(chain, BodySizes.of(uncertainty.largest_deviation, n), rates)
 
     def missed_torque(
         self, size: Array, rate: Array, of: Callable[[TermRates, int], Array] = TermRates.torque
@@ -416,8 +361,6 @@ class ModelRates:
             rate: Those of its slope, (P, n) [rad/s^3].
             of: The torque whose error it is; that of the motion if not given.
         """
-        second = self.second(of, self.deviation)
-        second = second + self.second(lambda term, order: term.pushed(order, size), self.nominal)
-        second = second + 2.0 * self.first(lambda term, order: term.pushed(order, rate), self.nominal)
+        second = of(self.deviation, 2) + self.nominal.pushed(2, size) + 2.0 * self.nominal.pushed(1, rate)
         missed: Array = self.sag[:, None] * second
         return missed

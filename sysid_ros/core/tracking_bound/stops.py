@@ -28,7 +28,16 @@ from sysid_ros.core.tracking_bound.loop_response import Kernel, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable, horizon
-from sysid_ros.core.tracking_bound.tube import SAMPLING, SETTLED, ErrorBounds, LoopBounds, LoopInputs, Tube, TubeMap
+from sysid_ros.core.tracking_bound.tube import (
+    SAMPLING,
+    SETTLED,
+    SLOW_TERMS,
+    ErrorBounds,
+    LoopBounds,
+    LoopInputs,
+    Tube,
+    TubeMap,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -205,11 +214,11 @@ class _Cells:
         columns[2] -= columns[0]
         columns = np.concatenate([columns, columns[1:2] - columns[0:1]])
         values = np.linalg.solve(self.inertia, columns)  # (4, N, n, l): G, P, A, P - G
-        center, radius = uncertainty.center(samples.payload[self.nodes]), uncertainty.spread
+        center, radius = uncertainty.center, uncertainty.spread
         slopes = np.diff(values, axis=1) / width[:, None, None]
         metric = np.stack([self.inertia[:-1], self.inertia[1:]], axis=1)  # (J, 2, n, n)
         vertices, used = uncertainty.vertices, radius > 0.0
-        middles, lasts = (values @ center[..., None])[..., 0], values[..., uncertainty.last]
+        middles, lasts = values @ center, values[..., uncertainty.last]
         wides = np.abs(values[..., used]) @ radius[used]
         slope_middles = np.diff(middles, axis=1) / width[:, None]
         slope_lasts = slopes[..., uncertainty.last]
@@ -320,15 +329,14 @@ class _Cells:
         parts = [r * v, r**2 * a + r1 * v, r**3 * jerk + 3.0 * r * r1 * a + r2 * v + r**2 * jumps]
         held = MotionRates(*(x.reshape(-1, x.shape[-1]) for x in (*parts, parts[-1])))
         wide = replace(terms, inverses=np.repeat(terms.inverses, count, axis=1))
-        residual = wide.residual(path.arm, ModelTerms(**columns), held, path.ratio.upper)
+        residual = wide.residual(path.arm, ModelTerms(**columns), held)
 
         def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
             largest: Array = SAMPLING * self.over(values.reshape(-1, count)[path.spread])
             return largest
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
-        names = ("inertia_slope", "inertia_rate", "ratio_slope", "ratio_rate", "payload_rate", "coriolis_rate")
-        self.slow_terms = {name: refined(columns[name]) for name in (*names, "coriolis_slope")}
+        self.slow_terms = {name: refined(columns[name]) for name in SLOW_TERMS}
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
@@ -378,7 +386,7 @@ def bound_stops(path: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float,
         brake_time: Time to rest of the stops [s].
 
     Raises:
-        BoundNotAvailable: No tube was found, or the nominal payload changes during the motion.
+        BoundNotAvailable: No tube was found.
     """
     return _StopMap(path, tube, bounds.inputs, duration, brake_time).solve()
 
@@ -388,11 +396,6 @@ class _StopMap(LoopBounds):
 
     def __init__(self, path: TubeMap, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
         samples = path.samples
-        if samples.is_payload_changing:
-            raise BoundNotAvailable(
-                "there is no bound of stops while the nominal payload of the controller changes: keep the present one "
-                "until the arm rests"
-            )
         self._path, self._tube, self._inputs = path, tube, inputs
         self.robot, self.model, self.settings = path.robot, path.model, path.settings
         fine = self._fine = max(1, round(brake_time / _CELLS / samples.step))
@@ -536,7 +539,7 @@ class _StopMap(LoopBounds):
         feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
         residual = self._residual.evaluate(*errors, feedback) / rest
-        changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
+        changing = slow["ratio_rate"] + slow["ratio_slope"] * tube.velocity_norm
         return LoopInputs(
             shift=shift,
             ratios=ratios,

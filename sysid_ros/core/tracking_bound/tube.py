@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.between import (
@@ -27,7 +27,6 @@ from sysid_ros.core.tracking_bound.between import (
     ChainRates,
     ModelRates,
     MotionRates,
-    PayloadChange,
 )
 from sysid_ros.core.tracking_bound.convolution import bound_change_convolution, bound_convolution
 from sysid_ros.core.tracking_bound.disturbance import (
@@ -40,7 +39,6 @@ from sysid_ros.core.tracking_bound.disturbance import (
     compute_smooth_disturbance,
     speed_range,
 )
-from sysid_ros.core.tracking_bound.inertia_columns import inertia_columns
 from sysid_ros.core.tracking_bound.loop_response import Kernel, LoopKernels, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
@@ -75,12 +73,11 @@ _MOSTLY = 0.5
 """Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
 """Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
-_SLOW_TERMS = (
+SLOW_TERMS = (
     "inertia_slope",
     "inertia_rate",
     "ratio_slope",
     "ratio_rate",
-    "payload_rate",
     "coriolis_rate",
     "coriolis_slope",
 )
@@ -209,20 +206,17 @@ class TermNodes:
     rates: MotionRates
     jumps: Array
 
-    def residual(
-        self, arm: ControlledArm, terms: ModelTerms, rates: MotionRates, largest_ratio: float
-    ) -> ResidualDisturbance:
+    def residual(self, arm: ControlledArm, terms: ModelTerms, rates: MotionRates) -> ResidualDisturbance:
         """Bound the residual disturbance in the intervals.
 
         Args:
             arm: The arm, under its controller.
             terms: Terms in the intervals; the slope of the model without friction and armature.
             rates: Largest rates of the motion there; the jerk is that of what is held.
-            largest_ratio: Largest eigenvalue of E.
         """
         passive = _passive_norm(arm.robot, arm.model, rates, self.inverses)
         terms = replace(terms, model_slope=terms.model_slope + terms.inertia_slope * passive)
-        return compute_residual(arm, terms, self.inverses, largest_ratio, rates)
+        return compute_residual(arm, terms, self.inverses, rates)
 
 
 class LoopBounds:
@@ -393,21 +387,20 @@ class TubeMap(LoopBounds):
         changes = coarse.rates, coarse.jumps, samples.step * np.diff(nodes)
         self._jets = ChainJets(robot, (coarse.q, coarse.v, coarse.a), *changes)
         chosen = _choose_term_nodes(samples, nodes)
-        q, v, a, payload = (x[chosen] for x in (samples.q, samples.v, samples.a, samples.payload))
-        around = [slice(chosen[max(0, i - 1)], chosen[min(i + 1, len(chosen) - 1)]) for i in range(len(chosen))]
-        self.uncertainty, self.ratio = _narrowest(robot, model, q, payload)
+        q, v, a = (x[chosen] for x in (samples.q, samples.v, samples.a))
+        self.uncertainty, self.ratio = _narrowest(robot, model, q)
         arm = self.arm = ControlledArm(robot, model, settings)
         regressor = self.regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
 
         self._cells = np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))
-        self.inertia = _nominal_inertias(robot, model, coarse)
+        self.inertia = ArmDynamics(robot, model.total, armature=True).inertia(coarse.q)
         self.inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
         self.smooth = compute_smooth_disturbance(
             arm, regressor, self.uncertainty, coarse, (self.inertia, self.rates_between(nodes))
         )
 
-        states = TermStates(q, v, a, payload, _payload_rates(samples, around))
-        inertia = InertiaTerms.of(robot, self.uncertainty, q, payload)
+        states = TermStates(q, v, a)
+        inertia = InertiaTerms.of(robot, self.uncertainty, q)
         terms = compute_model_terms(robot, regressor, self.uncertainty, states, inertia)
         self.half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
         inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
@@ -416,12 +409,12 @@ class TubeMap(LoopBounds):
         # What is held jumps where the acceleration does.
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
         self.terms = TermNodes(states, inertia, largest, np.stack([inverse[:-1], inverse[1:]]), speeds, jumps)
-        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps), self.ratio.upper)
+        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
         self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
         self._residual = ResidualDisturbance(
             *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
         )
-        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in _SLOW_TERMS}
+        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in SLOW_TERMS}
         self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
 
         # Between two nodes the inertia is within this factor of that at the nearer one.
@@ -450,12 +443,11 @@ class TubeMap(LoopBounds):
     def rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
         """Bound the second derivatives of the model between chosen nodes."""
         samples = self.samples
-        change = PayloadChange.of(samples.payload, samples.step, nodes)
         rates, width = samples.curvature_over(nodes), samples.step * np.diff(nodes)
         plain = samples.rates_over(nodes)
         added = replace(plain, jerk=rates.jerk - plain.jerk, snap=rates.snap - plain.snap)
         chain = ChainRates(self._jets, np.searchsorted(self.fine, nodes[:-1]), added)
-        return ModelRates(self.robot, self.uncertainty, samples.payload, change, chain, rates, width)
+        return ModelRates(self.robot, self.uncertainty, chain, rates, width)
 
     @property
     def intervals(self) -> int:
@@ -550,7 +542,7 @@ class TubeMap(LoopBounds):
         entries = friction.entries + joint_per_norm * (shift / (1.0 - shift) * friction.norm)[:, None]
         feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
-        changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
+        changing = slow["ratio_rate"] + slow["ratio_slope"] * tube.velocity_norm
         return LoopInputs(
             shift=shift,
             ratios=ratios,
@@ -652,35 +644,14 @@ def _passive_norm(robot: RobotModel, model: ControlModel, speeds: MotionRates, i
     return norm
 
 
-def _payload_rates(samples: MotionSamples, around: list[slice]) -> Array:
-    """List all rates at which the nominal payload changes around S nodes, (S, R, 10) [1/s]; zero where fewer."""
-    rates = samples.slopes(samples.payload)
-    distinct, which = np.unique(rates.round(9), axis=0, return_inverse=True)
-    present = np.array([np.isin(np.arange(len(distinct)), which.reshape(-1)[part]) for part in around])
-    result: Array = present[..., None] * distinct
-    return result
-
-
-def _narrowest(
-    robot: RobotModel, model: ControlModel, q: Array, payload: Array
-) -> tuple[InertialUncertainty, InertiaRatio]:
+def _narrowest(robot: RobotModel, model: ControlModel, q: Array) -> tuple[InertialUncertainty, InertiaRatio]:
     """Select the valid enclosure of the uncertainty with the narrowest range of the inertia ratio, and that range."""
     probes = np.unique(np.linspace(0, len(q) - 1, _PROBES).round().astype(int))
     options = inertial_uncertainties(robot, model)
 
     def width(one: InertialUncertainty) -> float:
-        lower, upper = inertia_ratios(robot, one, q[:1], payload[:1])
+        lower, upper = inertia_ratios(robot, one, q[:1])
         return float(upper[0] / max(lower[0], 1e-9))
 
     best = min(options, key=width) if len(options) > 1 else options[0]
-    return best, compute_inertia_ratio(robot, best, q, payload, probes)
-
-
-def _nominal_inertias(robot: RobotModel, model: ControlModel, samples: MotionSamples) -> Array:
-    """Compute the nominal inertia at all nodes, (N, n, n)."""
-    if np.ptp(samples.payload, axis=0).max() == 0.0:
-        return ArmDynamics(robot, add_payload(model.theta, samples.payload[0]), armature=True).inertia(samples.q)
-    columns = inertia_columns(robot, samples.q)[..., robot.inertial_slice(robot.n)]
-    arm = ArmDynamics(robot, add_payload(model.theta, samples.payload[-1]), armature=True).inertia(samples.q)
-    inertias: Array = arm + np.einsum("sabl,sl->sab", columns, samples.payload - samples.payload[-1])
-    return inertias
+    return best, compute_inertia_ratio(robot, best, q, probes)

@@ -99,9 +99,7 @@ def test_missed_torque_covers_the_model_error_between_the_nodes(robot, kind):
     model, reached = ControlModel.of_boxes(robot), []
     for _ in range(2):
         motion = draw_motion(kind, robot, rng)
-        tube_map = TubeMap(
-            robot, model, sample_motion(motion, robot.n, RobustSettings(), model.payload), RobustSettings()
-        )
+        tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
         cells = rng.choice(len(tube_map.smooth.missed), 12, replace=False)
         reached.append(dense_shares(robot, tube_map, motion, rng, cells))
     assert np.max(reached) <= 1.0
@@ -119,7 +117,7 @@ def test_an_enclosure_that_is_too_small_is_caught(robot, monkeypatch):
         return replace(smooth, missed=0.02 * smooth.missed)
 
     monkeypatch.setattr(tube_module, "compute_smooth_disturbance", wrong)
-    tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings(), model.payload), RobustSettings())
+    tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
     cells = rng.choice(len(tube_map.smooth.missed), 12, replace=False)
     assert dense_shares(robot, tube_map, motion, rng, cells).max() > 1.0
 

@@ -196,16 +196,14 @@ def test_torques_of_stops_are_those_of_all_cells_a_piece_meets():
     np.testing.assert_array_equal(stops.torque_over(np.array([2.5]), np.array([0.5])), [[3.0]])
 
 
-def test_plans_are_refused_while_the_nominal_payload_changes(robot, model, known):
-    """They have no bound of their stops, so there is no certificate, and nothing is assumed in its place."""
+def test_plans_are_refused_that_change_the_nominal_payload(robot, model, known):
+    """There is no bound while it changes, neither of their errors nor of those in stops, and so no certificate."""
     path, bound, _ = known
     narrow = Box.around(robot.payload_prior.nominal, 0.1 * robot.payload_prior.box.width)
-    other = ControlModel.of_boxes(robot, (robot.theta_box, narrow), 1.5 * model.payload)
     plan, history = through(robot, 0.1, 3.0, path.evaluate(1.5)), bound.until(1.5)
-    assumptions = Assumptions(robot, (robot.theta_box, narrow), other.payload)
-    with pytest.raises(BoundNotAvailable, match="keep the present one until the arm rests"):
-        certify(assumptions, plan, assumptions.bound(plan, history))
-    same = replace(assumptions, nominal=model.payload)
+    same = Assumptions(robot, (robot.theta_box, narrow), model.payload)
+    with pytest.raises(BoundNotAvailable, match="keep its nominal payload, or start from rest"):
+        replace(same, nominal=1.5 * model.payload).bound(plan, history)
     assert "stops along the path that begin at any time" in certify(same, plan, same.bound(plan, history)).claims
     with pytest.raises(BoundNotAvailable, match="was dropped"):
         bound.without_proof().in_stops(BRAKE_TIME)

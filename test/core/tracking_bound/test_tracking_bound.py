@@ -217,12 +217,12 @@ def test_terms_between_the_samples_are_covered(robot, fast):
     samples = bound.whole.samples
     tube_map = TubeMap(robot, model, samples, settings)
     dense = np.arange(0, len(samples.q) - 1, 7)
-    q, v, a, payload = (x[dense] for x in (samples.q, samples.v, samples.a, samples.payload))
-    regressor, still = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE), np.zeros((len(dense), 1, 10))
-    terms = compute_model_terms(robot, regressor, tube_map.uncertainty, TermStates(q, v, a, payload, still))
+    q, v, a = (x[dense] for x in (samples.q, samples.v, samples.a))
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    terms = compute_model_terms(robot, regressor, tube_map.uncertainty, TermStates(q, v, a))
     for name, used in tube_map.slow_terms.items():
         assert np.all(getattr(terms, name) <= used[dense] + 1e-9), name
-    lower, upper = inertia_ratios(robot, tube_map.uncertainty, q, payload)
+    lower, upper = inertia_ratios(robot, tube_map.uncertainty, q)
     assert bound.inertia_ratios[0] <= lower.min() and upper.max() <= bound.inertia_ratios[1]
 
 
