@@ -24,6 +24,7 @@ from sysid_ros.core.common.spatial import cross, skew
 from sysid_ros.core.model.inertia import inertia_matrix
 from sysid_ros.core.model.mechanics import joint_axis
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
 Array = NDArray[np.float64]
@@ -298,6 +299,11 @@ class TermRates:
         result: Array = total + product(x.angular, y.angular, order) @ sizes.second
         return result
 
+    def inertia(self, order: int) -> Array:
+        """Bound a derivative, the first or one up to the third, of the inertia, entry by entry, (P, n, n)."""
+        columns = self._chain.columns
+        return self._paired(columns.expand(2), columns.expand(1), order)
+
     def pushed(self, order: int, accelerations: Array) -> Array:
         """Bound a derivative of the inertia times constant accelerations of at most (P, n), (P, n).
 
@@ -323,6 +329,19 @@ class TermRates:
         return armature + self._paired(self._chain.columns, self._chain.velocity.expand(1), order)
 
 
+@dataclass(frozen=True)
+class InertiaChange:
+    """How the nominal inertia M changes in P intervals, in the order of energies (Lemma 4).
+
+    Attributes:
+        nearby: M is between that at the nearer end divided by this and that times this, (P,) [-].
+        rate: Largest norm of its rate, relative to M itself, (P,) [1/s].
+    """
+
+    nearby: Array
+    rate: Array
+
+
 class ModelRates:
     """Second derivatives of the nominal model and of its uncertainty in P intervals of a motion.
 
@@ -343,10 +362,35 @@ class ModelRates:
         width: Array,
     ):
         n = robot.n
-        self.curvature = rates
+        self.curvature, self._width = rates, width
         self.sag = width**2 / 8.0
         self.nominal = TermRates(chain, BodySizes.of(uncertainty.nominal, n), rates)
         self.deviation = TermRates(chain, BodySizes.of(uncertainty.largest_deviation, n), rates)
+
+    def inertia_change(self, inertia: Array, inverse: Array) -> InertiaChange:
+        """Bound how the nominal inertia changes, by how much it differs from straight lines between the nodes.
+
+        A matrix with entries up to R has a norm of at most ``sum_ijkl R_ij R_kl |M^-1_ik| |M^-1_jl|``, squared.
+
+        Args:
+            inertia: M at the nodes, (P + 1, n, n) [kg m^2].
+            inverse: Its inverse, (P + 1, n, n).
+
+        Raises:
+            BoundNotAvailable: The inertia may double within an interval.
+        """
+        step, entries = np.diff(inertia, axis=0), self.nominal.inertia(2)
+        steps, misses = [], []
+        for one, other in ((inertia[:-1], inverse[:-1]), (inertia[1:], inverse[1:])):
+            factor, size = np.linalg.inv(np.linalg.cholesky(one)), np.abs(other)
+            steps.append(np.abs(np.linalg.eigvalsh(factor @ step @ np.swapaxes(factor, 1, 2))).max(axis=1))
+            misses.append(np.sqrt((entries * (size @ entries @ size)).sum(axis=(1, 2))))
+        moved, missed = np.maximum(*steps), self.sag * np.maximum(*misses)
+        off = 0.5 * moved + missed
+        if not np.all(off < 0.5):
+            raise BoundNotAvailable("the motion may change the inertia by half between two samples: it is too fast")
+        nearby = 1.0 / (1.0 - off)
+        return InertiaChange(nearby, nearby * (moved + 4.0 * missed) / self._width)
 
     def missed_torque(
         self, size: Array, rate: Array, of: Callable[[TermRates, int], Array] = TermRates.torque

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.tracking_bound.between import MotionRates, TermRates
+from sysid_ros.core.tracking_bound.between import ModelRates, MotionRates, TermRates
 from sysid_ros.core.tracking_bound.disturbance import (
     ResidualDisturbance,
     Signal,
@@ -163,8 +163,8 @@ class _Cells:
         self.times = samples.step * (self.nodes - samples.past)
         self.inertia, self.inverse = path.inertia[picked], path.inverse[picked]
         width = np.diff(self.times)
-        mu = self.over(path.slow_terms["inertia_rate"])
-        self._nearby = np.exp(0.5 * width * mu)
+        between = path.rates_between(self.nodes)
+        self._nearby = between.inertia_change(self.inertia, self.inverse).nearby
         self._reach = np.sqrt(larger_neighbour(np.diagonal(self.inverse, axis1=1, axis2=2)))
         self.inertia_diagonal, self.inverse_diagonal = (
             self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2))
@@ -185,7 +185,7 @@ class _Cells:
             self.lower[:, None] * np.minimum.reduceat(slowest, self.nodes[:-1], axis=0)[:, None],
             self.upper[:, None] * self.over(fastest)[:, None],
         )
-        self._bound_model(width, mu)
+        self._bound_model(width, between, np.maximum.reduceat(path.inertia_change.rate, picked[:-1]))
         self._bound_slow_terms()
 
     def over(self, values: Array) -> Array:
@@ -201,7 +201,7 @@ class _Cells:
         mixed: Array = np.maximum((1.0 - low) * still + low * moving, (1.0 - high) * still + high * moving)
         return mixed
 
-    def _bound_model(self, width: Array, mu: Array) -> None:
+    def _bound_model(self, width: Array, between: ModelRates, mu: Array) -> None:
         """Bound the smooth model error: its norm, its rate, and the torque by which it differs from polygons."""
         path, clock, samples = self.path, self.clock, self.path.samples
         n, split, uncertainty = samples.q.shape[1], INERTIAL * samples.q.shape[1], self.path.uncertainty
@@ -283,7 +283,7 @@ class _Cells:
             np.sqrt(self._nearby)[:, None] * norm + moved.norm + carried,
         )
 
-        between, torques = path.rates_between(self.nodes), (TermRates.weight, TermRates.torque, TermRates.momentum)
+        torques = (TermRates.weight, TermRates.torque, TermRates.momentum)
         missed = [
             between.missed_torque(larger_neighbour(sizes.entries[k]), rates.entries[k].max(axis=1), of)
             for k, of in enumerate(torques)
@@ -301,7 +301,7 @@ class _Cells:
         states, count = terms.states, len(self.upper)
         rest = replace(states, v=np.zeros_like(states.v), a=np.zeros_like(states.a))
         slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, states.v)
-        still = {x.name: larger_neighbour(np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
+        still = {x.name: SAMPLING * larger_neighbour(np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
         largest, rates = terms.largest, terms.rates
         speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
         upper, slow = self.upper, self.slow
@@ -332,7 +332,7 @@ class _Cells:
         residual = wide.residual(path.arm, ModelTerms(**columns), held)
 
         def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
-            largest: Array = SAMPLING * self.over(values.reshape(-1, count)[path.spread])
+            largest: Array = self.over(values.reshape(-1, count)[path.spread])
             return largest
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
@@ -340,7 +340,7 @@ class _Cells:
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
-        self.torque_gradient = SAMPLING * gradient.max(axis=0)  # (X + 1, n, n)
+        self.torque_gradient = gradient.max(axis=0)  # (X + 1, n, n)
 
     def torques(self, torque: Array) -> Signal:
         """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (J, X + 1, n)."""

@@ -39,6 +39,7 @@ from sysid_ros.core.tracking_bound.disturbance import (
     compute_smooth_disturbance,
     speed_range,
 )
+from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
 from sysid_ros.core.tracking_bound.loop_response import Kernel, LoopKernels, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
@@ -193,8 +194,8 @@ class TermNodes:
     Attributes:
         states: Desired states at the nodes.
         inertia: The inertia there.
-        largest: The larger terms at both ends of each interval.
-        inverses: Inverse inertias at both ends of each interval, (2, S - 1, n, n).
+        largest: The larger terms at both ends of each interval, times ``SAMPLING``; the inertia bounds that in between.
+        inverses: Matrices of which a convex combination bounds the inverse inertia in the interval, (2, S - 1, n, n).
         rates: Largest rates of the motion in the intervals.
         jumps: Jumps of the acceleration there over the age of what is held, (S - 1, n) [rad/s^3].
     """
@@ -369,6 +370,7 @@ class TubeMap(LoopBounds):
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         slow_terms: Bounds in all intervals, (I,) each, of slowly varying terms of :class:`ModelTerms`.
         fine: Nodes of the smooth disturbance.
+        inertia_change: How the nominal inertia changes between these.
         smooth: Bounds of the smooth disturbance there.
     """
 
@@ -395,31 +397,15 @@ class TubeMap(LoopBounds):
         self._cells = np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))
         self.inertia = ArmDynamics(robot, model.total, armature=True).inertia(coarse.q)
         self.inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
-        self.smooth = compute_smooth_disturbance(
-            arm, regressor, self.uncertainty, coarse, (self.inertia, self.rates_between(nodes))
-        )
+        between = self.rates_between(nodes)
+        self.smooth = compute_smooth_disturbance(arm, regressor, self.uncertainty, coarse, (self.inertia, between))
 
         states = TermStates(q, v, a)
         inertia = InertiaTerms.of(robot, self.uncertainty, q)
         terms = compute_model_terms(robot, regressor, self.uncertainty, states, inertia)
         self.half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
-        inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
-        speeds = samples.rates_over(chosen)
-        largest = ModelTerms(*(larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)))
-        # What is held jumps where the acceleration does.
-        jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
-        self.terms = TermNodes(states, inertia, largest, np.stack([inverse[:-1], inverse[1:]]), speeds, jumps)
-        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
-        self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
-        self._residual = ResidualDisturbance(
-            *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
-        )
-        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in SLOW_TERMS}
-        self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
-
-        # Between two nodes the inertia is within this factor of that at the nearer one.
-        width = coarse.step * np.maximum.reduceat(self.slow_terms["inertia_rate"], nodes[:-1])
-        self._nearby = np.exp(0.5 * width)
+        self.inertia_change = between.inertia_change(self.inertia, self.inverse)
+        self._nearby = self.inertia_change.nearby
         self.missed = self._refined(self.smooth.missed)
         self.inertia_diagonal, self._inverse_diagonal = (
             self._refined(self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2)))
@@ -428,6 +414,22 @@ class TubeMap(LoopBounds):
         size = np.sqrt(self.inertia_diagonal)
         off = self._refined(self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
         self.magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
+
+        speeds = samples.rates_over(chosen)
+        found = {x.name: SAMPLING * larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
+        largest = ModelTerms(**found | {"inertia": np.maximum.reduceat(self.magnitude, chosen[:-1], axis=0)})
+        # What is held jumps where the acceleration does.
+        jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
+        inverses = self._bound_inverses(terms.inertia, np.searchsorted(nodes, chosen))
+        self.terms = TermNodes(states, inertia, largest, inverses, speeds, jumps)
+        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
+        self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
+        self._residual = ResidualDisturbance(
+            *(getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
+        )
+        self.slow_terms = {name: getattr(largest, name)[self.spread] for name in SLOW_TERMS}
+        self.torque_gradient = largest.torque_gradient.max(axis=0)
+
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)
         self.smooth_norm: Array = polygon + missed.norm
@@ -439,6 +441,26 @@ class TubeMap(LoopBounds):
         )
         self.sensor_errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
         self.error_norms = [self._norm_of(error) for error in self.sensor_errors]
+
+    def _bound_inverses(self, ends: Array, at: NDArray[np.intp]) -> Array:
+        """Bound the inverse inertia between some of the nodes by those at both ends, (2, S - 1, n, n).
+
+        The inverse of a mixture of matrices is at most the same mixture of their inverses, so where a mixture of both
+        ends is at most w M, the inverse of M is at most w times that mixture of the inverses.
+
+        Args:
+            ends: Inertia at these nodes, (S, n, n) [kg m^2].
+            at: Their numbers, (S,).
+        """
+        piece = np.repeat(np.arange(len(at) - 1), np.diff(at))
+        share = ((np.arange(at[-1]) - at[piece]) / np.diff(at)[piece])[:, None, None]
+        factor = np.linalg.inv(np.linalg.cholesky(self.inertia[:-1]))
+        mixed = (1.0 - share) * ends[piece] + share * ends[piece + 1]
+        above = largest_eigenvalue(factor @ mixed @ np.swapaxes(factor, 1, 2))
+        factors = [np.maximum.reduceat(one, at[:-1]) for one in (np.maximum(above, 1.0), self._nearby)]
+        inverse = np.asarray(np.linalg.inv(ends), dtype=np.float64)
+        bound: Array = (factors[0] * factors[1])[:, None, None] * np.stack([inverse[:-1], inverse[1:]])
+        return bound
 
     def rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
         """Bound the second derivatives of the model between chosen nodes."""

@@ -293,7 +293,7 @@ class InertialUncertainty:
     @cached_property
     def nominal(self) -> Array:
         """Nominal parameters of the arm with the nominal payload, (11 n,)."""
-        total = self.theta.copy()
+        total: Array = self.theta.copy()
         total[self.last] += self.payload
         return total
 
