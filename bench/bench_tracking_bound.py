@@ -84,7 +84,7 @@ def excesses(bound: TrackingBound) -> tuple[float, float, str]:
     def shares(nodes: np.ndarray, away: np.ndarray | float) -> np.ndarray:  # (terms, nodes)
         states = TermStates(samples.q[nodes] + away, samples.v[nodes], samples.a[nodes])
         terms = compute_model_terms(tube_map.robot, tube_map.regressor, tube_map.uncertainty, states)
-        at_nodes = np.stack([getattr(used, name)[tube_map.spread[nodes]] for name in names]) / SAMPLING
+        at_nodes = np.stack([getattr(used, name)[tube_map.spread[nodes]] for name in names])
         return np.stack([getattr(terms, name) for name in names]) / np.maximum(at_nodes, 1e-9)
 
     along = shares(np.arange(0, tube_map.intervals, 5), 0.0).max()

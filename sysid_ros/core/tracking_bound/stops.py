@@ -301,7 +301,7 @@ class _Cells:
         states, count = terms.states, len(self.upper)
         rest = replace(states, v=np.zeros_like(states.v), a=np.zeros_like(states.a))
         slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, states.v)
-        still = {x.name: SAMPLING * larger_neighbour(np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
+        still = {x.name: larger_neighbour(np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
         largest, rates = terms.largest, terms.rates
         speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
         upper, slow = self.upper, self.slow
@@ -332,7 +332,7 @@ class _Cells:
         residual = wide.residual(path.arm, ModelTerms(**columns), held)
 
         def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
-            largest: Array = self.over(values.reshape(-1, count)[path.spread])
+            largest: Array = SAMPLING * self.over(values.reshape(-1, count)[path.spread])
             return largest
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
@@ -340,7 +340,7 @@ class _Cells:
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
-        self.torque_gradient = gradient.max(axis=0)  # (X + 1, n, n)
+        self.torque_gradient = SAMPLING * gradient.max(axis=0)  # (X + 1, n, n)
 
     def torques(self, torque: Array) -> Signal:
         """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (J, X + 1, n)."""

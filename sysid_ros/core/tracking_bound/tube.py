@@ -194,7 +194,7 @@ class TermNodes:
     Attributes:
         states: Desired states at the nodes.
         inertia: The inertia there.
-        largest: The larger terms at both ends of each interval, times ``SAMPLING``; the inertia bounds that in between.
+        largest: The larger terms at both ends of each interval; the inertia bounds that in between.
         inverses: Matrices of which a convex combination bounds the inverse inertia in the interval, (2, S - 1, n, n).
         rates: Largest rates of the motion in the intervals.
         jumps: Jumps of the acceleration there over the age of what is held, (S - 1, n) [rad/s^3].
@@ -416,7 +416,7 @@ class TubeMap(LoopBounds):
         self.magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
 
         speeds = samples.rates_over(chosen)
-        found = {x.name: SAMPLING * larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
+        found = {x.name: larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
         largest = ModelTerms(**found | {"inertia": np.maximum.reduceat(self.magnitude, chosen[:-1], axis=0)})
         # What is held jumps where the acceleration does.
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
@@ -425,10 +425,10 @@ class TubeMap(LoopBounds):
         residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
         self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
         self._residual = ResidualDisturbance(
-            *(getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
+            *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
         )
-        self.slow_terms = {name: getattr(largest, name)[self.spread] for name in SLOW_TERMS}
-        self.torque_gradient = largest.torque_gradient.max(axis=0)
+        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in SLOW_TERMS}
+        self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
 
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)

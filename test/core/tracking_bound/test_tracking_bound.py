@@ -27,7 +27,7 @@ from sysid_ros.core.tracking_bound import (
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
-from sysid_ros.core.tracking_bound.tube import TubeMap
+from sysid_ros.core.tracking_bound.tube import SAMPLING, TubeMap
 from sysid_ros.core.tracking_bound.uncertainty import inertia_ratios
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
@@ -227,7 +227,7 @@ def test_terms_between_the_samples_and_anywhere_in_the_tube_are_covered(robot, f
         terms = compute_model_terms(robot, regressor, tube_map.uncertainty, TermStates(q, v, a))
         largest, shares = tube_map.terms.largest, {}
         for name in (x.name for x in fields(ModelTerms) if x.name not in ("inertia", "torque_gradient")):
-            used = getattr(largest, name)[tube_map.spread[dense]]
+            used = SAMPLING * getattr(largest, name)[tube_map.spread[dense]]
             assert np.all(getattr(terms, name) <= used + 1e-9), name
             shares[name] = getattr(terms, name) / np.maximum(used, 1e-9)
         assert np.all(terms.torque_gradient <= tube_map.torque_gradient + 1e-9)
