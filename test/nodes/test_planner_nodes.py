@@ -325,8 +325,11 @@ def test_obstacles_of_publishers_with_the_defaults_of_ros_are_heard(bench, safe,
 
 
 def test_plans_that_take_over_from_each_other(bench, safe, robot, known):
-    names, prior = list(robot.joint_names), robot.payload_prior.box
-    request = PlanNext.Request(joint_names=names, start_position=robot.home.tolist(), estimate=known, time_limit=30.0)
+    names, prior, nominal = list(robot.joint_names), robot.payload_prior.box, 0.9 * robot.payload_prior.nominal
+    request = PlanNext.Request(
+        joint_names=names, start_position=robot.home.tolist(), estimate=known, time_limit=30.0,
+        nominal_payload=nominal.tolist(),
+    )  # fmt: skip
     first = bench.call(PlanNext, "safe_planner/plan_next", request)
     assert first.success, first.message
     path, certificate = certified_from_message(first.plan, names)
@@ -342,6 +345,7 @@ def test_plans_that_take_over_from_each_other(bench, safe, robot, known):
     assert second.success, second.message
     following, its = certified_from_message(second.plan, names)
     assert its.predecessor == certificate.plan_id and its.takeover_time == 1.5
+    np.testing.assert_array_equal(its.nominal_payload, nominal)  # kept in motion where none is asked for
     for ours, theirs in zip(following.evaluate(0.0), path.evaluate(1.5), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
     assert second.condition_number < first.condition_number

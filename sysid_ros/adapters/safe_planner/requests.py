@@ -148,10 +148,11 @@ class PlanRequests:
         if not ANSWER_TIME < limit <= 3600.0:
             raise ParameterOutOfRange("PlanNext.time_limit [s]", limit, f"above {ANSWER_TIME:g}, at most 3600")
         is_move = request.purpose == PlanNext.Request.MOVE
+        predecessor = self._find_plan(request.predecessor) if request.predecessor else None
         wanted = PlanRequest(
-            assumptions=self._assumptions_of(request),
-            start=None if request.predecessor else self._joints(request, "start_position"),
-            predecessor=self._find_plan(request.predecessor) if request.predecessor else None,
+            assumptions=self._assumptions_of(request, predecessor),
+            start=None if predecessor else self._joints(request, "start_position"),
+            predecessor=predecessor,
             takeover_time=request.takeover_time,
             information=np.array(request.information, dtype=float).reshape(10, 10),
             goal=self._joints(request, "goal_position") if is_move else None,
@@ -193,11 +194,20 @@ class PlanRequests:
             raise ParameterOutOfRange(f"{message}.{field}", "empty", f"{self._robot.n} numbers [rad]")
         return joint_vector_from_message(message, field, request.joint_names, values, self._robot.joint_names)
 
-    def _assumptions_of(self, request: CertifyTrajectory.Request | PlanNext.Request | PlanTo.Request) -> Assumptions:
-        """Return what a proof takes for given: scene and control law of now, and the payload of a request."""
+    def _assumptions_of(
+        self,
+        request: CertifyTrajectory.Request | PlanNext.Request | PlanTo.Request,
+        predecessor: CertifiedPlan | None = None,
+    ) -> Assumptions:
+        """Return what a proof takes for given: scene and control law of now, and the payload of a request.
+
+        The nominal payload changes at rest only: a plan that takes over keeps that of its predecessor.
+        """
         robot, estimate = self._robot, estimate_from_message(request.estimate)
         # ~/plan_to leaves the nominal payload to the planner.
         nominal = nominal_payload_from_message(type(request).__name__, getattr(request, "nominal_payload", ()))
+        if nominal is None and predecessor is not None:
+            nominal = predecessor.certificate.nominal_payload
         if estimate is None:
             box = guess = None
         elif not estimate.is_consistent or estimate.target != "payload":

@@ -171,7 +171,7 @@ class AllowedErrors:
             error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units
         )
         if isinstance(errors, TrackingBound):
-            return cls(position, velocity, torque, errors.in_stops if errors.covers_stops else None)
+            return cls(position, velocity, torque, errors.in_stops)
         return cls(position, velocity, torque, errors.stops if isinstance(errors, AllowedErrors) else None)
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:

@@ -24,6 +24,7 @@ from sysid_ros.core.common.spatial import cross, skew
 from sysid_ros.core.model.inertia import inertia_matrix
 from sysid_ros.core.model.mechanics import joint_axis
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
 Array = NDArray[np.float64]
@@ -298,6 +299,11 @@ class TermRates:
         result: Array = total + product(x.angular, y.angular, order) @ sizes.second
         return result
 
+    def inertia(self, order: int) -> Array:
+        """Bound a derivative, the first or one up to the third, of the inertia, entry by entry, (P, n, n)."""
+        columns = self._chain.columns
+        return self._paired(columns.expand(2), columns.expand(1), order)
+
     def pushed(self, order: int, accelerations: Array) -> Array:
         """Bound a derivative of the inertia times constant accelerations of at most (P, n), (P, n).
 
@@ -324,25 +330,16 @@ class TermRates:
 
 
 @dataclass(frozen=True)
-class PayloadChange:
-    """How the nominal payload changes in P intervals.
+class InertiaChange:
+    """How the nominal inertia M changes in P intervals, in the order of energies (Lemma 4).
 
     Attributes:
-        rate: Largest magnitude of its rate, (10,) [1/s]; one for all intervals.
-        is_changing: Where it does, (P,).
+        nearby: M is between that at the nearer end divided by this and that times this, (P,) [-].
+        rate: Largest norm of its rate, relative to M itself, (P,) [1/s].
     """
 
+    nearby: Array
     rate: Array
-    is_changing: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, payload: Array, step: float, nodes: NDArray[np.intp]) -> PayloadChange:
-        """Find the changes between chosen nodes of a motion with payloads (N, 10)."""
-        slopes = np.abs(np.diff(payload, axis=0)) / step
-        present = np.maximum.reduceat(slopes.max(axis=1, initial=0.0), nodes[:-1]) > 0.0
-        wide = np.concatenate([[False], present, [False]])
-        # Where blending begins or ends, the slope jumps by at most twice the largest rate.
-        return cls(slopes.max(axis=0, initial=0.0), wide[:-2] | wide[1:-1] | wide[2:])
 
 
 class ModelRates:
@@ -351,8 +348,6 @@ class ModelRates:
     Args:
         robot: The arm.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
-        payload: Nominal payloads of the motion, (N, 10).
-        change: How they change in the intervals.
         chain: The chain in the intervals.
         rates: Largest rates in the intervals; with what jumps of jerk and acceleration add.
         width: Widths of the intervals, (P,) [s].
@@ -362,46 +357,40 @@ class ModelRates:
         self,
         robot: RobotModel,
         uncertainty: InertialUncertainty,
-        payload: Array,
-        change: PayloadChange,
         chain: ChainRates,
         rates: MotionRates,
         width: Array,
     ):
         n = robot.n
-        ends = np.stack([payload.min(axis=0), payload.max(axis=0)])
-        self.curvature, self.width = rates, width
+        self.curvature, self._width = rates, width
         self.sag = width**2 / 8.0
-        nominal = BodySizes.of(np.abs(uncertainty.nominal(ends)).max(axis=0), n)
-        self.nominal = TermRates(chain, nominal, rates)
-        self.deviation = TermRates(chain, BodySizes.of(uncertainty.largest_deviation(ends), n), rates)
-        changing = np.zeros(11 * n)
-        changing[uncertainty.last] = change.rate
-        self.payload = TermRates(chain, BodySizes.of(changing, n), rates) if change.is_changing.any() else None
-        self._changing = change.is_changing.astype(float)
+        self.nominal = TermRates(chain, BodySizes.of(uncertainty.nominal, n), rates)
+        self.deviation = TermRates(chain, BodySizes.of(uncertainty.largest_deviation, n), rates)
 
-    def changing(self, values: Array) -> Array:
-        """Keep values (P, ...) where the payload changes."""
-        result: Array = values * self._changing.reshape(-1, *[1] * (values.ndim - 1))
-        return result
+    def inertia_change(self, inertia: Array, inverse: Array) -> InertiaChange:
+        """Bound how the nominal inertia changes, by how much it differs from straight lines between the nodes.
 
-    def first(self, of: Callable[[TermRates, int], Array], term: TermRates) -> Array:
-        """Bound a first derivative with what a changing nominal payload adds to it."""
-        return of(term, 1) if self.payload is None else of(term, 1) + self.changing(of(self.payload, 0))
-
-    def second(self, of: Callable[[TermRates, int], Array], term: TermRates) -> Array:
-        """Bound a second derivative with what a changing nominal payload, and where it begins or ends to, adds.
+        A matrix with entries up to R has a norm of at most ``sum_ijkl R_ij R_kl |M^-1_ik| |M^-1_jl|``, squared.
 
         Args:
-            of: Function of a term and an order that bounds the derivative with constant parameters.
-            term: The term.
+            inertia: M at the nodes, (P + 1, n, n) [kg m^2].
+            inverse: Its inverse, (P + 1, n, n).
+
+        Raises:
+            BoundNotAvailable: The inertia may double within an interval.
         """
-        bound = of(term, 2)
-        if self.payload is None:
-            return bound
-        start = of(self.payload, 0)
-        width = self.width.reshape(-1, *[1] * (bound.ndim - 1))
-        return bound + self.changing(2.0 * of(self.payload, 1) + start * (4.0 / width))
+        step, entries = np.diff(inertia, axis=0), self.nominal.inertia(2)
+        steps, misses = [], []
+        for one, other in ((inertia[:-1], inverse[:-1]), (inertia[1:], inverse[1:])):
+            factor, size = np.linalg.inv(np.linalg.cholesky(one)), np.abs(other)
+            steps.append(np.abs(np.linalg.eigvalsh(factor @ step @ np.swapaxes(factor, 1, 2))).max(axis=1))
+            misses.append(np.sqrt((entries * (size @ entries @ size)).sum(axis=(1, 2))))
+        moved, missed = np.maximum(*steps), self.sag * np.maximum(*misses)
+        off = 0.5 * moved + missed
+        if not np.all(off < 0.5):
+            raise BoundNotAvailable("the motion may change the inertia by half between two samples: it is too fast")
+        nearby = 1.0 / (1.0 - off)
+        return InertiaChange(nearby, nearby * (moved + 4.0 * missed) / self._width)
 
     def missed_torque(
         self, size: Array, rate: Array, of: Callable[[TermRates, int], Array] = TermRates.torque
@@ -416,8 +405,6 @@ class ModelRates:
             rate: Those of its slope, (P, n) [rad/s^3].
             of: The torque whose error it is; that of the motion if not given.
         """
-        second = self.second(of, self.deviation)
-        second = second + self.second(lambda term, order: term.pushed(order, size), self.nominal)
-        second = second + 2.0 * self.first(lambda term, order: term.pushed(order, rate), self.nominal)
+        second = of(self.deviation, 2) + self.nominal.pushed(2, size) + 2.0 * self.nominal.pushed(1, rate)
         missed: Array = self.sag[:, None] * second
         return missed

@@ -41,13 +41,13 @@ class TrackingHistory:
     Attributes:
         samples: The executed motion within the horizon of the kernels, up to the takeover.
         tube: Bounds of the errors in it.
-        theta: Nominal parameters of the arm, (14 n,).
+        nominal: Nominal parameters of the controller, of arm and payload together, (14 n,).
         settings: Gains and timing of the controller.
     """
 
     samples: MotionSamples = field(repr=False)
     tube: Tube = field(repr=False)
-    theta: Array = field(repr=False)
+    nominal: Array = field(repr=False)
     settings: RobustSettings
 
 
@@ -118,11 +118,6 @@ class TrackingBound:
         """Control law the bound is for."""
         return self.whole.settings.law
 
-    @property
-    def covers_stops(self) -> bool:
-        """Whether errors in stops can be bounded: not while the nominal payload changes in motion."""
-        return not self.whole.samples.is_payload_changing
-
     def in_stops(self, brake_time: float) -> StopBound:
         """Bound the errors in all stops along the path, whenever they begin in the motion.
 
@@ -130,8 +125,7 @@ class TrackingBound:
             brake_time: Time to rest of the stops [s].
 
         Raises:
-            BoundNotAvailable: No bound was found, the nominal payload of the controller changes during the motion, or
-                the proof was dropped.
+            BoundNotAvailable: No bound was found, or the proof was dropped.
         """
         if self.proof is None:
             raise BoundNotAvailable("what stops go on from was dropped")
@@ -156,7 +150,7 @@ class TrackingBound:
             end = width * (len(whole.samples.q) - 1) - self.start
             raise ParameterOutOfRange("takeover time [s]", time, f"a multiple of {width:g} up to {end:g}")
         samples = whole.samples.last(node, int(np.ceil(horizon(whole.settings) / width)) + 2)
-        return TrackingHistory(samples, whole.tube.between(node - samples.past, node), whole.theta, whole.settings)
+        return TrackingHistory(samples, whole.tube.between(node - samples.past, node), whole.nominal, whole.settings)
 
 
 def tracking_bound(
@@ -177,20 +171,26 @@ def tracking_bound(
         motion: Trajectory, or a posture (n,) [rad] to hold.
         settings: Gains and timing of the controller.
         history: History of the predecessor, in whose last state the motion starts; without it, the motion starts from
-            rest. A new nominal payload in ``model`` is given to the controller as the motion starts.
+            rest. The controller's nominal parameters must be those of the history: they change at rest only.
 
     Raises:
-        BoundNotAvailable: The uncertainty is too large for these gains or this motion.
+        BoundNotAvailable: The uncertainty is too large for these gains or this motion, or the nominal parameters of the
+            controller are not those of the history.
         ParameterOutOfRange: The motion does not fit the arm, or does not start at rest or where the history ends.
     """
     settings = settings or RobustSettings()
     past = past_tube = None
     if history is not None:
-        if history.settings != settings or not np.array_equal(history.theta, model.theta):
+        if history.settings != settings:
             raise ParameterOutOfRange("controller of the history", history.settings, "the same as now")
+        if not np.array_equal(history.nominal, model.total):
+            raise BoundNotAvailable(
+                "the motion takes over from one with other nominal parameters of the controller, which change at rest "
+                "only: keep its nominal payload, or start from rest"
+            )
         past, past_tube = history.samples, history.tube
-    samples = sample_motion(motion, robot.n, settings, model.payload, past)
-    require_elastic_margin(robot, model, settings, samples.q[samples.past :], samples.payload[samples.past :])
+    samples = sample_motion(motion, robot.n, settings, past)
+    require_elastic_margin(robot, model, settings, samples.q[samples.past :])
     tube_map = TubeMap(robot, model, samples, settings, past_tube)
     tube, bounds = _find_invariant_tube(tube_map)
     return _summarise(tube_map, tube, bounds, motion.duration if isinstance(motion, Trajectory) else 0.0)
@@ -243,7 +243,7 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
         settling_time=settling_time,
         inertia_ratios=bounds.inputs.ratios,
         shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
-        whole=TrackingHistory(samples, tube, tube_map.model.theta, settings),
+        whole=TrackingHistory(samples, tube, tube_map.model.total, settings),
         start=samples.past * samples.step,
         proof=TubeProof(tube_map, tube, bounds, duration),
         claims=TrackingBound.claims + (CLAIM if tube_map.robot.elasticity is not None else ""),

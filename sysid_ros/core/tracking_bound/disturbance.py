@@ -103,8 +103,7 @@ def compute_smooth_disturbance(
     share = settings.friction_share(samples.v)
     torques = regressor.evaluate(samples.q, samples.v, samples.a, direction=share)
     values = np.asarray(np.linalg.solve(inertia, torques), dtype=np.float64)
-    center = np.einsum("til,tl->ti", values[..., :split], uncertainty.center(samples.payload)[:, :split])
-    center = center + values[..., split:] @ friction
+    center = values[..., :split] @ uncertainty.center[:split] + values[..., split:] @ friction
     size = bound(center, values, inertia)
     rate = bound(samples.slopes(center), samples.slopes(values), 0.5 * (inertia[1:] + inertia[:-1]))
     most = np.maximum(np.abs(lower), np.abs(upper)).reshape(n, FRICTION)
@@ -204,16 +203,13 @@ class ResidualDisturbance:
         )
 
 
-def compute_residual(
-    arm: ControlledArm, terms: ModelTerms, inverses: Array, largest_ratio: float, rates: MotionRates
-) -> ResidualDisturbance:
+def compute_residual(arm: ControlledArm, terms: ModelTerms, inverses: Array, rates: MotionRates) -> ResidualDisturbance:
     """Compute the factors in S intervals.
 
     Args:
         arm: The arm, with its sensors, under its controller.
         terms: Terms in the intervals.
         inverses: Inverse inertias of which a convex combination bounds that in the interval, (K, S, n, n).
-        largest_ratio: Largest eigenvalue of E; a changing nominal payload multiplies it.
         rates: Largest rates of the motion there; the jerk is that of what is held over the age of a measurement.
     """
     robot, model, settings, v, a = arm.robot, arm.model, arm.settings, rates.v, rates.a
@@ -246,7 +242,6 @@ def compute_residual(
         position=terms.model_slope + k * (terms.coriolis_rate + terms.coriolis_slope * stale_v),
         velocity=terms.torque_slope * age
         + terms.drag_rate
-        + terms.payload_rate * largest_ratio
         + damping(viscous_radius)
         + terms.coriolis_rate * k * age
         + terms.coriolis_slope * stale_reference,

@@ -28,9 +28,7 @@ CLAIM = (
 )
 
 
-def require_elastic_margin(
-    robot: RobotModel, model: ControlModel, settings: RobustSettings, q: Array, payload: Array
-) -> None:
+def require_elastic_margin(robot: RobotModel, model: ControlModel, settings: RobustSettings, q: Array) -> None:
     """Require that the loop about postures of a motion survives :data:`GAIN_TO_SPARE`; rigid joints always do.
 
     Args:
@@ -38,7 +36,6 @@ def require_elastic_margin(
         model: Nominal parameters and boxes.
         settings: Gains and timing.
         q: The motion's positions, (N, n) [rad]; start, middle and end count.
-        payload: Nominal payload there, (N, 10).
 
     Raises:
         BoundNotAvailable: It does not.
@@ -47,10 +44,9 @@ def require_elastic_margin(
         return
     truths = [add_payload(model.theta, one) for one in _possible_payloads(model)]
     for node in sorted({0, (len(q) - 1) // 2, len(q) - 1}):
-        nominal = add_payload(model.theta, payload[node])
         for truth in truths:
             for share in (-1.0, 1.0):
-                loop = SampledLoop(robot, settings, LoopCase(q[node], nominal, truth, share))
+                loop = SampledLoop(robot, settings, LoopCase(q[node], model.total, truth, share))
                 if max(loop.radius_with(1.0), loop.radius_with(GAIN_TO_SPARE)) >= 1.0:
                     raise BoundNotAvailable(
                         f"with elastic joints the loop at {np.array2string(q[node], precision=2)} rad does not survive "

@@ -40,15 +40,11 @@ class TermStates:
         q: Positions, (S, n) [rad].
         v: Velocities, (S, n) [rad/s].
         a: Accelerations, (S, n) [rad/s^2].
-        payload: Nominal payloads, (S, 10).
-        payload_rate: Rates at which these change near the nodes, (S, R, 10) [1/s].
     """
 
     q: Array
     v: Array
     a: Array
-    payload: Array
-    payload_rate: Array
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,8 @@ class ModelTerms:
         torque_rate: Norm of the same derivative times the desired velocity.
         inertia_slope: Of M [(kg m^2)^-1/2].
         inertia_rate: Of M [1/s].
-        payload_rate: Part of that due to a changing nominal payload [1/s].
         ratio_slope: Of ``E = M^-1 H``.
-        ratio_rate: Of E, without a changing nominal payload [1/s].
+        ratio_rate: Of E [1/s].
         coriolis_slope: Of ``C_0(q, x)``.
         coriolis_rate: Of ``C_0(q, v_d)`` [1/s].
         drag_slope: Of ``C_0(q, x) - C_D(q, x)^T + dM/dx M^-1 D``, which acts on velocity errors.
@@ -83,7 +78,6 @@ class ModelTerms:
     torque_rate: Array
     inertia_slope: Array
     inertia_rate: Array
-    payload_rate: Array
     ratio_slope: Array
     ratio_rate: Array
     coriolis_slope: Array
@@ -113,9 +107,9 @@ class InertiaTerms:
     slopes: Array
 
     @classmethod
-    def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array) -> InertiaTerms:
-        """Evaluate them at positions (S, n) [rad] with nominal payloads (S, 10)."""
-        theta = uncertainty.nominal(payload)[:, None]
+    def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> InertiaTerms:
+        """Evaluate them at positions (S, n) [rad]."""
+        theta = uncertainty.nominal[None, None]
         columns = np.moveaxis(inertia_columns(robot, q), -1, 1)
         christoffel = np.moveaxis(coriolis_columns(robot, q), -1, 1)
         inertia, coriolis = _combine(theta, columns)[:, 0], _combine(theta, christoffel)[:, 0]
@@ -156,15 +150,15 @@ def compute_motion_slopes(
         inertia: The inertia there.
         along: Velocity with which the position changes, (S, n) [rad/s]; that of the states if None.
     """
-    q, v, a, payload = states.q, states.v, states.a, states.payload
+    q, v, a = states.q, states.v, states.a
     inertial, factor = slice(0, INERTIAL * q.shape[1]), inertia.factor
     by_position = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
     accelerations = np.linalg.solve(inertia.inertia, regressor.evaluate(q, v, a)[..., inertial])
     moving = np.einsum("sjab,sbl->sajl", inertia.slopes, accelerations)
-    gradient = np.einsum("sijl,sl->sij", by_position, uncertainty.nominal(payload)[:, inertial])
+    gradient = by_position @ uncertainty.nominal[inertial]
     columns = congruence(factor, np.moveaxis(by_position - moving, -1, 1))
-    middle = _combine(uncertainty.center(payload)[:, None], columns)
+    middle = _combine(uncertainty.center[None, None], columns)
     vertices = uncertainty.vertices.largest_norm(middle, columns[:, uncertainty.last, None])
     along = v if along is None else along
     return MotionSlopes(
@@ -193,28 +187,25 @@ def compute_model_terms(
         states: Where to evaluate them.
         terms: The inertia there, if it is known already.
     """
-    q, v, a, payload, payload_rate = states.q, states.v, states.a, states.payload, states.payload_rate
-    theta, center, radius = uncertainty.nominal(payload), uncertainty.center(payload), uncertainty.spread
+    theta, center, radius = uncertainty.nominal[None, None], uncertainty.center[None, None], uncertainty.spread
 
     def nominal(matrices: Array) -> Array:  # (S, l, ...) to (S, ...)
-        return _combine(theta[:, None], matrices)[:, 0]
+        return _combine(theta, matrices)[:, 0]
 
     def spread(matrices: Array) -> Array:  # (S, l, n, n)
         return slope_spread(matrices[:, :, None])
 
     def slope_spread(matrices: Array) -> Array:  # (S, l, x, n, n)
-        middle = _combine(center[:, None], matrices)[:, 0]
+        middle = _combine(center, matrices)[:, 0]
         return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(matrices, radius)
 
-    terms = terms or InertiaTerms.of(robot, uncertainty, q, payload)
+    terms = terms or InertiaTerms.of(robot, uncertainty, states.q)
     inertia, factor = terms.inertia, terms.factor
     # x = factor^T xi with |xi| <= 1 are the velocities of norm one.
     coriolis = _along(factor, congruence(factor, terms.christoffel))  # (S, l, x, n, n)
-    xi = np.asarray(np.linalg.solve(np.swapaxes(factor, 1, 2), v[..., None])[..., 0], dtype=np.float64)
+    xi = np.asarray(np.linalg.solve(np.swapaxes(factor, 1, 2), states.v[..., None])[..., 0], dtype=np.float64)
     coriolis_now = _along(xi[:, None], coriolis)[:, :, 0]
     ratios = congruence(factor, terms.columns)
-    changing = _combine(payload_rate, ratios[:, uncertainty.last])  # dM/dt by the nominal payload, (S, R, n, n)
-    changing_norm = _norm(changing).max(axis=1)
 
     inertias, inertias_now = (x + np.swapaxes(x, -1, -2) for x in (coriolis, coriolis_now))
     turned, turned_now = nominal(inertias), nominal(inertias_now)  # dM/dx and dM/dt
@@ -224,15 +215,12 @@ def compute_model_terms(
     drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
 
     slopes = compute_motion_slopes(regressor, uncertainty, states, terms)
-    columns = regressor.evaluate(q, v, a)[..., uncertainty.last]
-    swapped = np.einsum("sia,sal,srl->sri", factor, columns, payload_rate, optimize=True)
     return ModelTerms(
         model_slope=slopes.model_slope,
         torque_slope=slopes.torque_slope,
-        torque_rate=slopes.torque_rate + np.linalg.norm(swapped, axis=-1).max(axis=1),
+        torque_rate=slopes.torque_rate,
         inertia_slope=_slope(turned),
-        inertia_rate=_norm(turned_now) + changing_norm,
-        payload_rate=changing_norm,
+        inertia_rate=_norm(turned_now),
         ratio_slope=slope_spread(inertias - carried),
         ratio_rate=spread(inertias_now - carried_now),
         coriolis_slope=_slope(own),
@@ -266,7 +254,7 @@ def _slope(matrices: Array) -> Array:
 
 
 def _combine(weights: Array, matrices: Array) -> Array:
-    """Compute ``sum_l w_kl X_l``, (S, K, ...), of X (S, l, ...) with the first l of weights (S, K, L)."""
+    """Compute ``sum_l w_kl X_l``, (S, K, ...), of X (S, l, ...) with the first l of weights (S or 1, K, L)."""
     count, parameters, *shape = matrices.shape
     flat = matrices.reshape(count, parameters, -1)
     return (weights[..., :parameters] @ flat).reshape(count, weights.shape[1], *shape)

@@ -1,7 +1,6 @@
 """Samples of the reference motion on the grid of the kernels (step 7 of the proof).
 
-With a history the samples begin with the executed part of the predecessors, and the controller's nominal payload, too,
-is a function of time.
+With a history the samples begin with the executed part of the predecessors.
 """
 
 from __future__ import annotations
@@ -57,37 +56,21 @@ class MotionSamples:
         q: Positions, (N, n) [rad].
         v: Velocities, (N, n) [rad/s].
         a: Accelerations, (N, n) [rad/s^2].
-        payload: Nominal payload of the controller, (N, 10).
         step: Time between nodes [s].
         rates: Largest velocity, acceleration, jerk and snap in the intervals.
         kinks: Jumps of the jerk at the nodes, or in the interval after them, (2, N, n) [rad/s^3].
         jumps: Jumps of the acceleration in the intervals or at their ends, (N - 1, n) [rad/s^2].
         past: Number of intervals that belong to predecessors.
-        payload_goal: Nominal payload the controller is blending to, (10,); None for that of the last node.
-        blend_left: Time from the last node until the controller has reached it [s]; negative if before.
     """
 
     q: Array
     v: Array
     a: Array
-    payload: Array
     step: float
     rates: MotionRates
     kinks: Array
     jumps: Array
     past: int = 0
-    payload_goal: Array | None = None
-    blend_left: float = 0.0
-
-    @property
-    def goal(self) -> Array:
-        """Nominal payload the controller is blending to, (10,)."""
-        return self.payload[-1] if self.payload_goal is None else self.payload_goal
-
-    @property
-    def is_payload_changing(self) -> bool:
-        """Whether the nominal payload changes after the predecessors."""
-        return bool(np.ptp(self.payload[self.past :], axis=0).max() > 0.0)
 
     def slopes(self, values: Array) -> Array:
         """Compute the slopes of values (N, ...) over the intervals, (N - 1, ...)."""
@@ -97,11 +80,11 @@ class MotionSamples:
     def every(self, stride: int) -> MotionSamples:
         """Keep every ``stride``-th node and the last one."""
         chosen = coarse_nodes(len(self.q) - 1, stride)
-        q, v, a, payload = (x[chosen] for x in (self.q, self.v, self.a, self.payload))
+        q, v, a = (x[chosen] for x in (self.q, self.v, self.a))
         kinks, jumps = self._kinks_over(chosen), np.add.reduceat(self.jumps, chosen[:-1], axis=0)
         at = np.stack([self.kinks[0, chosen], np.concatenate([kinks, np.zeros_like(q[:1])])])
         rates = self.rates_over(chosen)
-        return MotionSamples(q, v, a, payload, stride * self.step, rates, at, jumps, self.past // stride)
+        return MotionSamples(q, v, a, stride * self.step, rates, at, jumps, self.past // stride)
 
     def _kinks_over(self, nodes: NDArray[np.intp]) -> Array:
         """Add up the jumps of the jerk strictly between chosen nodes, (P, n)."""
@@ -128,19 +111,16 @@ class MotionSamples:
     def last(self, until: int, intervals: int) -> MotionSamples:
         """Keep at most ``intervals`` intervals before the node ``until``, as the past of a successor."""
         begin = max(0, until - intervals)
-        q, v, a, payload = (x[begin : until + 1] for x in (self.q, self.v, self.a, self.payload))
+        q, v, a = (x[begin : until + 1] for x in (self.q, self.v, self.a))
         kinks, jumps = self.kinks[:, begin : until + 1], self.jumps[begin:until]
         rates = MotionRates(*(x[begin:until] for x in self.rates.orders))
-        left = self.blend_left + self.step * (len(self.q) - 1 - until)
-        goal = self.payload_goal
-        return MotionSamples(q, v, a, payload, self.step, rates, kinks, jumps, until - begin, goal, left)
+        return MotionSamples(q, v, a, self.step, rates, kinks, jumps, until - begin)
 
 
 def sample_motion(
     motion: Motion,
     n: int,
     settings: RobustSettings,
-    payload: Array | None = None,
     past: MotionSamples | None = None,
 ) -> MotionSamples:
     """Sample a motion.
@@ -148,9 +128,7 @@ def sample_motion(
     Args:
         motion: Trajectory or posture (n,) [rad].
         n: Number of joints.
-        settings: Timing of the controller: a sample for each bin of the kernels, and how long it takes to change its
-            nominal payload.
-        payload: Nominal payload of the controller, (10,); zero if None.
+        settings: Timing of the controller: there is a sample for each bin of the kernels.
         past: Samples of the predecessors; the motion starts in their last state.
 
     Raises:
@@ -159,33 +137,23 @@ def sample_motion(
             the last state of the past.
     """
     step = BIN * settings.period
-    payload = np.zeros(10) if payload is None else np.asarray(payload, dtype=float)
     times, q, v, a = _sample_states(motion, n, step, past is not None)
     rates, kinks, jumps, start = _bound_rates(motion, n, times)
     if past is None:
         if np.abs(v[0]).max() > _REST:
             raise ParameterOutOfRange("start velocity [rad/s]", v[0].tolist(), "0: a motion that starts at rest")
-        payloads = np.repeat(payload[None], len(q), axis=0)
-        whole = MotionSamples(q, v, a, payloads, step, rates, kinks, jumps, payload_goal=payload)
+        whole = MotionSamples(q, v, a, step, rates, kinks, jumps)
         return _after_rest(whole, start) if start[0].max() > _CONTINUITY else whole
     _require_continuity(past, q[0], v[0])
-    # Blending to the same payload goes on; to another one, it begins anew from the one in use.
-    blend_left = past.blend_left if np.array_equal(payload, past.goal) else settings.blend_time
-    share = np.minimum(times / blend_left, 1.0) if blend_left > 0.0 else np.ones_like(times)
-    payloads = past.payload[-1] + share[:, None] * (payload - past.payload[-1])
-    payloads[share >= 1.0] = payload
     old = len(past.q) - 1
     change = np.abs(a[0] - past.a[-1]), start[1] + past.rates.jerk[-1]
-    q, v, a, payloads = (
-        np.concatenate([before[:-1], after])
-        for before, after in ((past.q, q), (past.v, v), (past.a, a), (past.payload, payloads))
-    )
+    q, v, a = (np.concatenate([before[:-1], after]) for before, after in ((past.q, q), (past.v, v), (past.a, a)))
     rates = MotionRates(*(np.concatenate(both) for both in zip(past.rates.orders, rates.orders, strict=True)))
     kinks = np.concatenate([past.kinks[:, :-1], kinks], axis=1)
     jumps = np.concatenate([past.jumps, jumps])
     jumps[old - 1] += change[0]  # the node has the value after the jump
     kinks[0, old] += change[1]
-    return MotionSamples(q, v, a, payloads, step, rates, kinks, jumps, old, payload, blend_left - times[-1])
+    return MotionSamples(q, v, a, step, rates, kinks, jumps, old)
 
 
 def _after_rest(samples: MotionSamples, start: Array) -> MotionSamples:
@@ -199,8 +167,7 @@ def _after_rest(samples: MotionSamples, start: Array) -> MotionSamples:
     kinks, jumps = np.stack([before(x, still) for x in samples.kinks]), before(samples.jumps, still)
     jumps[1], kinks[0, 2] = start
     q, v, a = before(samples.q, samples.q[0]), before(samples.v, still), before(samples.a, still)
-    payload = before(samples.payload, samples.payload[0])
-    return replace(samples, q=q, v=v, a=a, payload=payload, rates=rates, kinks=kinks, jumps=jumps, past=2)
+    return replace(samples, q=q, v=v, a=a, rates=rates, kinks=kinks, jumps=jumps, past=2)
 
 
 def coarse_nodes(last: int, stride: int) -> NDArray[np.intp]:

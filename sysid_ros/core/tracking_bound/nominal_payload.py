@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,7 +78,7 @@ def _heaviest(uncertainty: InertialUncertainty) -> Array:
 def _ratios(robot: RobotModel, options: list[InertialUncertainty], payload: Array) -> tuple[float, float]:
     """Bound the inertia ratio at the home posture; (0, inf) where the nominal inertia is not positive."""
     try:
-        ranges = [inertia_ratios(robot, one, robot.home[None], payload[None]) for one in options]
+        ranges = [inertia_ratios(robot, replace(one, payload=payload), robot.home[None]) for one in options]
     except np.linalg.LinAlgError:
         return 0.0, np.inf
     return max(float(low[0]) for low, _ in ranges), min(float(high[0]) for _, high in ranges)

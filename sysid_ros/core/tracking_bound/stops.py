@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.tracking_bound.between import MotionRates, TermRates
+from sysid_ros.core.tracking_bound.between import ModelRates, MotionRates, TermRates
 from sysid_ros.core.tracking_bound.disturbance import (
     ResidualDisturbance,
     Signal,
@@ -28,7 +28,16 @@ from sysid_ros.core.tracking_bound.loop_response import Kernel, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable, horizon
-from sysid_ros.core.tracking_bound.tube import SAMPLING, SETTLED, ErrorBounds, LoopBounds, LoopInputs, Tube, TubeMap
+from sysid_ros.core.tracking_bound.tube import (
+    SAMPLING,
+    SETTLED,
+    SLOW_TERMS,
+    ErrorBounds,
+    LoopBounds,
+    LoopInputs,
+    Tube,
+    TubeMap,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -154,8 +163,8 @@ class _Cells:
         self.times = samples.step * (self.nodes - samples.past)
         self.inertia, self.inverse = path.inertia[picked], path.inverse[picked]
         width = np.diff(self.times)
-        mu = self.over(path.slow_terms["inertia_rate"])
-        self._nearby = np.exp(0.5 * width * mu)
+        between = path.rates_between(self.nodes)
+        self._nearby = between.inertia_change(self.inertia, self.inverse).nearby
         self._reach = np.sqrt(larger_neighbour(np.diagonal(self.inverse, axis1=1, axis2=2)))
         self.inertia_diagonal, self.inverse_diagonal = (
             self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2))
@@ -176,7 +185,7 @@ class _Cells:
             self.lower[:, None] * np.minimum.reduceat(slowest, self.nodes[:-1], axis=0)[:, None],
             self.upper[:, None] * self.over(fastest)[:, None],
         )
-        self._bound_model(width, mu)
+        self._bound_model(width, between, np.maximum.reduceat(path.inertia_change.rate, picked[:-1]))
         self._bound_slow_terms()
 
     def over(self, values: Array) -> Array:
@@ -192,7 +201,7 @@ class _Cells:
         mixed: Array = np.maximum((1.0 - low) * still + low * moving, (1.0 - high) * still + high * moving)
         return mixed
 
-    def _bound_model(self, width: Array, mu: Array) -> None:
+    def _bound_model(self, width: Array, between: ModelRates, mu: Array) -> None:
         """Bound the smooth model error: its norm, its rate, and the torque by which it differs from polygons."""
         path, clock, samples = self.path, self.clock, self.path.samples
         n, split, uncertainty = samples.q.shape[1], INERTIAL * samples.q.shape[1], self.path.uncertainty
@@ -205,11 +214,11 @@ class _Cells:
         columns[2] -= columns[0]
         columns = np.concatenate([columns, columns[1:2] - columns[0:1]])
         values = np.linalg.solve(self.inertia, columns)  # (4, N, n, l): G, P, A, P - G
-        center, radius = uncertainty.center(samples.payload[self.nodes]), uncertainty.spread
+        center, radius = uncertainty.center, uncertainty.spread
         slopes = np.diff(values, axis=1) / width[:, None, None]
         metric = np.stack([self.inertia[:-1], self.inertia[1:]], axis=1)  # (J, 2, n, n)
         vertices, used = uncertainty.vertices, radius > 0.0
-        middles, lasts = (values @ center[..., None])[..., 0], values[..., uncertainty.last]
+        middles, lasts = values @ center, values[..., uncertainty.last]
         wides = np.abs(values[..., used]) @ radius[used]
         slope_middles = np.diff(middles, axis=1) / width[:, None]
         slope_lasts = slopes[..., uncertainty.last]
@@ -274,7 +283,7 @@ class _Cells:
             np.sqrt(self._nearby)[:, None] * norm + moved.norm + carried,
         )
 
-        between, torques = path.rates_between(self.nodes), (TermRates.weight, TermRates.torque, TermRates.momentum)
+        torques = (TermRates.weight, TermRates.torque, TermRates.momentum)
         missed = [
             between.missed_torque(larger_neighbour(sizes.entries[k]), rates.entries[k].max(axis=1), of)
             for k, of in enumerate(torques)
@@ -320,15 +329,14 @@ class _Cells:
         parts = [r * v, r**2 * a + r1 * v, r**3 * jerk + 3.0 * r * r1 * a + r2 * v + r**2 * jumps]
         held = MotionRates(*(x.reshape(-1, x.shape[-1]) for x in (*parts, parts[-1])))
         wide = replace(terms, inverses=np.repeat(terms.inverses, count, axis=1))
-        residual = wide.residual(path.arm, ModelTerms(**columns), held, path.ratio.upper)
+        residual = wide.residual(path.arm, ModelTerms(**columns), held)
 
         def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
             largest: Array = SAMPLING * self.over(values.reshape(-1, count)[path.spread])
             return largest
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
-        names = ("inertia_slope", "inertia_rate", "ratio_slope", "ratio_rate", "payload_rate", "coriolis_rate")
-        self.slow_terms = {name: refined(columns[name]) for name in (*names, "coriolis_slope")}
+        self.slow_terms = {name: refined(columns[name]) for name in SLOW_TERMS}
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
@@ -378,7 +386,7 @@ def bound_stops(path: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float,
         brake_time: Time to rest of the stops [s].
 
     Raises:
-        BoundNotAvailable: No tube was found, or the nominal payload changes during the motion.
+        BoundNotAvailable: No tube was found.
     """
     return _StopMap(path, tube, bounds.inputs, duration, brake_time).solve()
 
@@ -388,8 +396,6 @@ class _StopMap(LoopBounds):
 
     def __init__(self, path: TubeMap, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
         samples = path.samples
-        if samples.is_payload_changing:
-            raise BoundNotAvailable("stops are not proven while the nominal payload of the controller changes")
         self._path, self._tube, self._inputs = path, tube, inputs
         self.robot, self.model, self.settings = path.robot, path.model, path.settings
         fine = self._fine = max(1, round(brake_time / _CELLS / samples.step))
@@ -533,7 +539,7 @@ class _StopMap(LoopBounds):
         feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
         residual = self._residual.evaluate(*errors, feedback) / rest
-        changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
+        changing = slow["ratio_rate"] + slow["ratio_slope"] * tube.velocity_norm
         return LoopInputs(
             shift=shift,
             ratios=ratios,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.between import (
@@ -27,7 +27,6 @@ from sysid_ros.core.tracking_bound.between import (
     ChainRates,
     ModelRates,
     MotionRates,
-    PayloadChange,
 )
 from sysid_ros.core.tracking_bound.convolution import bound_change_convolution, bound_convolution
 from sysid_ros.core.tracking_bound.disturbance import (
@@ -40,7 +39,7 @@ from sysid_ros.core.tracking_bound.disturbance import (
     compute_smooth_disturbance,
     speed_range,
 )
-from sysid_ros.core.tracking_bound.inertia_columns import inertia_columns
+from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
 from sysid_ros.core.tracking_bound.loop_response import Kernel, LoopKernels, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
@@ -75,12 +74,11 @@ _MOSTLY = 0.5
 """Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
 """Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
-_SLOW_TERMS = (
+SLOW_TERMS = (
     "inertia_slope",
     "inertia_rate",
     "ratio_slope",
     "ratio_rate",
-    "payload_rate",
     "coriolis_rate",
     "coriolis_slope",
 )
@@ -196,8 +194,8 @@ class TermNodes:
     Attributes:
         states: Desired states at the nodes.
         inertia: The inertia there.
-        largest: The larger terms at both ends of each interval.
-        inverses: Inverse inertias at both ends of each interval, (2, S - 1, n, n).
+        largest: The larger terms at both ends of each interval; the inertia bounds that in between.
+        inverses: Matrices of which a convex combination bounds the inverse inertia in the interval, (2, S - 1, n, n).
         rates: Largest rates of the motion in the intervals.
         jumps: Jumps of the acceleration there over the age of what is held, (S - 1, n) [rad/s^3].
     """
@@ -209,20 +207,17 @@ class TermNodes:
     rates: MotionRates
     jumps: Array
 
-    def residual(
-        self, arm: ControlledArm, terms: ModelTerms, rates: MotionRates, largest_ratio: float
-    ) -> ResidualDisturbance:
+    def residual(self, arm: ControlledArm, terms: ModelTerms, rates: MotionRates) -> ResidualDisturbance:
         """Bound the residual disturbance in the intervals.
 
         Args:
             arm: The arm, under its controller.
             terms: Terms in the intervals; the slope of the model without friction and armature.
             rates: Largest rates of the motion there; the jerk is that of what is held.
-            largest_ratio: Largest eigenvalue of E.
         """
         passive = _passive_norm(arm.robot, arm.model, rates, self.inverses)
         terms = replace(terms, model_slope=terms.model_slope + terms.inertia_slope * passive)
-        return compute_residual(arm, terms, self.inverses, largest_ratio, rates)
+        return compute_residual(arm, terms, self.inverses, rates)
 
 
 class LoopBounds:
@@ -375,6 +370,7 @@ class TubeMap(LoopBounds):
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         slow_terms: Bounds in all intervals, (I,) each, of slowly varying terms of :class:`ModelTerms`.
         fine: Nodes of the smooth disturbance.
+        inertia_change: How the nominal inertia changes between these.
         smooth: Bounds of the smooth disturbance there.
     """
 
@@ -393,40 +389,23 @@ class TubeMap(LoopBounds):
         changes = coarse.rates, coarse.jumps, samples.step * np.diff(nodes)
         self._jets = ChainJets(robot, (coarse.q, coarse.v, coarse.a), *changes)
         chosen = _choose_term_nodes(samples, nodes)
-        q, v, a, payload = (x[chosen] for x in (samples.q, samples.v, samples.a, samples.payload))
-        around = [slice(chosen[max(0, i - 1)], chosen[min(i + 1, len(chosen) - 1)]) for i in range(len(chosen))]
-        self.uncertainty, self.ratio = _narrowest(robot, model, q, payload)
+        q, v, a = (x[chosen] for x in (samples.q, samples.v, samples.a))
+        self.uncertainty, self.ratio = _narrowest(robot, model, q)
         arm = self.arm = ControlledArm(robot, model, settings)
         regressor = self.regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
 
         self._cells = np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))
-        self.inertia = _nominal_inertias(robot, model, coarse)
+        self.inertia = ArmDynamics(robot, model.total, armature=True).inertia(coarse.q)
         self.inverse = np.asarray(np.linalg.inv(self.inertia), dtype=np.float64)
-        self.smooth = compute_smooth_disturbance(
-            arm, regressor, self.uncertainty, coarse, (self.inertia, self.rates_between(nodes))
-        )
+        between = self.rates_between(nodes)
+        self.smooth = compute_smooth_disturbance(arm, regressor, self.uncertainty, coarse, (self.inertia, between))
 
-        states = TermStates(q, v, a, payload, _payload_rates(samples, around))
-        inertia = InertiaTerms.of(robot, self.uncertainty, q, payload)
+        states = TermStates(q, v, a)
+        inertia = InertiaTerms.of(robot, self.uncertainty, q)
         terms = compute_model_terms(robot, regressor, self.uncertainty, states, inertia)
         self.half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
-        inverse = np.asarray(np.linalg.inv(terms.inertia), dtype=np.float64)
-        speeds = samples.rates_over(chosen)
-        largest = ModelTerms(*(larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)))
-        # What is held jumps where the acceleration does.
-        jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
-        self.terms = TermNodes(states, inertia, largest, np.stack([inverse[:-1], inverse[1:]]), speeds, jumps)
-        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps), self.ratio.upper)
-        self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
-        self._residual = ResidualDisturbance(
-            *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
-        )
-        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in _SLOW_TERMS}
-        self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
-
-        # Between two nodes the inertia is within this factor of that at the nearer one.
-        width = coarse.step * np.maximum.reduceat(self.slow_terms["inertia_rate"], nodes[:-1])
-        self._nearby = np.exp(0.5 * width)
+        self.inertia_change = between.inertia_change(self.inertia, self.inverse)
+        self._nearby = self.inertia_change.nearby
         self.missed = self._refined(self.smooth.missed)
         self.inertia_diagonal, self._inverse_diagonal = (
             self._refined(self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2)))
@@ -435,6 +414,22 @@ class TubeMap(LoopBounds):
         size = np.sqrt(self.inertia_diagonal)
         off = self._refined(self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
         self.magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
+
+        speeds = samples.rates_over(chosen)
+        found = {x.name: larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
+        largest = ModelTerms(**found | {"inertia": np.maximum.reduceat(self.magnitude, chosen[:-1], axis=0)})
+        # What is held jumps where the acceleration does.
+        jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
+        inverses = self._bound_inverses(terms.inertia, np.searchsorted(nodes, chosen))
+        self.terms = TermNodes(states, inertia, largest, inverses, speeds, jumps)
+        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
+        self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
+        self._residual = ResidualDisturbance(
+            *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
+        )
+        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in SLOW_TERMS}
+        self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
+
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)
         self.smooth_norm: Array = polygon + missed.norm
@@ -447,15 +442,34 @@ class TubeMap(LoopBounds):
         self.sensor_errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
         self.error_norms = [self._norm_of(error) for error in self.sensor_errors]
 
+    def _bound_inverses(self, ends: Array, at: NDArray[np.intp]) -> Array:
+        """Bound the inverse inertia between some of the nodes by those at both ends, (2, S - 1, n, n).
+
+        The inverse of a mixture of matrices is at most the same mixture of their inverses, so where a mixture of both
+        ends is at most w M, the inverse of M is at most w times that mixture of the inverses.
+
+        Args:
+            ends: Inertia at these nodes, (S, n, n) [kg m^2].
+            at: Their numbers, (S,).
+        """
+        piece = np.repeat(np.arange(len(at) - 1), np.diff(at))
+        share = ((np.arange(at[-1]) - at[piece]) / np.diff(at)[piece])[:, None, None]
+        factor = np.linalg.inv(np.linalg.cholesky(self.inertia[:-1]))
+        mixed = (1.0 - share) * ends[piece] + share * ends[piece + 1]
+        above = largest_eigenvalue(factor @ mixed @ np.swapaxes(factor, 1, 2))
+        factors = [np.maximum.reduceat(one, at[:-1]) for one in (np.maximum(above, 1.0), self._nearby)]
+        inverse = np.asarray(np.linalg.inv(ends), dtype=np.float64)
+        bound: Array = (factors[0] * factors[1])[:, None, None] * np.stack([inverse[:-1], inverse[1:]])
+        return bound
+
     def rates_between(self, nodes: NDArray[np.intp]) -> ModelRates:
         """Bound the second derivatives of the model between chosen nodes."""
         samples = self.samples
-        change = PayloadChange.of(samples.payload, samples.step, nodes)
         rates, width = samples.curvature_over(nodes), samples.step * np.diff(nodes)
         plain = samples.rates_over(nodes)
         added = replace(plain, jerk=rates.jerk - plain.jerk, snap=rates.snap - plain.snap)
         chain = ChainRates(self._jets, np.searchsorted(self.fine, nodes[:-1]), added)
-        return ModelRates(self.robot, self.uncertainty, samples.payload, change, chain, rates, width)
+        return ModelRates(self.robot, self.uncertainty, chain, rates, width)
 
     @property
     def intervals(self) -> int:
@@ -550,7 +564,7 @@ class TubeMap(LoopBounds):
         entries = friction.entries + joint_per_norm * (shift / (1.0 - shift) * friction.norm)[:, None]
         feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
-        changing = slow["ratio_rate"] + slow["payload_rate"] * ratios[1] + slow["ratio_slope"] * tube.velocity_norm
+        changing = slow["ratio_rate"] + slow["ratio_slope"] * tube.velocity_norm
         return LoopInputs(
             shift=shift,
             ratios=ratios,
@@ -652,35 +666,14 @@ def _passive_norm(robot: RobotModel, model: ControlModel, speeds: MotionRates, i
     return norm
 
 
-def _payload_rates(samples: MotionSamples, around: list[slice]) -> Array:
-    """List all rates at which the nominal payload changes around S nodes, (S, R, 10) [1/s]; zero where fewer."""
-    rates = samples.slopes(samples.payload)
-    distinct, which = np.unique(rates.round(9), axis=0, return_inverse=True)
-    present = np.array([np.isin(np.arange(len(distinct)), which.reshape(-1)[part]) for part in around])
-    result: Array = present[..., None] * distinct
-    return result
-
-
-def _narrowest(
-    robot: RobotModel, model: ControlModel, q: Array, payload: Array
-) -> tuple[InertialUncertainty, InertiaRatio]:
+def _narrowest(robot: RobotModel, model: ControlModel, q: Array) -> tuple[InertialUncertainty, InertiaRatio]:
     """Select the valid enclosure of the uncertainty with the narrowest range of the inertia ratio, and that range."""
     probes = np.unique(np.linspace(0, len(q) - 1, _PROBES).round().astype(int))
     options = inertial_uncertainties(robot, model)
 
     def width(one: InertialUncertainty) -> float:
-        lower, upper = inertia_ratios(robot, one, q[:1], payload[:1])
+        lower, upper = inertia_ratios(robot, one, q[:1])
         return float(upper[0] / max(lower[0], 1e-9))
 
     best = min(options, key=width) if len(options) > 1 else options[0]
-    return best, compute_inertia_ratio(robot, best, q, payload, probes)
-
-
-def _nominal_inertias(robot: RobotModel, model: ControlModel, samples: MotionSamples) -> Array:
-    """Compute the nominal inertia at all nodes, (N, n, n)."""
-    if np.ptp(samples.payload, axis=0).max() == 0.0:
-        return ArmDynamics(robot, add_payload(model.theta, samples.payload[0]), armature=True).inertia(samples.q)
-    columns = inertia_columns(robot, samples.q)[..., robot.inertial_slice(robot.n)]
-    arm = ArmDynamics(robot, add_payload(model.theta, samples.payload[-1]), armature=True).inertia(samples.q)
-    inertias: Array = arm + np.einsum("sabl,sl->sab", columns, samples.payload - samples.payload[-1])
-    return inertias
+    return best, compute_inertia_ratio(robot, best, q, probes)

@@ -255,6 +255,7 @@ class InertialUncertainty:
 
     Attributes:
         theta: Nominal parameters of the arm without payload, (11 n,).
+        payload: Nominal payload of the controller, (10,).
         arm: Middle of the box of the arm's, (11 n,); zero for the last body where ``payloads`` replaces it.
         radius: Radii of that box, (11 n,), likewise.
         payloads: Set of payloads, or of last bodies with payload.
@@ -265,6 +266,7 @@ class InertialUncertainty:
     """
 
     theta: Array
+    payload: Array
     arm: Array
     radius: Array
     payloads: PayloadSet
@@ -286,18 +288,20 @@ class InertialUncertainty:
             arm[last] = radius[last] = 0.0
             for part in energies or ():
                 part[last] = 0.0
-        return cls(inertial(robot, model.theta), arm, radius, payloads, last, energies)
+        return cls(inertial(robot, model.theta), model.payload, arm, radius, payloads, last, energies)
 
-    def nominal(self, payload: Array) -> Array:
-        """Return the nominal parameters with nominal payloads (S, 10), (S, 11 n)."""
-        total = np.repeat(self.theta[None], len(payload), axis=0)
-        total[:, self.last] += payload
+    @cached_property
+    def nominal(self) -> Array:
+        """Nominal parameters of the arm with the nominal payload, (11 n,)."""
+        total: Array = self.theta.copy()
+        total[self.last] += self.payload
         return total
 
-    def center(self, payload: Array) -> Array:
-        """Compute the deviation of the set's center from the nominal parameters with payloads (S, 10), (S, 11 n)."""
-        values = self.arm - self.nominal(payload)
-        values[:, self.last] += self.payloads.vertices.mean(axis=0)
+    @cached_property
+    def center(self) -> Array:
+        """Deviation of the set's center from the nominal parameters, (11 n,)."""
+        values: Array = self.arm - self.nominal
+        values[self.last] += self.payloads.vertices.mean(axis=0)
         return values
 
     @cached_property
@@ -305,11 +309,12 @@ class InertialUncertainty:
         """Vertices of the payload set about their mean."""
         return Vertices(self.payloads.vertices - self.payloads.vertices.mean(axis=0))
 
-    def largest_deviation(self, payload: Array) -> Array:
-        """Return the largest magnitudes of the deviation from the nominal parameters with payloads (S, 10), (11 n,)."""
-        largest: Array = np.abs(self.center(payload)).max(axis=0)
+    @property
+    def largest_deviation(self) -> Array:
+        """Largest magnitudes of the deviation from the nominal parameters, (11 n,)."""
+        largest: Array = np.abs(self.center)
         offsets = self.payloads.vertices - self.payloads.vertices.mean(axis=0)
-        largest[self.last] = np.abs(self.center(payload)[:, None, self.last] + offsets).max(axis=(0, 1))
+        largest[self.last] = np.abs(self.center[self.last] + offsets).max(axis=0)
         return largest + self.spread
 
     @property
@@ -353,23 +358,19 @@ class InertiaRatio:
         return self.lower - float(self.lower_slope @ position), self.upper + float(self.upper_slope @ position)
 
 
-def compute_inertia_ratio(
-    robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array, probes: Array
-) -> InertiaRatio:
-    """Bound the ratio at positions (S, n) with nominal payloads (S, 10); its slopes are differences.
+def compute_inertia_ratio(robot: RobotModel, uncertainty: InertialUncertainty, q: Array, probes: Array) -> InertiaRatio:
+    """Bound the ratio at positions (S, n); its slopes are differences.
 
     Args:
         robot: The arm.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         q: Positions, (S, n) [rad].
-        payload: Nominal payloads there, (S, 10).
         probes: Indices of the positions at which slopes are taken, (P,).
     """
     n = robot.n
     steps = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
     near = (q[probes, None] + steps).reshape(-1, n)
-    payloads = np.concatenate([payload, np.repeat(payload[probes], 2 * n, axis=0)])
-    lower, upper = inertia_ratios(robot, uncertainty, np.concatenate([q, near]), payloads)
+    lower, upper = inertia_ratios(robot, uncertainty, np.concatenate([q, near]))
     slopes = []
     for values in (lower, upper):
         around = values[len(q) :].reshape(-1, 2, n)
@@ -377,22 +378,19 @@ def compute_inertia_ratio(
     return InertiaRatio(float(lower[: len(q)].min()), float(upper[: len(q)].max()), *slopes)
 
 
-def inertia_ratios(
-    robot: RobotModel, uncertainty: InertialUncertainty, q: Array, payload: Array
-) -> tuple[Array, Array]:
-    """Bound the ratio at positions (S, n) with nominal payloads (S, 10): smallest and largest, (S,) each.
+def inertia_ratios(robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> tuple[Array, Array]:
+    """Bound the ratio at positions (S, n): smallest and largest, (S,) each.
 
     Raises:
         ParameterOutOfRange: The arm with a nominal payload has no positive definite inertia matrix.
     """
     columns, payloads = inertia_columns(robot, q), uncertainty.payloads
-    nominal = np.einsum("sabl,sl->sab", columns, uncertainty.nominal(payload))
+    nominal = columns @ uncertainty.nominal
     try:
         factor = np.linalg.inv(np.linalg.cholesky(nominal))
     except np.linalg.LinAlgError:
-        worst = payload[np.linalg.eigvalsh(nominal)[:, 0].argmin()]
         allowed = "a payload with which the inertia matrix of the arm is positive definite"
-        raise ParameterOutOfRange("nominal payload", worst.round(6).tolist(), allowed) from None
+        raise ParameterOutOfRange("nominal payload", uncertainty.payload.round(6).tolist(), allowed) from None
     radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
     positive[INERTIAL * robot.n :] = True  # armatures
     others = np.flatnonzero(~positive & (radius > 0.0))

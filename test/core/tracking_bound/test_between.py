@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 
 import sysid_ros.core.tracking_bound.tube as tube_module
 from sysid_ros.core.common.box import Box
@@ -99,9 +100,7 @@ def test_missed_torque_covers_the_model_error_between_the_nodes(robot, kind):
     model, reached = ControlModel.of_boxes(robot), []
     for _ in range(2):
         motion = draw_motion(kind, robot, rng)
-        tube_map = TubeMap(
-            robot, model, sample_motion(motion, robot.n, RobustSettings(), model.payload), RobustSettings()
-        )
+        tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
         cells = rng.choice(len(tube_map.smooth.missed), 12, replace=False)
         reached.append(dense_shares(robot, tube_map, motion, rng, cells))
     assert np.max(reached) <= 1.0
@@ -119,9 +118,38 @@ def test_an_enclosure_that_is_too_small_is_caught(robot, monkeypatch):
         return replace(smooth, missed=0.02 * smooth.missed)
 
     monkeypatch.setattr(tube_module, "compute_smooth_disturbance", wrong)
-    tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings(), model.payload), RobustSettings())
+    tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
     cells = rng.choice(len(tube_map.smooth.missed), 12, replace=False)
     assert dense_shares(robot, tube_map, motion, rng, cells).max() > 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inertia_between_the_nodes_is_near_that_at_the_nearer_one(robot, kind):
+    """Lemma 4, and bounds of the inverse between nodes of the slowly varying terms, against Pinocchio's inertia."""
+    rng = np.random.default_rng(30 + KINDS.index(kind))
+    model, motion = ControlModel.of_boxes(robot), draw_motion(kind, robot, rng)
+    tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
+    nominal, change, terms = ArmDynamics(robot, model.total, armature=True), tube_map.inertia_change, tube_map.terms
+    times, step = STEP * (tube_map.fine - tube_map.samples.past), 1e-5
+    of_term = tube_map.spread[tube_map.fine[:-1]]
+    used = []
+    for cell in rng.choice(len(change.nearby), 25, replace=False):
+        share = rng.uniform(0.05, 0.95)
+        time = times[cell] + share * (times[cell + 1] - times[cell])
+        before, here, after = nominal.inertia(motion.sample(time + step * np.array([-1.0, 0.0, 1.0]))[0])
+        ratios = eigh(here, tube_map.inertia[cell + round(share)], eigvals_only=True)
+        assert 1.0 / change.nearby[cell] <= ratios[0] + 1e-9 and ratios[-1] <= change.nearby[cell] + 1e-9
+        rate = np.abs(eigh((after - before) / (2.0 * step), here, eigvals_only=True)).max()
+        assert rate <= change.rate[cell] + 1e-6
+        allowed = np.array([change.nearby[cell] - 1.0, change.rate[cell]]) + 1e-9
+        used.append(np.max([np.abs(ratios - 1.0).max(), rate] / allowed))
+        term = of_term[cell]
+        assert np.all(np.abs(here) <= terms.largest.inertia[term] + 1e-9)
+        x = np.linalg.solve(here, rng.normal(size=(robot.n, 40)))
+        torques = here @ x
+        limit = np.max([np.einsum("ik,ij,jk->k", torques, one[term], torques) for one in terms.inverses], axis=0)
+        assert np.all(np.einsum("ik,ik->k", torques, x) <= limit * (1.0 + 1e-9))
+    assert max(used) > 0.1
 
 
 def test_speeds_between_the_nodes_are_in_range(robot):

@@ -9,7 +9,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, speed_range
@@ -38,7 +38,7 @@ def smooth_of(robot, model, samples):
 
 def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools):
     model, settings = boxed, RobustSettings()
-    motion = sample_motion(tools.fourier(robot, 1), robot.n, settings, model.payload)
+    motion = sample_motion(tools.fourier(robot, 1), robot.n, settings)
     samples, inertia, smooth = smooth_of(robot, model, motion)
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE)
     share = settings.friction_share(samples.v)
@@ -65,33 +65,10 @@ def test_smooth_disturbance_covers_the_corners_of_the_boxes(robot, boxed, tools)
     assert closest > 0.999  # each single bound is reached
 
 
-def test_a_nominal_payload_that_changes_moves_the_model_error(robot, boxed):
-    """While the controller goes from one payload to another at rest, against differences of the error itself."""
-    model = boxed
-    settings = RobustSettings(blend_time=0.3)
-    past = sample_motion(robot.home, robot.n, settings, 0.4 * model.payload)
-    motion = sample_motion(robot.home, robot.n, settings, model.payload, past)
-    np.testing.assert_allclose(motion.payload[past.q.shape[0] - 1], 0.4 * model.payload)
-    np.testing.assert_allclose(motion.payload[-1], model.payload)
-    samples, inertia, smooth = smooth_of(robot, model, motion)
-    true = ArmDynamics(robot, add_payload(model.theta, 1.05 * model.payload), armature=True).gravity(robot.home)
-    signal = np.stack(
-        [
-            np.linalg.solve(
-                m, true - ArmDynamics(robot, add_payload(model.theta, p), armature=True).gravity(robot.home)
-            )
-            for m, p in zip(inertia, samples.payload, strict=True)
-        ]
-    )
-    rate = np.diff(signal, axis=0) / samples.step
-    assert np.all(np.abs(signal) <= smooth.size.entries) and np.all(np.abs(rate) <= smooth.rate.entries)
-    assert (np.abs(rate) / smooth.rate.entries.max(axis=0)).max() > 0.1
-
-
 def test_jump_of_the_acceleration_is_seen(robot, boxed):
     start = np.r_[2.0, np.zeros(robot.n - 1)]
     motion = BezierTrajectory(robot.home, np.zeros(robot.n), start, robot.home + 0.1, 1.0)
-    samples = sample_motion(motion, robot.n, RobustSettings(), boxed.payload)
+    samples = sample_motion(motion, robot.n, RobustSettings())
     assert samples.past == 2 and not samples.a[:2].any()
     np.testing.assert_allclose(samples.jumps[1], start, atol=1e-12)
     tube_map = TubeMap(robot, boxed, samples, RobustSettings())

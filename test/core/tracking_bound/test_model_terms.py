@@ -24,9 +24,8 @@ def case(robot):
     q = robot.home + rng.uniform(-0.8, 0.8, size=(3, robot.n))
     v, a = rng.uniform(-0.8, 0.8, size=(3, robot.n)), rng.uniform(-2.0, 2.0, size=(3, robot.n))
     uncertainty = inertial_uncertainties(robot, model)[-1]
-    nominal = np.tile(model.payload, (3, 1))
     regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    states = TermStates(q, v, a, nominal, np.zeros((3, 1, 10)))
+    states = TermStates(q, v, a)
     terms = compute_model_terms(robot, regressor, uncertainty, states)
     return model, (q, v, a), terms
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.checks import AllowedErrors
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.verify import certify
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
@@ -193,14 +196,14 @@ def test_torques_of_stops_are_those_of_all_cells_a_piece_meets():
     np.testing.assert_array_equal(stops.torque_over(np.array([2.5]), np.array([0.5])), [[3.0]])
 
 
-def test_stops_have_no_bounds_while_the_nominal_payload_changes(robot, model, known):
+def test_plans_are_refused_that_change_the_nominal_payload(robot, model, known):
+    """There is no bound while it changes, neither of their errors nor of those in stops, and so no certificate."""
     path, bound, _ = known
     narrow = Box.around(robot.payload_prior.nominal, 0.1 * robot.payload_prior.box.width)
-    other = ControlModel.of_boxes(robot, (robot.theta_box, narrow), 1.5 * model.payload)
-    changed = tracking_bound(robot, other, through(robot, 0.1, 3.0, path.evaluate(1.5)), history=bound.until(1.5))
-    assert bound.covers_stops and not changed.covers_stops
-    assert AllowedErrors.of(bound, robot.n).stops is not None and AllowedErrors.of(changed, robot.n).stops is None
-    with pytest.raises(BoundNotAvailable, match="while the nominal payload of the controller changes"):
-        changed.in_stops(BRAKE_TIME)
+    plan, history = through(robot, 0.1, 3.0, path.evaluate(1.5)), bound.until(1.5)
+    same = Assumptions(robot, (robot.theta_box, narrow), model.payload)
+    with pytest.raises(BoundNotAvailable, match="keep its nominal payload, or start from rest"):
+        replace(same, nominal=1.5 * model.payload).bound(plan, history)
+    assert "stops along the path that begin at any time" in certify(same, plan, same.bound(plan, history)).claims
     with pytest.raises(BoundNotAvailable, match="was dropped"):
         bound.without_proof().in_stops(BRAKE_TIME)

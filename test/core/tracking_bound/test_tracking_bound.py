@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,9 +25,9 @@ from sysid_ros.core.tracking_bound import (
     typical_feedback_torque,
 )
 from sysid_ros.core.tracking_bound.bound import tracking_bound
-from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
-from sysid_ros.core.tracking_bound.tube import TubeMap
+from sysid_ros.core.tracking_bound.tube import SAMPLING, TubeMap
 from sysid_ros.core.tracking_bound.uncertainty import inertia_ratios
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
@@ -231,19 +231,37 @@ def test_an_arm_that_sends_no_velocities_stays_inside(tools, weighed, seed):
     assert np.all(np.array([x.max() for x in reached]) > 0.01)
 
 
-def test_terms_between_the_samples_are_covered(robot, fast):
-    """The dense check behind the 5 %: rates and ratios at all nodes against what is used in the intervals."""
+@pytest.mark.slow
+def test_terms_between_the_samples_and_anywhere_in_the_tube_are_covered(robot, fast):
+    """The dense check behind the 5 %: terms where the arm may be, at all nodes, against what is used in the intervals.
+
+    Corners of the tube at which a term is largest are found by its differences along each joint.
+    """
     model, motion, settings, bound = fast
-    samples = bound.whole.samples
+    samples, tube = bound.whole.samples, bound.whole.tube
     tube_map = TubeMap(robot, model, samples, settings)
-    dense = np.arange(0, len(samples.q) - 1, 7)
-    q, v, a, payload = (x[dense] for x in (samples.q, samples.v, samples.a, samples.payload))
-    regressor, still = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE), np.zeros((len(dense), 1, 10))
-    terms = compute_model_terms(robot, regressor, tube_map.uncertainty, TermStates(q, v, a, payload, still))
-    for name, used in tube_map.slow_terms.items():
-        assert np.all(getattr(terms, name) <= used[dense] + 1e-9), name
-    lower, upper = inertia_ratios(robot, tube_map.uncertainty, q, payload)
-    assert bound.inertia_ratios[0] <= lower.min() and upper.max() <= bound.inertia_ratios[1]
+    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+
+    def compare(dense, away):
+        q, v, a = samples.q[dense] + away, samples.v[dense], samples.a[dense]
+        terms = compute_model_terms(robot, regressor, tube_map.uncertainty, TermStates(q, v, a))
+        largest, shares = tube_map.terms.largest, {}
+        for name in (x.name for x in fields(ModelTerms) if x.name not in ("inertia", "torque_gradient")):
+            used = SAMPLING * getattr(largest, name)[tube_map.spread[dense]]
+            assert np.all(getattr(terms, name) <= used + 1e-9), name
+            shares[name] = getattr(terms, name) / np.maximum(used, 1e-9)
+        assert np.all(terms.torque_gradient <= tube_map.torque_gradient + 1e-9)
+        lower, upper = inertia_ratios(robot, tube_map.uncertainty, q)
+        assert bound.inertia_ratios[0] <= lower.min() and upper.max() <= bound.inertia_ratios[1]
+        return shares
+
+    every, some = np.arange(0, len(samples.q) - 1, 7), np.arange(3, len(samples.q) - 1, 40)
+    compare(every, 0.0)
+    size = tube.position[some]
+    ends = [[compare(some, sign * size * unit) for sign in (-1.0, 1.0)] for unit in np.eye(robot.n)]
+    for name in ends[0][0]:
+        rises = np.stack([above[name] > below[name] for below, above in ends], axis=1)
+        compare(some, np.where(rises, 1.0, -1.0) * size)
 
 
 def test_couplings_that_vanish_at_the_desired_position_are_covered_beside_it(robot, fast):

@@ -196,8 +196,7 @@ def narrow(robot):
 
 def ranges(robot, model, q):
     """The narrowest range of all descriptions of the uncertainty, (S,) each."""
-    nominal = np.tile(model.payload, (len(q), 1))
-    found = [inertia_ratios(robot, one, q, nominal) for one in inertial_uncertainties(robot, model)]
+    found = [inertia_ratios(robot, one, q) for one in inertial_uncertainties(robot, model)]
     return np.max([low for low, _ in found], axis=0), np.min([high for _, high in found], axis=0)
 
 
@@ -262,20 +261,20 @@ def test_narrow_boxes_give_a_narrow_range(robot, narrow):
 
 
 def test_a_nominal_payload_that_leaves_no_inertia_is_refused(robot):
-    uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot))[-1]
-    payloads = np.stack([robot.payload_prior.nominal, from_com_form(-50.0, [0.0, 0.0, -0.2], 0.1 * np.eye(3))])
+    payload = from_com_form(-50.0, [0.0, 0.0, -0.2], 0.1 * np.eye(3))
+    uncertainty = replace(inertial_uncertainties(robot, ControlModel.of_boxes(robot))[-1], payload=payload)
     with pytest.raises(ParameterOutOfRange, match=r"nominal payload is \[-50.0, .*positive definite"):
-        inertia_ratios(robot, uncertainty, np.tile(robot.home, (2, 1)), payloads)
+        inertia_ratios(robot, uncertainty, robot.home[None])
 
 
 def test_slopes_cover_positions_nearby(robot):
     model = ControlModel.of_boxes(robot)
     rng = np.random.default_rng(3)
     uncertainty = inertial_uncertainties(robot, model)[-1]
-    ratio = compute_inertia_ratio(robot, uncertainty, robot.home[None], model.payload[None], [0])
+    ratio = compute_inertia_ratio(robot, uncertainty, robot.home[None], [0])
     radius = np.full(robot.n, 0.02)
     near = robot.home + rng.uniform(-1.0, 1.0, size=(20, robot.n)) * radius
-    lower, upper = inertia_ratios(robot, uncertainty, near, np.tile(model.payload, (20, 1)))
+    lower, upper = inertia_ratios(robot, uncertainty, near)
     low, high = ratio.near(1.2 * radius)
     assert np.all(low <= lower) and np.all(upper <= high)
     assert high < ratio.upper + 0.1
@@ -296,7 +295,7 @@ def test_inertias_of_arms_known_to_a_share_are_between_their_bounds(name):
     boxes = robot.theta_box, Box(none, none)
     uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot, boxes, none))[0]
     q = rng.uniform(-2.0, 2.0, (8, robot.n))
-    lower, upper = inertia_ratios(robot, uncertainty, q, np.zeros((len(q), 10)))
+    lower, upper = inertia_ratios(robot, uncertainty, q)
     assert np.all(lower >= 1.0 - share - 1e-6) and np.all(upper <= 1.0 + share + 1e-6)
     nominal = pinocchio_inertias(robot, robot.theta_nominal, q)
     smallest, largest = np.inf, 0.0
@@ -309,7 +308,7 @@ def test_inertias_of_arms_known_to_a_share_are_between_their_bounds(name):
     assert smallest < 1.0 - 0.98 * share and largest > 1.0 + 0.98 * share
     # The boxes that follow say much less: most of their corners are no body of that share.
     by_boxes = replace(uncertainty, energies=None)
-    assert inertia_ratios(robot, by_boxes, q, np.zeros((len(q), 10)))[0].min() < 0.9 * lower.min()
+    assert inertia_ratios(robot, by_boxes, q)[0].min() < 0.9 * lower.min()
 
 
 def pinocchio_inertias(robot, theta, q):
@@ -330,7 +329,7 @@ def test_a_payload_known_as_body_is_added_to_an_arm_known_to_a_share():
     q = rng.uniform(-2.0, 2.0, (4, robot.n))
     reference = pinocchio_inertias(robot, add_payload(robot.theta_nominal, nominal), q)
     for uncertainty in options:
-        lower, upper = inertia_ratios(robot, uncertainty, q, np.repeat(nominal[None], len(q), axis=0))
+        lower, upper = inertia_ratios(robot, uncertainty, q)
         for trial in range(20):
             payload = sample_payload(PayloadPrior(box, nominal), rng, trial % 2 == 0)
             theta = add_payload(sample_parameters(robot, rng, trial % 2 == 0), payload)
