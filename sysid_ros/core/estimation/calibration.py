@@ -528,7 +528,9 @@ def collect_rows(
     stream = RowStream(loaded, settings, unknowns)
     rows: list[Rows] = []
     for block in recording.blocks:
-        for window in stream.add(block)[0]:
+        windows = stream.add(block)[0][::-1]
+        while windows:
+            window = windows.pop()  # nobody keeps it: its signals take megabytes
             if stream.is_redundant(window):
                 continue
             alarm = check_sensors(stream.model, window)

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import datetime
+import weakref
 
 import numpy as np
 import pytest
@@ -113,6 +114,21 @@ def calibrate(world, arm, change=0.0, **options):
 def calibrated(arm, tools):
     world = TrueWorld(arm, tools, 0, adversarial=True)
     return world, calibrate(world, arm)
+
+
+def test_windows_are_released_when_their_rows_are_built(arm, tools, monkeypatch):
+    known, alive, build = [], [], RowStream.build_rows
+
+    def counted(stream, window):
+        known.append(weakref.ref(window.signals(stream.model)))  # these take megabytes
+        alive.append(sum(reference() is not None for reference in known))
+        return build(stream, window)
+
+    monkeypatch.setattr(RowStream, "build_rows", counted)
+    block = TrueWorld(arm, tools, 0, adversarial=False).record(np.zeros(10), 21)
+    work = Work(1, lambda progress: None, lambda: False)
+    rows, _ = collect_rows(arm, LoadedRecording("a", [block], empty_hand()), EstimatorSettings(), np.zeros(7), work)
+    assert len(rows) == 7 * len(alive) and len(alive) > 5 and max(alive) <= 2
 
 
 def rows_hold(calibration, shared):
