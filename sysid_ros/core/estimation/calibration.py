@@ -81,6 +81,13 @@ _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _REST_INTERVALS = 10.0
 """Of ``rest_interval``, in which one window counts while the arm rests: a load that is known does not change."""
+_MOST_WINDOWS = 300
+"""Where there would be more windows they are longer. Time and memory grow with the windows; the bounds of payloads with
+a calibration hardly depend on their length: what longer ones leave open inside is made up for by fewer ends."""
+_LONGEST_WINDOW = 0.2
+"""Length up to which that was measured [s]."""
+_LEFT_OUT = 0.05
+"""Longer windows may leave out this share of a recording, at its gaps."""
 _BODIES = MechanismOptions(massless="unknown")
 _Part = tuple[Rows, Unknowns, Box]
 """A recording: its rows, what the arm leaves unknown in them, and the box of the load."""
@@ -238,6 +245,7 @@ def calibrate_arm(
     arm, gripper = replace(robot.with_gripper(settings.gripper), calibration=None), settings.gripper
     settings = replace(settings, gripper="")  # the box of its state is that of the arm now
     settings = replace(settings, rest_interval=min(_REST_INTERVALS * settings.rest_interval, 60.0))
+    settings = _with_few_windows(arm, recordings, settings)
     offset_change = np.asarray(record.offset_change or np.zeros(robot.n), dtype=float)
     if not recordings:
         raise SysidError("there is no recording to calibrate from; give at least one with the empty hand")
@@ -286,6 +294,31 @@ def calibrate_arm(
     if work.is_cut:
         raise CalibrationCancelled(calibration)
     return calibration
+
+
+def _with_few_windows(
+    robot: RobotModel, recordings: Sequence[LoadedRecording], settings: EstimatorSettings
+) -> EstimatorSettings:
+    """Return the settings with windows so long that there are not too many, unless gaps leave no room for them."""
+
+    def count(settings: EstimatorSettings) -> Array:
+        """Return the number of windows of each recording."""
+        unknowns = describe_unknowns(robot, settings)
+        streams = [RowStream(robot, settings, unknowns) for _ in recordings]
+        return np.array(
+            [
+                sum(not stream.is_redundant(window) for block in recording.blocks for window in stream.add(block)[0])
+                for stream, recording in zip(streams, recordings, strict=True)
+            ]
+        )
+
+    own, present = settings.window_duration, count(settings)
+    duration = min(own * float(present.sum()) / _MOST_WINDOWS, _LONGEST_WINDOW)
+    if duration <= own:
+        return settings
+    longer = replace(settings, window_duration=duration)
+    covered = duration * (count(longer) + 1.0)  # the last may lack its end
+    return longer if np.all(covered >= (1.0 - _LEFT_OUT) * own * present) else settings
 
 
 class Work:
@@ -532,7 +565,9 @@ def collect_rows(
     stream = RowStream(loaded, settings, unknowns)
     rows: list[Rows] = []
     for block in recording.blocks:
-        for window in stream.add(block)[0]:
+        windows = stream.add(block)[0][::-1]
+        while windows:
+            window = windows.pop()  # nobody keeps it: its signals take megabytes
             if stream.is_redundant(window):
                 continue
             alarm = check_sensors(stream.model, window)

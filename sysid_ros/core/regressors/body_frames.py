@@ -435,13 +435,12 @@ class _Program:
             self._record_reverse_slide(tape, body, flat)
         if link.parent < 0:
             return
-        before, added = self._by[link.parent], self._other[: flat.size].reshape(6, -1)
+        before = self._by[link.parent]
         if link.centripetal is not None:
             spread, products = self._other[: 9 * self._samples].reshape(9, -1), self._by_products[link.parent]
             tape.record(np.matmul, _SPREAD @ link.centripetal.T, flat[:3, 1], spread)
             tape.record(np.add, products, spread, products)
-        tape.record(np.matmul, np.ascontiguousarray(link.transform.T), flat.reshape(6, -1), added)
-        tape.record(np.add, before, added.reshape(before.shape), before)
+        tape.add_matmul(link.transform.T, flat.reshape(6, -1), before.reshape(6, -1))
 
     def _record_reverse_slide(self, tape: Tape, body: int, by: Array) -> None:
         """Pass the derivatives by what sliding added on to the joint and to what it was made of."""

@@ -37,7 +37,7 @@ _OF_TWIST = np.ascontiguousarray(FEATURES[:, [9, 10, 11, 0, 1, 2]])
 """Makes linear (4, 3) and angular momentum (9, 3) of unit parameters from a twist, (39, 6)."""
 _OF_WEIGHT = np.ascontiguousarray(FEATURES[12:21, 9:])
 """Makes the moments (3, 3) of unit first moments from gravity, (9, 3)."""
-_SIZES = (33, 66, 110, 150, 220, 300, 410, CHUNK)
+_SIZES = (33, 66, 110, 150, 195, 220, 300, 355, 410, CHUNK)
 """Numbers of samples that operations are recorded for."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 Array = NDArray[np.float64]
 
@@ -39,6 +40,11 @@ class Tape:
         """Append ``out += sign * left * right``."""
         product = self.product(left, right)
         self.record(np.add if sign > 0.0 else np.subtract, out, product, out)
+
+    def add_matmul(self, left: Array, right: Array, out: Array) -> None:
+        """Append ``out += left @ right`` without a temporary; ``right`` and ``out`` are contiguous."""
+        # BLAS adds to what it finds, and sees the transposes: those are its matrices in column order.
+        self.record(partial(blas.dgemm, c=out.T, beta=1.0, overwrite_c=1), 1.0, right.T, np.asfortranarray(left.T))
 
     def sum_products(self, subscripts: str, *arrays: Array) -> None:
         """Append ``einsum`` of all arrays but the last into the last, which is none of the others."""

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import datetime
+import weakref
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation import calibration as calibration_module
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,
@@ -113,6 +115,52 @@ def calibrate(world, arm, change=0.0, **options):
 def calibrated(arm, tools):
     world = TrueWorld(arm, tools, 0, adversarial=True)
     return world, calibrate(world, arm)
+
+
+def test_windows_are_released_when_their_rows_are_built(arm, tools, monkeypatch):
+    known, alive, build = [], [], RowStream.build_rows
+
+    def counted(stream, window):
+        known.append(weakref.ref(window.signals(stream.model)))  # these take megabytes
+        alive.append(sum(reference() is not None for reference in known))
+        return build(stream, window)
+
+    monkeypatch.setattr(RowStream, "build_rows", counted)
+    block = TrueWorld(arm, tools, 0, adversarial=False).record(np.zeros(10), 21)
+    work = Work(1, lambda progress: None, lambda: False)
+    rows, _ = collect_rows(arm, LoadedRecording("a", [block], empty_hand()), EstimatorSettings(), np.zeros(7), work)
+    assert len(rows) == 7 * len(alive) and len(alive) > 5 and max(alive) <= 2
+
+
+@pytest.mark.parametrize(
+    ("most", "own", "lost", "expected"),
+    [
+        (300, 0.1, None, 0.1),  # few windows stay as they are
+        (10, 0.1, None, 0.15),
+        (2, 0.1, None, 0.2),  # the longest
+        (2, 0.4, None, 0.4),  # those asked for are longer
+        (2, 0.1, 150, 0.1),  # between losses of samples there is no room for longer ones
+    ],
+)
+def test_many_windows_are_longer_where_gaps_leave_room(arm, tools, monkeypatch, most, own, lost, expected):
+    monkeypatch.setattr(calibration_module, "_MOST_WINDOWS", most)
+    durations, build = [], RowStream.build_rows
+
+    def noted(stream, window):
+        durations.append(stream.model.settings.window_duration)
+        return build(stream, window)
+
+    monkeypatch.setattr(RowStream, "build_rows", noted)
+    block = TrueWorld(arm, tools, 0, adversarial=False).record(np.zeros(10), 21)
+    if lost:
+        kept = np.arange(len(block)) % lost != 0
+        block = SampleBlock(*(getattr(block, field.name)[kept] for field in dataclasses.fields(block)))
+    with pytest.raises(CalibrationCancelled):
+        calibrate_arm(
+            arm, [LoadedRecording("a", [block], empty_hand())], RECORD, EstimatorSettings(window_duration=own),
+            is_cancelled=lambda: bool(durations),
+        )  # fmt: skip
+    assert durations == pytest.approx(np.full(len(durations), expected))
 
 
 def rows_hold(calibration, shared):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands, floored
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.coordinates import derivatives
@@ -80,6 +81,14 @@ def bound_with(problem: Problem, inverse: Array, shared: Array | None = None) ->
     radius = (by_rows.sum(axis=1) + by_delta.sum(axis=1) + by_ends.sum(axis=1) + by_prior + by_rounding) * (1.0 + gamma)
     center = problem.objectives @ problem.center + inverse @ problem.r
     return LinearBounds(center, radius, by_rows, by_delta, by_ends, by_prior, by_rounding)
+
+
+def bound_without_rows(problem: Problem) -> Box:
+    """Return the bounds of the objectives that follow from the box of the problem alone, (K,), rounded outwards."""
+    size, gamma = np.abs(problem.objectives), problem.rounding_unit
+    center = problem.objectives @ problem.center
+    radius = (size @ problem.radius + gamma * (size @ problem.theta_size)) * (1.0 + gamma)
+    return Box(np.nextafter(center - radius, -np.inf), np.nextafter(center + radius, np.inf))
 
 
 def choose_inverse(problem: Problem, reweightings: int, previous: Array | None = None) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, bound_without_rows, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_infeasibility_proof
 from sysid_ros.core.estimation.lp.interior_point import MAX_STEPS, Programmes, Solution, solve
 from sysid_ros.core.estimation.lp.problem import Problem
@@ -238,9 +238,8 @@ def bound_by_membership(
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
     # The solver stops where a bound is that of the box: its multipliers may say less by then.
-    box = bound_with(problem, np.zeros((count, len(problem.r))))
-    lower = np.maximum(sided.lower, np.nextafter(box.center - box.radius, -np.inf))
-    upper = np.minimum(sided.upper, np.nextafter(box.center + box.radius, np.inf))
+    box = bound_without_rows(problem)
+    lower, upper = np.maximum(sided.lower, box.lower), np.minimum(sided.upper, box.upper)
     return replace(sided, lower=lower, upper=upper, warm_start=used, notice=notice, infeasibility=infeasibility)
 
 

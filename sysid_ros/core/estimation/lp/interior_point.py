@@ -12,6 +12,7 @@ Source: S. Mehrotra, On the implementation of a primal-dual interior point metho
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,8 +149,10 @@ class _State:
         """Select some of the programmes."""
         if np.all(kept):
             return self
-        parts = (self.price, self.z, self.dual, self.lower, self.upper)
-        return _State(self.programmes, *(np.ascontiguousarray(part[:, kept]) for part in parts))
+        result = copy(self)
+        for name in ("price", "z", "dual", "lower", "upper", "slope", "missing"):
+            setattr(result, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
+        return result
 
     def _balance(self) -> None:
         self.slope = self.price - self.chain.transposed(self.dual)
@@ -209,4 +212,5 @@ def _dot(a: Array, b: Array) -> Array:
 
 def _longest(first: Array, second: Array, d_first: Array, d_second: Array) -> Array:
     """Return the largest steps (S,), at most 1e3, that keep both positive."""
-    return np.asarray(1.0 / np.maximum(np.max(np.maximum(-d_first / first, -d_second / second), axis=0), 1e-3))
+    least = np.minimum((d_first / first).min(axis=0), (d_second / second).min(axis=0))
+    return np.asarray(1.0 / np.maximum(-least, 1e-3))

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sysid_ros.core.estimation.bounds.closed_form import bound_by_sensitivity, bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.closed_form import (
+    bound_by_sensitivity,
+    bound_with,
+    bound_without_rows,
+    choose_inverse,
+)
 from sysid_ros.core.estimation.bounds.state import combine, compact
 from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
@@ -114,6 +119,17 @@ def test_the_bound_is_reached_by_some_errors(world):
             Problem.build(dataclasses.replace(rows, u=u), center, radius, delta_radius, velocity_error), inverse
         )
         np.testing.assert_allclose(center[i] + x[i] - again.center[i], bounds.radius[i], rtol=1e-9)
+
+
+def test_the_box_alone_bounds_as_no_combination_of_rows_does(world):
+    rng, rows, *sizes = world
+    problem = Problem.build(rows, *sizes, objectives=rng.normal(size=(4, 10)))
+    box, nothing = bound_without_rows(problem), bound_with(problem, np.zeros((4, len(rows))))
+    np.testing.assert_allclose(box.lower, nothing.center - nothing.radius, rtol=1e-14, atol=1e-14)
+    np.testing.assert_allclose(box.upper, nothing.center + nothing.radius, rtol=1e-14, atol=1e-14)
+    corners = rng.choice([-1.0, 1.0], (500, 10)) * problem.radius + problem.center
+    values = np.concatenate([corners @ problem.objectives.T, [problem.objectives @ problem.center]])
+    assert np.all((box.lower <= values) & (values <= box.upper))
 
 
 def test_a_wrong_error_bound_loses_the_truth(world):

@@ -22,7 +22,7 @@ from sysid_ros.core.estimation.bounds.set_membership import (
     seed_cuts,
     solve_programmes,
 )
-from sysid_ros.core.estimation.lp import interior_point
+from sysid_ros.core.estimation.lp import interior_point, row_chain
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -202,7 +202,9 @@ def test_the_truth_is_inside_for_random_arms(robot, tools):
 
 
 class TestMatrix:
-    def test_products_and_factors_are_those_of_the_dense_matrix(self, problem):
+    @pytest.mark.parametrize("few", [1000, 0])
+    def test_products_and_factors_are_those_of_the_dense_matrix(self, problem, monkeypatch, few):
+        monkeypatch.setattr(row_chain, "_FEW_ROWS", few)  # more are not factorised as a whole
         chain = RowChain(problem)
         unit = np.eye(chain.size)
         dense = chain.times(unit)
@@ -218,6 +220,20 @@ class TestMatrix:
                 np.testing.assert_allclose(found[:, s], expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
             broken = chain.factorise(np.where(np.arange(3) == 1, np.nan, weight), is_hard).solve(right)
             assert np.all(np.isnan(broken[:, 1])) and np.all(np.isfinite(broken[:, [0, 2]]))
+
+    def test_solutions_of_many_rows_are_refined(self, problem, monkeypatch):
+        monkeypatch.setattr(row_chain, "_FEW_ROWS", 0)
+        chain, rng = RowChain(problem), np.random.default_rng(0)
+        weight = np.ones((chain.size, 2))
+        weight[chain.shared.shape[1] :] = 1e-8  # as in late steps: errors at their bounds
+        right = rng.normal(size=(len(problem.r), 2))
+
+        def missing(is_hard):
+            found = chain.factorise(weight, is_hard).solve(right)
+            return np.abs(right - chain.times(weight * chain.transposed(found))).max(axis=0)
+
+        assert np.all(missing(np.array([True, True])) < 0.02 * missing(None))
+        assert missing(np.array([True, False]))[0] < 0.02 * missing(None)[0]
 
     def test_negligible_errors_are_left_out_only_up_to_their_share(self, problem):
         whole, part = RowChain(problem), RowChain(problem, negligible=1e-2)
