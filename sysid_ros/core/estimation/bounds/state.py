@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_by_sensitivity, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_inconsistent_rows
 from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership, seed_cuts
+from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, METHODS, EstimatorSettings
@@ -86,9 +88,13 @@ def compute_bounds(
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "set_membership":
+        known = None
+        if unknowns.shape is not None:
+            known = shape_cuts(unknowns.shape, Box.around(problem.center, problem.radius))
         if warm_start is None and settings.use_cone:
-            warm_start = WarmStart(cuts=seed_cuts(unknowns.nominal, problem.bodies))
-        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings)
+            seeds = seed_cuts(unknowns.nominal, problem.bodies)
+            warm_start = WarmStart(cuts=seeds if known is None else np.concatenate([seeds, known]))
+        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings, known=known)
         return Bounds(
             lower=sided.lower,
             upper=sided.upper,

@@ -22,6 +22,7 @@ from sysid_ros.core.estimation.bounds.set_membership import (
     seed_cuts,
     solve_programmes,
 )
+from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
 from sysid_ros.core.estimation.lp import interior_point
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
@@ -296,8 +297,10 @@ class TestCone:
             assert np.all((one.lower <= dumbbell) & (dumbbell <= one.upper))
         assert bounds.warm_start.multipliers.shape == (20, len(problem.r))
 
-    def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot):
-        cuts = seed_cuts(robot.payload_prior.nominal)
+    @pytest.mark.parametrize("of_shape", [False, True])
+    def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot, of_shape):
+        prior = robot.payload_prior
+        cuts = shape_cuts(prior.shape, prior.box) if of_shape else seed_cuts(prior.nominal)
         bounds = bound_by_membership(problem, 1e-6, WarmStart(cuts=cuts))
         reference = Reference(problem)
         rows = np.zeros((len(cuts), reference.radii.size))
@@ -308,6 +311,16 @@ class TestCone:
         lower, upper = reference.bounds([4, 6])
         np.testing.assert_allclose(bounds.lower[[4, 6]], lower, atol=2e-6 * np.max(upper - lower))
         np.testing.assert_allclose(bounds.upper[[4, 6]], upper, atol=2e-6 * np.max(upper - lower))
+
+    def test_what_else_holds_becomes_a_cut_where_the_bounds_violate_it(self, problem, robot):
+        known = shape_cuts(robot.payload_prior.shape, robot.payload_prior.box)
+        seeds = WarmStart(cuts=seed_cuts(robot.payload_prior.nominal))
+        without = bound_by_membership(problem, 1e-4, seeds)
+        first = bound_by_membership(problem, 1e-4, seeds, known=known)
+        again = bound_by_membership(problem, 1e-4, first.warm_start, known=known)
+        added = len(first.warm_start.cuts) - len(without.warm_start.cuts)
+        assert 0 < added < len(known)
+        assert np.min((again.upper - again.lower) / (without.upper - without.lower)) < 0.97
 
     def test_the_rows_of_cuts_hold_for_bodies_in_the_box(self, problem, robot):
         cuts = seed_cuts(robot.payload_prior.nominal)
