@@ -88,8 +88,6 @@ _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _REST_INTERVALS = 10.0
 """Of ``rest_interval``, in which one window counts while the arm rests: a load that is known does not change."""
-_CUT_LITTLE = 4
-"""Mass and first moments, the parameters that data may tell so well that the shape of the payload says no more."""
 _BODIES = MechanismOptions(massless="unknown")
 _Part = tuple[Rows, Unknowns, Box]
 """A recording: its rows, what the arm leaves unknown in them, and the box of the load."""
@@ -455,9 +453,8 @@ def _payload_directions(
         work: Told how far it is.
 
     Returns:
-        The directions of the shared unknowns that count, (28, used), in units in which the largest reach over the box
-        is 1: of all bounds, then of those of mass and first moments without the shape of the payload; none where the
-        prior is not of a payload.
+        The directions of the shared unknowns that count, (20, used), in units in which the largest reach over the box
+        is 1; none where the prior is not of a payload.
     """
     rows, unknowns, _ = parts[motion]
     used = np.flatnonzero(unknowns.radius > _ROUNDING)
@@ -467,32 +464,27 @@ def _payload_directions(
     virtual = replace(rows, u=rows.y @ prior.box.center + rows.b @ deviation)
     loaded = [(virtual, replace(unknowns, target=replace(unknowns.target, shape=prior.shape)), prior.box), *parts]
     plain = join_recordings(loaded, offset_change)
+    joint = add_load_cuts(plain, loaded, offset_change)
     count = int(np.count_nonzero(prior.box.radius))  # the nuisances of the first part begin with its payload
-    directions = []
-    for half, (joint, wanted) in enumerate(
-        ((add_load_cuts(plain, loaded, offset_change), count), (plain, _CUT_LITTLE))
-    ):
-        problem = replace(
-            joint,
-            center=np.zeros(count),
-            radius=joint.delta_radius[:count],
-            y=joint.b[:, :count],
-            b=np.concatenate([joint.y, joint.b[:, count:]], axis=1),
-            delta_radius=np.concatenate([joint.radius, joint.delta_radius[count:]]),
-            theta_size=joint.delta_radius[:count],
-            objectives=np.eye(count)[:wanted],
-        )
-
-        def tell(step: int, half: int = half) -> None:
-            work.tell_directions((motion + 0.5 * (half + _share(step))) / len(parts))
-
-        multipliers = bound_by_membership(problem, _TOLERANCE, on_step=tell).warm_start.multipliers
-        assert multipliers is not None
-        first = len(joint.r) - len(plain.r)
-        directions.append(multipliers[:, first : first + len(virtual)] @ plain.y[: len(virtual)])
-    found = np.concatenate(directions)
-    size = np.abs(found) @ plain.radius
-    return np.asarray(found[size > 0.0] / size[size > 0.0, None])
+    problem = replace(
+        joint,
+        center=np.zeros(count),
+        radius=joint.delta_radius[:count],
+        y=joint.b[:, :count],
+        b=np.concatenate([joint.y, joint.b[:, count:]], axis=1),
+        delta_radius=np.concatenate([joint.radius, joint.delta_radius[count:]]),
+        theta_size=joint.delta_radius[:count],
+        objectives=np.eye(count),
+    )
+    found = bound_by_membership(
+        problem, _TOLERANCE, on_step=lambda step: work.tell_directions((motion + _share(step)) / len(parts))
+    )
+    multipliers = found.warm_start.multipliers
+    assert multipliers is not None
+    of_payload = len(joint.r) - len(plain.r) + np.arange(len(virtual))  # the cuts come before its rows
+    directions = multipliers[:, of_payload] @ joint.y[of_payload]
+    size = np.abs(directions) @ joint.radius
+    return np.asarray(directions[size > 0.0] / size[size > 0.0, None])
 
 
 def _check_rows(
