@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 _PSEUDO = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 _LENGTH = 0.2
 """Length [m] that makes masses, first and second moments comparable when eigenvectors are taken; any would do."""
-_NOTICEABLE = 1e-4
+_NOTICEABLE = 1e-2
 """Negative eigenvalues smaller than this part of the largest one make no cut."""
 _ROUNDING = 1e-12
 _COLUMN = -1
@@ -42,8 +42,9 @@ _COUNTED = 0.5
 """Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
-_WORTH_IT = 2e-3
-"""Inequalities that solutions violate by less than this part of their size make no cut: every cut costs time."""
+_WORTH_IT = .2
+"""Known inequalities that solutions violate by less than this part of what they vary in the box make no cut: each that
+binds costs steps of the solver, and those that hardly bind narrow hardly anything."""
 _UNUSED = 2e-2
 """Cuts that contribute less than this to every bound, relative to radii, are left out the next time."""
 
@@ -255,7 +256,7 @@ def bound_by_membership(
         more = find_cuts(vertices, problem.bodies)
         if known is not None:
             least = np.min(known @ vertices[np.all(np.isfinite(vertices), axis=1)].T, axis=1, initial=np.inf)
-            more = np.concatenate([more, known[least < -_WORTH_IT * (np.abs(known) @ problem.theta_size)]])
+            more = np.concatenate([more, known[least < -_WORTH_IT * (np.abs(known) @ problem.radius)]])
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
     # The solver stops where a bound is that of the box: its multipliers may say less by then.

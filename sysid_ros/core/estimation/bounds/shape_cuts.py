@@ -26,6 +26,8 @@ from sysid_ros.core.model.robot import PayloadShape
 
 Array = NDArray[np.float64]
 
+COM_CUTS = 6
+"""The first cuts: those of mass and CoM alone, which say most."""
 _INERTIA = np.array([[4, 5, 7], [5, 6, 8], [7, 8, 9]])
 """Where the moments and products of inertia are among the ten parameters."""
 

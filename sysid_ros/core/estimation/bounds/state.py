@@ -23,7 +23,7 @@ from sysid_ros.core.estimation.bounds.set_membership import (
     seed_cuts,
     solve_exactly,
 )
-from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
+from sysid_ros.core.estimation.bounds.shape_cuts import COM_CUTS, shape_cuts
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, METHODS, EstimatorSettings
@@ -99,8 +99,10 @@ def compute_bounds(
         if unknowns.shape is not None:
             known = shape_cuts(unknowns.shape, Box.around(problem.center, problem.radius))
         if warm_start is None and settings.use_cone:
-            seeds = seed_cuts(unknowns.nominal, problem.bodies)
-            warm_start = WarmStart(cuts=seeds if known is None else np.concatenate([seeds, known]))
+            seeds = [seed_cuts(unknowns.nominal, problem.bodies)]
+            if known is not None:
+                seeds.append(known[:COM_CUTS])
+            warm_start = WarmStart(cuts=np.concatenate(seeds))
         sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings, known=known)
         return Bounds(
             lower=sided.lower,
