@@ -50,7 +50,8 @@ class WatchedArm:
         q = self._robot.home + 0.2 * np.sin(angle)[:, None]
         v = 0.2 * np.pi * np.cos(angle)[:, None] * np.ones(7)
         a = -0.2 * np.pi**2 * np.sin(angle)[:, None] * np.ones(7)
-        tau = predict_torque(self._robot, self._robot.payload_prior.nominal, q, v, a)
+        payload = 0.6 * self._robot.payload_prior.nominal  # slow samples weigh heavier and lighter ones to some part
+        tau = predict_torque(self._robot, payload, q, v, a)
         columns = {"positions": q, "velocities": v, "efforts": tau, "reference_positions": q, "reference_velocities": v}
         columns |= {"reference_accelerations": a, "commanded_efforts": tau}
         batch = SampleBatch(

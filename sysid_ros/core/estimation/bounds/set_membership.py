@@ -42,7 +42,7 @@ _COUNTED = 0.5
 """Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
-_WORTH_IT = .2
+_WORTH_IT = 0.2
 """Known inequalities that solutions violate by less than this part of what they vary in the box make no cut: each that
 binds costs steps of the solver, and those that hardly bind narrow hardly anything."""
 _UNUSED = 2e-2
