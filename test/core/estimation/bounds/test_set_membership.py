@@ -179,6 +179,17 @@ def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, m
     assert bounds.upper[0] - bounds.lower[0] < 1.5 * (optimum[1] - optimum[0])[0]
 
 
+def test_programmes_are_stalled_where_their_gap_keeps_rising(problem, monkeypatch):
+    """From good multipliers it rises first and then falls; only a programme that goes on rising needs all rows."""
+    gaps = iter(np.array([[0.1, 0.2, 0.15, 0.16, 0.09, 0.0], [0.1, 0.2, 0.3, 0.25, 0.2, 0.0]]).T)
+    hard = []
+    monkeypatch.setattr(interior_point._State, "gap", lambda self: next(gaps))
+    monkeypatch.setattr(interior_point._State, "advance", lambda self, is_hard: hard.append(is_hard.tolist()))
+    chain = interior_point.RowChain(problem)
+    interior_point.solve(interior_point.Programmes(chain, problem.r / chain.error, np.eye(chain.size)[:10, :1]), 1e-6)
+    assert hard == [[False, False]] * 2 + [[False, True]] * 3
+
+
 class _Broken:
     def solve(self, right):
         return np.full_like(right, np.nan)
