@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,6 +86,11 @@ class FourierSpace:
         result: Array = gradient.T.ravel()
         return result
 
+    def coordinates(self, trajectory: FourierTrajectory) -> Array:
+        """Compute the coordinates (size,) of a trajectory of this space."""
+        parts = trajectory.sine @ self._sine_basis, trajectory.cosine @ self._cosine_basis
+        return np.concatenate(parts, axis=1).ravel()
+
     def trajectory(self, x: ArrayLike) -> FourierTrajectory:
         """Build the trajectory with coordinates (size,)."""
         sines, cosines = np.split(np.asarray(x, dtype=float).reshape(self.n, self.per_joint), 2, axis=1)
@@ -149,6 +155,9 @@ class ExcitationProblem:
         )
         self._virtual = None if model.virtual is None else VirtualConstraints(robot, model.virtual)
         self._require_start(model)
+        if self.base is not None:
+            lower, upper = self._distances.free_range(self.space.q_start, *around, self.limits.clearance)
+            self.limits = replace(self.limits, position_lower=lower, position_upper=upper)
         self._set_torques(model)
         self._criterion = self._build_criterion(model, settings, collected, earlier)
         stops = [clock_rates(progress, settings.brake_time) for progress in _STOP_PROGRESS]

@@ -14,6 +14,8 @@ ARM_CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "frobeni
 PARAMETERS = MEASURED, INERTIAL_ONLY = "measured", "inertial"
 TARGETS = PAYLOAD_TARGET, ARM_TARGET = "payload", "arm"
 _FEWEST_HARMONICS, _MOST_HARMONICS = 2, 20
+_FASTER = 1.5
+"""How much higher the highest frequency of slow motions may be."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,20 @@ class ExcitationSettings(Settings):
         fastest, strongest = self.velocity_fraction * share, self.acceleration_fraction * share
         return replace(self, velocity_fraction=max(fastest, 0.01), acceleration_fraction=max(strongest, 0.01))
 
+    def with_speed_share(self, share: float) -> ExcitationSettings:
+        """Return these settings with only a share of their speed limits [-], and up to half as many harmonics more.
+
+        Slow motions show inertias by the accelerations that higher frequencies have at the same speed.
+
+        Raises:
+            ParameterOutOfRange: The share is outside its range.
+        """
+        if not 0.05 <= share <= 1.0:
+            raise ParameterOutOfRange("speed_share [-]", share, "from 0.05 to 1")
+        most = max(self.harmonics, _MOST_HARMONICS)
+        harmonics = min(round(self.harmonics / max(share, 1.0 / _FASTER)), most)
+        return replace(self, velocity_fraction=max(self.velocity_fraction * share, 0.01), harmonics=harmonics)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         allowed = ARM_CRITERIA if self.target == ARM_TARGET else CRITERIA
@@ -109,8 +125,9 @@ class ExcitationSettings(Settings):
             "amplitude": math.pi,
             "velocity_fraction": 0.97,
             "acceleration_fraction": 0.97,
-            "starts": 4,
-            "max_iterations": 1000,
+            "torque_fraction": 0.97,
+            "starts": 20,
+            "max_iterations": 400,
             "wanted_condition_number": 20.0,
             "time_budget": 60.0,
             **changes,

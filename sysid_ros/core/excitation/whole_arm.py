@@ -13,6 +13,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
+    LimitKind,
     PlanRejected,
     TrackingErrors,
     VerifierSettings,
@@ -40,10 +41,8 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
 
-_LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
-"""Shares of the limits of speed and acceleration that are tried until a motion is proven."""
-_HOPEFUL_SHARES = (0.35, 0.2)
-"""Shares that are tried once more where none has led to a proof: with the smallest errors of a random motion."""
+_SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
+"""Shares of the speed limits that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
 _CLOSER = 2
@@ -52,7 +51,16 @@ _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 """Shares of its amplitude, where it is the path that is refused."""
 _ALLOWANCE = 1.25
 """How much larger tracking errors are allocated than a random motion at the same limits has."""
-_PROBES = 2
+_MARGIN = 1.03
+"""The same, of the errors that a motion itself has."""
+_PROBES, _PROBE_TIME = 2, 8.0
+"""Random motions whose errors are computed, and their longest duration [s]."""
+_ROUNDS = 5
+"""How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
+_GAIN = 0.01
+"""By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
+_LONGEST = 60.0
+"""Longest motion that is planned [s]."""
 _OTHER_START = 7919
 """By how much the seeds of two starts differ."""
 _LEAST_SEARCH = 0.05
@@ -68,9 +76,9 @@ class NoProvenMotion(SysidError):
 
     def __init__(self, reasons: tuple[str, ...]):
         self.reasons = reasons
-        slowest = _LIMIT_SHARES[-1]
+        slowest = _SPEED_SHARES[-1]
         super().__init__(
-            f"no motion could be proven, not even with {100 * slowest:g} % of the speed and acceleration limits: "
+            f"no motion could be proven, not even with {100 * slowest:g} % of the speed limits: "
             f"{reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
         )
 
@@ -86,7 +94,8 @@ class ArmExcitation:
         condition_number: Condition number of the base regressor of all motions together [-].
         expected_radii: Radii of the guaranteed bounds expected of the base parameters, (nb,).
         prior_radii: Their radii before, (nb,).
-        limit_share: Smallest share of the speed and acceleration limits that a motion was planned with [-].
+        speed_share: Smallest share of the speed limits that a motion was planned with [-].
+        starts: Starts of the search for each motion [-].
         planning_time: Time the search took, proofs included [s].
     """
 
@@ -96,7 +105,8 @@ class ArmExcitation:
     condition_number: float
     expected_radii: Array
     prior_radii: Array
-    limit_share: float
+    speed_share: float
+    starts: tuple[int, ...]
     planning_time: float
 
     @property
@@ -120,6 +130,7 @@ def plan_arm_excitation(
     now: float = 0.0,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> ArmExcitation:
     """Plan and prove motions that make the base parameters of a whole arm visible.
 
@@ -154,18 +165,21 @@ def plan_arm_excitation(
         raise ParameterOutOfRange("target", settings.target, ARM_TARGET)
     if motions < 1:
         raise ParameterOutOfRange("motions", motions, "1 or more")
-    begin, robot = time.perf_counter(), assumptions.robot
+    begin, robot = clock(), assumptions.robot
     plans: list[CertifiedPlan] = []
     excitations: list[ExcitationPlan] = []
-    smallest = 1.0
+    smallest, starts = 1.0, list[int]()
+    start = np.asarray(q_start, dtype=float)
     for index in range(motions):
         if is_cancelled():
             raise PlanningCancelled("the excitation planner was cancelled")
         on_progress(index / motions, f"motion {index + 1} of {motions}")
         one = replace(settings, seed=settings.seed + index)
         earlier = tuple(plan.trajectory for plan in plans)
-        search = _ProvenSearch(assumptions, np.asarray(q_start, dtype=float), verifier or VerifierSettings(), now)
-        plan, excitation, share = search.run(one, earlier, is_cancelled)
+        task = _Task(assumptions, start, verifier or VerifierSettings(), now, is_cancelled, on_progress, clock)
+        search = _ProvenSearch(task, one, earlier)
+        plan, excitation, share = search.run()
+        starts.append(search.starts)
         plans.append(plan)
         excitations.append(excitation)
         smallest = min(smallest, share)
@@ -180,8 +194,8 @@ def plan_arm_excitation(
         array.setflags(write=False)
     found = condition_number(rows.T @ rows)
     on_progress(1.0, f"condition number {found:.1f}")
-    seconds = time.perf_counter() - begin
-    return ArmExcitation(tuple(plans), tuple(excitations), base, found, widths, before, smallest, seconds)
+    seconds = clock() - begin
+    return ArmExcitation(tuple(plans), tuple(excitations), base, found, widths, before, smallest, tuple(starts), seconds)
 
 
 @dataclass(frozen=True)
@@ -244,98 +258,187 @@ def find_shortest_motion(
     return ShortestMotion(best, tuple(tried))
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is the same for all motions of a sequence, as in :func:`plan_arm_excitation`."""
+
+    assumptions: Assumptions
+    q_start: Array
+    verifier: VerifierSettings
+    now: float
+    is_cancelled: Callable[[], bool]
+    on_progress: Callable[[float, str], None]
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What came of trying to prove a motion.
+
+    Attributes:
+        proven: The motion with its certificate; None where it was refused.
+        bound: Its tracking bound; None where there is none.
+        refusal: What the verifier refused; None where it did not, or there is no bound.
+    """
+
+    proven: CertifiedPlan | None = None
+    bound: TrackingBound | None = None
+    refusal: PlanRejected | None = None
+
+
 class _ProvenSearch:
-    """Plan one motion until it is proven."""
+    """Plan one motion until it is proven, then from other starts until it is good enough or the time is over."""
 
-    def __init__(self, assumptions: Assumptions, q_start: Array, verifier: VerifierSettings, now: float):
-        self._assumptions, self._q_start, self._verifier, self._now = assumptions, q_start, verifier, now
+    def __init__(self, task: _Task, settings: ExcitationSettings, earlier: tuple[Trajectory, ...]):
+        self._task, self._assumptions, self._clock = task, task.assumptions, task.clock
+        self._settings, self._earlier = settings, earlier
+        self._deadline = task.clock() + settings.time_budget
+        self._base = BaseParameters.of_settings(task.assumptions.robot, settings)
         self._reasons: list[str] = []
+        self._refused: list[tuple[float, ExcitationPlan]] = []
+        self._best: tuple[CertifiedPlan, ExcitationPlan] | None = None
+        self._least = np.inf
+        self.starts = 0
 
-    def run(
-        self, settings: ExcitationSettings, earlier: tuple[Trajectory, ...], is_cancelled: Callable[[], bool]
-    ) -> tuple[CertifiedPlan, ExcitationPlan, float]:
-        """Return the best proven motion, what was planned of it, and its share of the limits."""
-        tries = [(share, False) for share in _LIMIT_SHARES] + [(share, True) for share in _HOPEFUL_SHARES]
-        probes: dict[float, list[TrackingBound]] = {}
-        for share, is_hopeful in tries:
-            slower = settings.with_limit_share(share)
-            if share not in probes:
-                probes[share] = self._probe(slower, share in _HOPEFUL_SHARES)
-            bounds = probes[share]
-            if len(bounds) < (1 if is_hopeful else _PROBES):
-                continue
-            allocation = self._allocate(bounds, is_hopeful)
-            try:
-                found = self._search(_excitation_model(self._assumptions, allocation), slower, earlier, is_cancelled)
-            except (StartOutsideLimits, NoExcitationFound) as reason:
-                # Slower motions have smaller tracking errors, which leave more of the limits.
-                if (share, is_hopeful) == tries[-1]:
-                    raise
-                self._reasons.append(str(reason))
-                continue
-            if found is not None:
-                return *found, share
-        raise NoProvenMotion(tuple(self._reasons))
+    def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
+        """Return the best proven motion, what was planned of it, and its share of the limits.
 
-    def _search(
-        self,
-        model: ExcitationModel,
-        settings: ExcitationSettings,
-        earlier: tuple[Trajectory, ...],
-        is_cancelled: Callable[[], bool],
-    ) -> tuple[CertifiedPlan, ExcitationPlan] | None:
-        """Plan from each start and prove what may be the best: what the proof leaves of it counts.
-
-        The fastest motions show the most, and often have no tracking bound until they are made much slower.
+        Raises:
+            SysidError: As :func:`plan_arm_excitation`.
         """
-        deadline = time.perf_counter() + settings.time_budget
-        best: tuple[CertifiedPlan, ExcitationPlan] | None = None
-        least, refusal = np.inf, None
-        for start in range(settings.starts):
-            left = deadline - time.perf_counter()
-            if start and left <= _LEAST_SEARCH:
-                break
-            seed = (settings.seed + start * _OTHER_START) % 2**32
-            one = replace(settings, starts=1, seed=seed, time_budget=max(left, _LEAST_SEARCH))
+        share = self._find_share()
+        while self._best is not None and self.starts < self._settings.starts and not self._is_over:
+            bound = self._best[0].bound
+            assert bound is not None
             try:
-                plan = plan_excitation(model, self._q_start, one, is_cancelled=is_cancelled, earlier=earlier)
-            except NoExcitationFound as reason:
-                refusal = reason
-                continue
-            paths = (*earlier, plan.trajectory)
-            # Slower or smaller it shows less.
-            if self._figure(model, settings, paths) >= least:
-                continue
-            proven = self._prove(plan.trajectory)
-            figure = np.inf if proven is None else self._figure(model, settings, (*earlier, proven.trajectory))
-            if proven is not None and figure < least:
-                best, least = (proven, plan), figure
-            if settings.enough > 0.0 and not earlier and least <= settings.enough:
+                # The best motion shows what tracking errors such motions have.
+                self._run_start(share, self._allocate([bound], _MARGIN), self._left)
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                self._reasons.append(str(reason))
+        assert self._best is not None
+        return *self._best, share
+
+    @property
+    def _left(self) -> float:
+        return self._deadline - self._clock()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the best motion is good enough, or no time is left."""
+        enough = self._settings.enough
+        return (enough > 0.0 and self._least <= np.log(enough)) or self._left <= _LEAST_SEARCH
+
+    def _find_share(self) -> float:
+        """Go through shares of the limits from above until a motion is proven.
+
+        Raises:
+            StartOutsideLimits, NoExcitationFound: The slowest motions have no room, though they have tracking bounds.
+            NoProvenMotion: None is proven.
+        """
+        refusal: StartOutsideLimits | NoExcitationFound | None = None
+        for share in _SPEED_SHARES:
+            settings, refusal = self._settings.with_speed_share(share), None
+            bounds = self._probe(settings)
+            # The largest errors of random motions; where these leave no room, in hope, the smallest.
+            hopes = [self._allocate(bounds, _ALLOWANCE)] if len(bounds) == _PROBES else []
+            hopes += [self._allocate(bounds, 1.0, np.min)] if bounds else []
+            for errors in hopes:
+                try:
+                    self._run_start(share, errors, 0.5 * self._left)
+                except (StartOutsideLimits, NoExcitationFound) as reason:
+                    refusal = reason
+                    self._reasons.append(str(reason))
+                    continue
+                if self._best is not None:
+                    return share
                 break
-        if best is None and not self._reasons and refusal is not None:
-            raise refusal
-        return best
+        for share, plan in self._refused:
+            attempt = self._slow_down(plan.trajectory)
+            if attempt.proven is not None:
+                self._keep(attempt.proven, plan)
+                return share
+        raise refusal or NoProvenMotion(tuple(self._reasons))
 
-    def _figure(self, model: ExcitationModel, settings: ExcitationSettings, paths: Sequence[Trajectory]) -> float:
-        """Return what tells which motions are the best: condition number, or the mean width of the bounds [-]."""
-        base = BaseParameters.of_settings(self._assumptions.robot, settings)
-        if settings.criterion == "condition_number":
-            rows = base_regressor(self._assumptions.robot, base, paths)
-            return condition_number(rows.T @ rows)
-        return float(np.log(np.maximum(expected_base_radii(model, base, paths, settings.window), 1e-300)).mean())
+    def _run_start(self, share: float, errors: TrackingAllocation, seconds: float) -> None:
+        """Plan from one start and prove what may be the best: what the proof leaves of it counts.
 
-    def _probe(self, settings: ExcitationSettings, goes_on: bool) -> list[TrackingBound]:
-        """Bound the tracking errors of random motions as fast as the settings allow.
+        What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
+        planned again, beginning with itself, with the errors that it has.
 
         Args:
-            settings: The settings.
-            goes_on: Whether to go on after a motion without a bound.
+            share: Share of the speed limits that may be used [-].
+            errors: Tracking errors for which room is left.
+            seconds: Time for the first search [s].
 
-        Returns:
-            The bounds there are.
+        Raises:
+            StartOutsideLimits: The start position leaves no room for these errors.
+            NoExcitationFound: No motion from it does.
         """
-        robot = self._assumptions.robot
-        space = FourierSpace(self._q_start, settings.harmonics, settings.duration, settings.samples)
+        seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
+        self.starts += 1
+        settings = replace(self._settings.with_speed_share(share), starts=1, seed=seed)
+        plan: ExcitationPlan | None = self._plan(settings, errors, seconds)
+        for left in reversed(range(_ROUNDS)):
+            # Slower or smaller it shows less.
+            if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
+                return
+            attempt = self._attempt(plan.trajectory)
+            if attempt.proven is not None:
+                self._keep(attempt.proven, plan)
+            made, plan = plan, None
+            if left and not self._is_over:
+                plan = self._plan_again(settings, attempt, made.trajectory)
+            if plan is None and attempt.proven is None:
+                self._refused.append((share, made))
+
+    def _plan(
+        self,
+        settings: ExcitationSettings,
+        errors: TrackingAllocation,
+        seconds: float,
+        begin_with: FourierTrajectory | None = None,
+    ) -> ExcitationPlan:
+        settings = replace(settings, time_budget=max(seconds, _LEAST_SEARCH))
+        return plan_excitation(
+            _excitation_model(self._assumptions, errors), self._task.q_start, settings, earlier=self._earlier,
+            is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
+        )  # fmt: skip
+
+    def _plan_again(
+        self, settings: ExcitationSettings, attempt: _Attempt, path: Trajectory
+    ) -> ExcitationPlan | None:
+        """Plan with the errors that a motion has, beginning with it; None where they are not known or leave no room."""
+        if attempt.bound is None or not isinstance(path, FourierTrajectory) or path.duration > _LONGEST:
+            return None
+        errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
+        if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
+            torque = errors.torque.copy()
+            torque[self._assumptions.robot.joint_names.index(refusal.names[0])] += refusal.value - refusal.allowed
+            errors = replace(errors, torque=torque)
+        try:
+            return self._plan(replace(settings, duration=path.duration), errors, self._left, path)
+        except (StartOutsideLimits, NoExcitationFound) as reason:
+            self._reasons.append(str(reason))
+            return None
+
+    def _keep(self, proven: CertifiedPlan, plan: ExcitationPlan) -> None:
+        figure = self._figure(proven.trajectory)
+        if figure < self._least:
+            self._best, self._least = (proven, plan), figure
+
+    def _figure(self, path: Trajectory) -> float:
+        """Return what tells which motion is the best: logarithm of condition number, or mean one of bounds' widths."""
+        settings, paths = self._settings, (*self._earlier, path)
+        if settings.criterion == "condition_number":
+            rows = base_regressor(self._assumptions.robot, self._base, paths)
+            return float(np.log(condition_number(rows.T @ rows)))
+        model = _excitation_model(self._assumptions)
+        return float(np.log(np.maximum(expected_base_radii(model, self._base, paths, settings.window), 1e-300)).mean())
+
+    def _probe(self, settings: ExcitationSettings) -> list[TrackingBound]:
+        """Bound the tracking errors of random motions as fast as the settings allow; return the bounds there are."""
+        robot, short = self._assumptions.robot, settings.with_duration(min(settings.duration, _PROBE_TIME))
+        space = FourierSpace(self._task.q_start, short.harmonics, short.duration, short.samples)
         rng, found = np.random.default_rng(settings.seed), list[TrackingBound]()
         for _ in range(_PROBES):
             x = rng.normal(size=(space.n, space.per_joint))
@@ -346,53 +449,61 @@ class _ProvenSearch:
                 found.append(self._assumptions.bound(space.trajectory(x)))
             except BoundNotAvailable as reason:
                 self._reasons.append(str(reason))
-                if not goes_on:
-                    break
         return found
 
-    def _allocate(self, bounds: list[TrackingBound], is_hopeful: bool) -> TrackingAllocation:
-        """Allocate the largest of these errors, with an allowance, or, in hope, the smallest without one."""
-        robot, choose, allowance = self._assumptions.robot, np.max, _ALLOWANCE
-        if is_hopeful:
-            choose, allowance = np.min, 1.0
+    def _allocate(
+        self, bounds: list[TrackingBound], allowance: float, choose: Callable[..., Array] = np.max
+    ) -> TrackingAllocation:
+        """Allocate the largest of these errors with an allowance, and what stops need on top."""
+        robot = self._assumptions.robot
         chosen = [choose([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
         position, velocity, torque = (allowance * part for part in chosen)
         # Stops along the path need more, and are proven, too.
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
-        claims = "Tracking errors of random motions at the same limits, with stops; not a bound of the motion planned."
+        claims = "Tracking errors of motions like this one, with stops; not a bound of the motion planned."
         return TrackingAllocation(STOP_ERRORS * position, velocity, torque, False, claims)
 
-    def _prove(self, trajectory: FourierTrajectory) -> CertifiedPlan | None:
-        refused = 1.0
-        for stretch in _STRETCHES:
-            proven = self._prove_stretched(trajectory, stretch)
-            if proven is None:
-                refused = stretch
-                continue
-            # A slower motion shows less: its accelerations fall with the square.
-            for _ in range(_CLOSER if stretch > 1.0 else 0):
-                middle = 0.5 * (refused + stretch)
-                faster = self._prove_stretched(trajectory, middle)
-                if faster is None:
-                    refused = middle
-                else:
-                    proven, stretch = faster, middle
-            return proven
-        return None
+    def _attempt(self, path: FourierTrajectory) -> _Attempt:
+        """Try to prove a motion."""
+        bound, task = None, self._task
+        try:
+            bound = self._assumptions.bound(path)
+            return _Attempt(_certify(self._assumptions, path, bound, task.verifier, task.now), bound)
+        except BoundNotAvailable as reason:
+            self._reasons.append(str(reason))
+            return _Attempt()
+        except PlanRejected as reason:
+            self._reasons.append(str(reason))
+            return _Attempt(None, bound, reason)
 
-    def _prove_stretched(self, trajectory: FourierTrajectory, stretch: float) -> CertifiedPlan | None:
+    def _slow_down(self, path: FourierTrajectory) -> _Attempt:
+        """Make a motion that was refused slower, or smaller, until it is proven."""
+        refused, best = 1.0, _Attempt()
+        for stretch in _STRETCHES:
+            best = self._attempt_smaller(path, stretch)
+            if best.proven is not None:
+                break
+            refused = stretch
+        if best.proven is None or stretch == 1.0:
+            return best
+        # A slower motion shows less: its accelerations fall with the square.
+        for _ in range(_CLOSER):
+            middle = 0.5 * (refused + stretch)
+            faster = self._attempt_smaller(path, middle)
+            if faster.proven is None:
+                refused = middle
+            else:
+                best, stretch = faster, middle
+        return best
+
+    def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
+        """Try to prove a motion, stretched, with smaller and smaller amplitudes where it is its path that is refused."""
+        attempt = _Attempt()
         for scale in _SCALES:
-            try:
-                path = _stretched(trajectory, stretch, scale)
-                return prove_motion(self._assumptions, path, self._verifier, self._now)
-            except BoundNotAvailable as reason:
-                self._reasons.append(str(reason))
-                return None
-            except PlanRejected as reason:
-                self._reasons.append(str(reason))
-                if not reason.limit.is_of_the_path:
-                    return None
-        return None
+            attempt = self._attempt(_stretched(path, stretch, scale))
+            if attempt.refusal is None or not attempt.refusal.limit.is_of_the_path:
+                break
+        return attempt
 
 
 def prove_motion(
@@ -410,7 +521,12 @@ def prove_motion(
         BoundNotAvailable: There is no tracking bound.
         PlanRejected: The motion violates a limit.
     """
-    bound = assumptions.bound(path)
+    return _certify(assumptions, path, assumptions.bound(path), verifier, now)
+
+
+def _certify(
+    assumptions: Assumptions, path: Trajectory, bound: TrackingBound, verifier: VerifierSettings, now: float
+) -> CertifiedPlan:
     certificate = certify(assumptions, path, bound, verifier, Beginning(rest_before=bound.settling_time, issued_at=now))
     return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)
 
