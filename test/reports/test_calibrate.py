@@ -167,6 +167,8 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
         ([data, "--offset-change", "1e300"], "one number or 7, from 0 to 10000"),
         ([data, "--date", "tomorrow"], "a date like 2026-11-22"),
         ([str(tmp_path / "none.npz")], "the file is missing"),
+        ([data, "--known-within", "1.5"], "--known-within is 1.5; allowed: 0 to 1"),
+        ([data, "--known-within", "nan"], "--known-within is nan; allowed: 0 to 1"),
     ):
         assert calibrate.main(["arm", *words, *common]) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err

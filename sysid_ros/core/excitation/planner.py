@@ -47,6 +47,8 @@ _CHECK_STEP = 0.005
 """Time between the samples of the final check [s]."""
 _HEAVIER = (2e3, 1e4)
 """Weights of violations with which a whole arm's motion is solved once more, where the check refuses it."""
+_PRESSES = 80
+"""Iterations of each of these."""
 _SCALES = (0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
 """Shares of the amplitude tried for a trajectory that breaks a limit between the samples of the problem."""
 
@@ -279,11 +281,7 @@ class _Search:
 
         Source: EXCITE IV-A.
         """
-        if begin_with is None:
-            draws = [self._draw() for _ in range(_DRAWS)]
-            start = draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
-        else:
-            start = begin_with
+        start = self._best_draw() if begin_with is None else begin_with
         is_random_arm = begin_with is None and self.problem.base is not None
         share = self._offer(self._run_stages(start, _STAGES if is_random_arm else _STAGES[1:]))
         if is_random_arm and share < _SMALLER:
@@ -299,7 +297,7 @@ class _Search:
                 x = self._solve(x, has_distances, penalty)
         return x
 
-    def _solve(self, x: Array, has_distances: bool, penalty: float) -> Array:
+    def _solve(self, x: Array, has_distances: bool, penalty: float, most: int | None = None) -> Array:
         """Minimise the cost with its penalties by L-BFGS; return the best iterate when the time is over."""
         best = [x]
 
@@ -311,11 +309,16 @@ class _Search:
             if self.clock() >= self.deadline or intermediate_result.fun <= self._enough:
                 raise StopIteration
 
-        options = {"maxiter": self.settings.max_iterations, "maxcor": _MEMORY, "ftol": _FLAT}
+        iterations = min(self.settings.max_iterations, most or self.settings.max_iterations)
+        options = {"maxiter": iterations, "maxcor": _MEMORY, "ftol": _FLAT}
         minimize(
             self.problem.objective, x, (has_distances, penalty), "L-BFGS-B", jac=True, options=options, callback=follow
         )
         return best[0]
+
+    def _best_draw(self) -> Array:
+        draws = [self._draw() for _ in range(_DRAWS)]
+        return draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
 
     def _draw(self) -> Array:
         """Draw a random trajectory, each joint as large as its position, velocity and acceleration limits allow."""
@@ -336,7 +339,7 @@ class _Search:
         for penalty in _HEAVIER if self.problem.base is not None else ():
             if passes or self.clock() >= self.deadline:
                 break
-            candidate = self._within_range(self._solve(candidate, True, penalty))
+            candidate = self._within_range(self._solve(candidate, True, penalty, _PRESSES))
             passes = self._passes(candidate)
         scale = 1.0 if passes else next((factor for factor in _SCALES if self._passes(factor * candidate)), 0.0)
         cost = self.problem.cost(scale * candidate)

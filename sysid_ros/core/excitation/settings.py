@@ -57,8 +57,8 @@ class ExcitationSettings(Settings):
     """Iterations of the solver per start and stage: without distances (for a whole arm), with them, with a heavier
     penalty."""
     wanted_condition_number: float = setting(0.0, "-", lower=0.0, upper=1e6)
-    """Condition number of a whole arm's base regressor that is enough: a search for a first motion ends with one that
-    is proven to have it. 0 for the best of all starts and iterations. Only for the criterion condition_number."""
+    """Condition number of a whole arm's base regressor that is enough: a search ends with a proven motion that has it
+    with those before it. 0 for the best of all starts and iterations. Only for the criterion condition_number."""
     time_budget: float = setting(5.0, "s", lower=0.05, upper=3600.0)
     """Time after which no further start begins and the current one ends."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,17 +50,19 @@ _CLOSER = 2
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 """Shares of its amplitude, where it is the path that is refused."""
 _ALLOWANCE = 1.25
-"""How much larger tracking errors are allocated than a random motion at the same limits has."""
+"""How much larger tracking errors are allocated than random motions at the same limits have."""
+_OF_ROOM = 0.9
+"""Share of the torque that holding leaves at the start that feedback may take all the same."""
+_MIXTURES = (1.0, 0.5, 0.25)
+"""Where between the errors a motion was planned with and those it has the next one's are allocated."""
 _MARGIN = 1.03
-"""The same, of the errors that a motion itself has."""
+"""How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 5
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
 _GAIN = 0.01
 """By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
-_LONGEST = 60.0
-"""Longest motion that is planned [s]."""
 _OTHER_START = 7919
 """By how much the seeds of two starts differ."""
 _LEAST_SEARCH = 0.05
@@ -134,12 +136,12 @@ def plan_arm_excitation(
 ) -> ArmExcitation:
     """Plan and prove motions that make the base parameters of a whole arm visible.
 
-    From several starts, a motion is planned with the tracking errors that a random motion at the same limits has,
-    then proven with its own; the best that is proven counts. Where the tracking bound does not exist or the verifier
-    refuses the motion, it is made slower, or smaller where its path is refused; where no start leads to a proof all
-    are planned anew with lower limits, in the end with less room for tracking errors: the proof goes by those of the
-    motion itself. With ``wanted_condition_number`` the search for the first motion ends as soon as one that is proven
-    has it.
+    A motion is planned with the tracking errors that random motions at the same limits have, then proven with its own;
+    as long as it is refused, or not good enough, it is planned again, beginning with itself, with those. Where that
+    leads to no proof the next one is slower. Where none is proven at last, those that were refused are stretched, and
+    made smaller where their path is refused. As soon as there is a proven one, other starts follow, until one is
+    proven that has with the motions before it the ``wanted_condition_number``, or ``starts`` or ``time_budget``, which
+    counts for each motion, are used up; the best that is proven counts.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
@@ -150,6 +152,7 @@ def plan_arm_excitation(
         now: Time of the loop's clock, from which certificates are valid [s].
         is_cancelled: Looked at in every iteration.
         on_progress: Called with the fraction done, 0..1, and a sentence.
+        clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
 
     Raises:
         StartOutsideLimits: The start position violates a limit.
@@ -166,17 +169,23 @@ def plan_arm_excitation(
     if motions < 1:
         raise ParameterOutOfRange("motions", motions, "1 or more")
     begin, robot = clock(), assumptions.robot
+    start = np.asarray(q_start, dtype=float)
+    if start.shape != (robot.n,):
+        raise StartOutsideLimits("the number of positions", float(start.size), f"{robot.n}, one per joint")
     plans: list[CertifiedPlan] = []
     excitations: list[ExcitationPlan] = []
     smallest, starts = 1.0, list[int]()
-    start = np.asarray(q_start, dtype=float)
     for index in range(motions):
         if is_cancelled():
             raise PlanningCancelled("the excitation planner was cancelled")
-        on_progress(index / motions, f"motion {index + 1} of {motions}")
+
+        def tell(share: float, text: str, index: int = index) -> None:
+            on_progress((index + share) / motions, f"motion {index + 1} of {motions}{text}")
+
+        tell(0.0, "")
         one = replace(settings, seed=settings.seed + index)
         earlier = tuple(plan.trajectory for plan in plans)
-        task = _Task(assumptions, start, verifier or VerifierSettings(), now, is_cancelled, on_progress, clock)
+        task = _Task(assumptions, start, verifier or VerifierSettings(), now, is_cancelled, tell, clock)
         search = _ProvenSearch(task, one, earlier)
         plan, excitation, share = search.run()
         starts.append(search.starts)
@@ -193,9 +202,12 @@ def plan_arm_excitation(
     for array in (widths, before):
         array.setflags(write=False)
     found = condition_number(rows.T @ rows)
-    on_progress(1.0, f"condition number {found:.1f}")
     seconds = clock() - begin
-    return ArmExcitation(tuple(plans), tuple(excitations), base, found, widths, before, smallest, tuple(starts), seconds)
+    wanted = f", {settings.enough:g} wanted" if settings.enough > 0.0 else ""
+    on_progress(1.0, f"condition number {found:.1f}{wanted}, {sum(starts)} starts, {seconds:.0f} s")
+    return ArmExcitation(
+        tuple(plans), tuple(excitations), base, found, widths, before, smallest, tuple(starts), seconds
+    )
 
 
 @dataclass(frozen=True)
@@ -268,6 +280,7 @@ class _Task:
     now: float
     is_cancelled: Callable[[], bool]
     on_progress: Callable[[float, str], None]
+    """As there, for one motion; the sentence goes on."""
     clock: Callable[[], float]
 
 
@@ -339,19 +352,15 @@ class _ProvenSearch:
         for share in _SPEED_SHARES:
             settings, refusal = self._settings.with_speed_share(share), None
             bounds = self._probe(settings)
-            # The largest errors of random motions; where these leave no room, in hope, the smallest.
-            hopes = [self._allocate(bounds, _ALLOWANCE)] if len(bounds) == _PROBES else []
-            hopes += [self._allocate(bounds, 1.0, np.min)] if bounds else []
-            for errors in hopes:
-                try:
-                    self._run_start(share, errors, 0.5 * self._left)
-                except (StartOutsideLimits, NoExcitationFound) as reason:
-                    refusal = reason
-                    self._reasons.append(str(reason))
-                    continue
-                if self._best is not None:
-                    return share
-                break
+            if not bounds:
+                continue
+            try:
+                self._run_start(share, self._allocate_for(bounds), 0.5 * self._left)
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                refusal = reason
+                self._reasons.append(str(reason))
+            if self._best is not None:
+                return share
         for share, plan in self._refused:
             attempt = self._slow_down(plan.trajectory)
             if attempt.proven is not None:
@@ -374,6 +383,7 @@ class _ProvenSearch:
             StartOutsideLimits: The start position leaves no room for these errors.
             NoExcitationFound: No motion from it does.
         """
+        self._tell()
         seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
         self.starts += 1
         settings = replace(self._settings.with_speed_share(share), starts=1, seed=seed)
@@ -387,7 +397,7 @@ class _ProvenSearch:
                 self._keep(attempt.proven, plan)
             made, plan = plan, None
             if left and not self._is_over:
-                plan = self._plan_again(settings, attempt, made.trajectory)
+                plan, errors = self._plan_again(settings, attempt, made.trajectory, errors)
             if plan is None and attempt.proven is None:
                 self._refused.append((share, made))
 
@@ -404,22 +414,43 @@ class _ProvenSearch:
             is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
         )  # fmt: skip
 
+    def _tell(self) -> None:
+        """Say how far the search is."""
+        text = f", start {self.starts + 1}"
+        if self._best is not None and self._settings.criterion == "condition_number":
+            text += f", condition number {np.exp(self._least):.1f} so far"
+        used = 1.0 - self._left / self._settings.time_budget
+        self._task.on_progress(min(max(used, 0.0), 1.0), text)
+
     def _plan_again(
-        self, settings: ExcitationSettings, attempt: _Attempt, path: Trajectory
-    ) -> ExcitationPlan | None:
-        """Plan with the errors that a motion has, beginning with it; None where they are not known or leave no room."""
-        if attempt.bound is None or not isinstance(path, FourierTrajectory) or path.duration > _LONGEST:
-            return None
+        self, settings: ExcitationSettings, attempt: _Attempt, path: FourierTrajectory, before: TrackingAllocation
+    ) -> tuple[ExcitationPlan | None, TrackingAllocation]:
+        """Plan with the errors that a motion has, beginning with it.
+
+        Args:
+            settings: Settings of the search.
+            attempt: What came of the motion.
+            path: The motion.
+            before: Errors that it was planned with.
+
+        Returns:
+            The plan, and its errors; None where those of the motion are not known or leave no room.
+        """
+        if attempt.bound is None:
+            return None, before
         errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
         if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
             torque = errors.torque.copy()
             torque[self._assumptions.robot.joint_names.index(refusal.names[0])] += refusal.value - refusal.allowed
             errors = replace(errors, torque=torque)
-        try:
-            return self._plan(replace(settings, duration=path.duration), errors, self._left, path)
-        except (StartOutsideLimits, NoExcitationFound) as reason:
-            self._reasons.append(str(reason))
-            return None
+        for share in _MIXTURES:
+            # A motion with less room is smaller and has smaller errors: what is enough for it lies between.
+            mixed = _between(before, errors, share)
+            try:
+                return self._plan(settings, mixed, self._left, path), mixed
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                self._reasons.append(str(reason))
+        return None, before
 
     def _keep(self, proven: CertifiedPlan, plan: ExcitationPlan) -> None:
         figure = self._figure(proven.trajectory)
@@ -451,12 +482,19 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
         return found
 
-    def _allocate(
-        self, bounds: list[TrackingBound], allowance: float, choose: Callable[..., Array] = np.max
-    ) -> TrackingAllocation:
+    def _allocate_for(self, bounds: list[TrackingBound]) -> TrackingAllocation:
+        """Allocate the largest errors of random motions with an allowance, as far as the start has the torque."""
+        errors, task, settings = self._allocate(bounds, _ALLOWANCE), self._task, self._settings
+        at_rest = np.zeros((1, task.q_start.size))
+        holding = _excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
+        room = settings.torque_fraction * self._assumptions.robot.limits.tau_max - holding
+        least = np.min([bound.torque for bound in bounds], axis=0)
+        return replace(errors, torque=np.clip(_OF_ROOM * room, np.minimum(least, errors.torque), errors.torque))
+
+    def _allocate(self, bounds: list[TrackingBound], allowance: float) -> TrackingAllocation:
         """Allocate the largest of these errors with an allowance, and what stops need on top."""
         robot = self._assumptions.robot
-        chosen = [choose([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
+        chosen = [np.max([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
         position, velocity, torque = (allowance * part for part in chosen)
         # Stops along the path need more, and are proven, too.
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
@@ -497,7 +535,7 @@ class _ProvenSearch:
         return best
 
     def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
-        """Try to prove a motion, stretched, with smaller and smaller amplitudes where it is its path that is refused."""
+        """Try to prove a motion, stretched, smaller and smaller where its path is refused."""
         attempt = _Attempt()
         for scale in _SCALES:
             attempt = self._attempt(_stretched(path, stretch, scale))
@@ -536,6 +574,15 @@ def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> Fourier
     factor = scale / stretch
     sine, cosine = factor * path.sine, factor * path.cosine
     return FourierTrajectory(path.q_start, sine, cosine, path.base_frequency / stretch, path.duration * stretch)
+
+
+def _between(before: TrackingAllocation, after: TrackingAllocation, share: float) -> TrackingAllocation:
+    """Return tracking errors between two, after a share of the way."""
+    position, velocity, torque = (
+        getattr(before, name) + share * (getattr(after, name) - getattr(before, name))
+        for name in ("position", "velocity", "torque")
+    )
+    return TrackingAllocation(position, velocity, torque, False, after.claims)
 
 
 def _excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
