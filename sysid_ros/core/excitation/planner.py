@@ -222,8 +222,8 @@ def plan_excitation(
         is_cancelled: Looked at in every iteration of the solver.
         on_progress: Called with the fraction done, 0..1, and a sentence.
         earlier: Motions of a whole arm made before; the new one adds what they lack.
-        begin_with: A motion of the same start, duration and harmonics, such as one planned with other tracking errors;
-            the first start begins with it in place of a random one, with distances from the beginning.
+        begin_with: A motion of the same start and duration with no more harmonics, such as one planned with other
+            tracking errors; the first start begins with it in place of a random one, with distances from the beginning.
         clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
 
     Returns:

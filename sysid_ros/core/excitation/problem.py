@@ -87,8 +87,10 @@ class FourierSpace:
         return result
 
     def coordinates(self, trajectory: FourierTrajectory) -> Array:
-        """Compute the coordinates (size,) of a trajectory of this space."""
-        parts = trajectory.sine @ self._sine_basis, trajectory.cosine @ self._cosine_basis
+        """Compute the coordinates (size,) of a trajectory of this space, or of one with fewer harmonics."""
+        more = ((0, 0), (0, len(self._sine_basis) - trajectory.sine.shape[1]))
+        sine, cosine = np.pad(trajectory.sine, more), np.pad(trajectory.cosine, more)
+        parts = sine @ self._sine_basis, cosine @ self._cosine_basis
         return np.concatenate(parts, axis=1).ravel()
 
     def trajectory(self, x: ArrayLike) -> FourierTrajectory:

@@ -41,7 +41,7 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
 
-_SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
+_SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18)
 """Shares of the speed limits that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
@@ -53,13 +53,13 @@ _ALLOWANCE = 1.25
 """How much larger tracking errors are allocated than random motions at the same limits have."""
 _OF_ROOM = 0.9
 """Share of the torque that holding leaves at the start that feedback may take all the same."""
-_MIXTURES = (1.0, 0.5, 0.25)
-"""Where between the errors a motion was planned with and those it has the next one's are allocated."""
+_SLOWER = 0.8
+"""By how much a motion is made slower that leaves no room for its errors."""
 _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
-_ROUNDS = 5
+_ROUNDS = 8
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
 _GAIN = 0.01
 """By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
@@ -137,9 +137,9 @@ def plan_arm_excitation(
     """Plan and prove motions that make the base parameters of a whole arm visible.
 
     A motion is planned with the tracking errors that random motions at the same limits have, then proven with its own;
-    as long as it is refused, or not good enough, it is planned again, beginning with itself, with those. Where that
-    leads to no proof the next one is slower. Where none is proven at last, those that were refused are stretched, and
-    made smaller where their path is refused. As soon as there is a proven one, other starts follow, until one is
+    as long as it is refused, or not good enough, it is planned again, beginning with itself, with those, and more
+    slowly where they leave no room. Where that leads to no proof the next start has lower speed limits. Where none is
+    proven at last, those that were refused are stretched, and made smaller where their path is refused. As soon as there is a proven one, other starts follow, until one is
     proven that has with the motions before it the ``wanted_condition_number``, or ``starts`` or ``time_budget``, which
     counts for each motion, are used up; the best that is proven counts.
 
@@ -194,7 +194,7 @@ def plan_arm_excitation(
         smallest = min(smallest, share)
     base = BaseParameters.of_settings(robot, settings)
     paths = [plan.trajectory for plan in plans]
-    model = _excitation_model(assumptions)
+    model = excitation_model(assumptions)
     rows = base_regressor(robot, base, paths)
     radius = assumptions.boxes[0].radius.copy()
     radius[robot.inertial_slice(robot.n)] += assumptions.boxes[1].radius
@@ -309,9 +309,9 @@ class _ProvenSearch:
         self._base = BaseParameters.of_settings(task.assumptions.robot, settings)
         self._reasons: list[str] = []
         self._refused: list[tuple[float, ExcitationPlan]] = []
-        self._best: tuple[CertifiedPlan, ExcitationPlan] | None = None
+        self._best: tuple[CertifiedPlan, ExcitationPlan, float] | None = None
         self._least = np.inf
-        self.starts = 0
+        self._seed, self.starts = settings.seed, 0
 
     def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
         """Return the best proven motion, what was planned of it, and its share of the limits.
@@ -319,9 +319,9 @@ class _ProvenSearch:
         Raises:
             SysidError: As :func:`plan_arm_excitation`.
         """
-        share = self._find_share()
+        self._find_share()
         while self._best is not None and self.starts < self._settings.starts and not self._is_over:
-            bound = self._best[0].bound
+            bound, share = self._best[0].bound, self._best[2]
             assert bound is not None
             try:
                 # The best motion shows what tracking errors such motions have.
@@ -329,7 +329,7 @@ class _ProvenSearch:
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 self._reasons.append(str(reason))
         assert self._best is not None
-        return *self._best, share
+        return self._best
 
     @property
     def _left(self) -> float:
@@ -341,7 +341,7 @@ class _ProvenSearch:
         enough = self._settings.enough
         return (enough > 0.0 and self._least <= np.log(enough)) or self._left <= _LEAST_SEARCH
 
-    def _find_share(self) -> float:
+    def _find_share(self) -> None:
         """Go through shares of the limits from above until a motion is proven.
 
         Raises:
@@ -350,22 +350,22 @@ class _ProvenSearch:
         """
         refusal: StartOutsideLimits | NoExcitationFound | None = None
         for share in _SPEED_SHARES:
-            settings, refusal = self._settings.with_speed_share(share), None
-            bounds = self._probe(settings)
+            bounds, refusal = self._probe(self._settings.with_speed_share(share)), None
             if not bounds:
                 continue
+            hope = min((self._allocate([bound], 1.0) for bound in bounds), key=lambda one: float(one.torque.sum()))
             try:
-                self._run_start(share, self._allocate_for(bounds), 0.5 * self._left)
+                self._run_start(share, self._within_room(self._allocate(bounds, _ALLOWANCE), hope), 0.5 * self._left)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 refusal = reason
                 self._reasons.append(str(reason))
             if self._best is not None:
-                return share
+                return
         for share, plan in self._refused:
             attempt = self._slow_down(plan.trajectory)
             if attempt.proven is not None:
-                self._keep(attempt.proven, plan)
-                return share
+                self._keep(attempt.proven, plan, share)
+                return
         raise refusal or NoProvenMotion(tuple(self._reasons))
 
     def _run_start(self, share: float, errors: TrackingAllocation, seconds: float) -> None:
@@ -384,33 +384,30 @@ class _ProvenSearch:
             NoExcitationFound: No motion from it does.
         """
         self._tell()
-        seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
+        self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
         self.starts += 1
-        settings = replace(self._settings.with_speed_share(share), starts=1, seed=seed)
-        plan: ExcitationPlan | None = self._plan(settings, errors, seconds)
+        plan: ExcitationPlan | None = self._plan(share, errors, seconds)
         for left in reversed(range(_ROUNDS)):
             # Slower or smaller it shows less.
             if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
                 return
             attempt = self._attempt(plan.trajectory)
             if attempt.proven is not None:
-                self._keep(attempt.proven, plan)
+                self._keep(attempt.proven, plan, share)
             made, plan = plan, None
-            if left and not self._is_over:
-                plan, errors = self._plan_again(settings, attempt, made.trajectory, errors)
+            if left and not (self._is_over and self._best is not None):
+                plan, errors, share = self._plan_again(share, attempt, made.trajectory, errors)
             if plan is None and attempt.proven is None:
                 self._refused.append((share, made))
 
     def _plan(
-        self,
-        settings: ExcitationSettings,
-        errors: TrackingAllocation,
-        seconds: float,
-        begin_with: FourierTrajectory | None = None,
+        self, share: float, errors: TrackingAllocation, seconds: float, begin_with: FourierTrajectory | None = None
     ) -> ExcitationPlan:
-        settings = replace(settings, time_budget=max(seconds, _LEAST_SEARCH))
+        settings = replace(
+            self._settings.with_speed_share(share), starts=1, seed=self._seed, time_budget=max(seconds, _LEAST_SEARCH)
+        )
         return plan_excitation(
-            _excitation_model(self._assumptions, errors), self._task.q_start, settings, earlier=self._earlier,
+            excitation_model(self._assumptions, errors), self._task.q_start, settings, earlier=self._earlier,
             is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
         )  # fmt: skip
 
@@ -423,39 +420,42 @@ class _ProvenSearch:
         self._task.on_progress(min(max(used, 0.0), 1.0), text)
 
     def _plan_again(
-        self, settings: ExcitationSettings, attempt: _Attempt, path: FourierTrajectory, before: TrackingAllocation
-    ) -> tuple[ExcitationPlan | None, TrackingAllocation]:
-        """Plan with the errors that a motion has, beginning with it.
+        self, share: float, attempt: _Attempt, path: FourierTrajectory, before: TrackingAllocation
+    ) -> tuple[ExcitationPlan | None, TrackingAllocation, float]:
+        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room.
 
         Args:
-            settings: Settings of the search.
-            attempt: What came of the motion.
+            share: Share of the speed limits that it was planned with [-].
+            attempt: What came of it.
             path: The motion.
             before: Errors that it was planned with.
 
         Returns:
-            The plan, and its errors; None where those of the motion are not known or leave no room.
+            The plan, None where nothing leads to one; its errors and its share of the speed limits.
         """
-        if attempt.bound is None:
-            return None, before
-        errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
-        if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-            torque = errors.torque.copy()
-            torque[self._assumptions.robot.joint_names.index(refusal.names[0])] += refusal.value - refusal.allowed
-            errors = replace(errors, torque=torque)
-        for share in _MIXTURES:
-            # A motion with less room is smaller and has smaller errors: what is enough for it lies between.
-            mixed = _between(before, errors, share)
+        if attempt.bound is not None:
+            errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
+            if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
+                torque = errors.torque.copy()
+                torque[self._assumptions.robot.joint_names.index(refusal.names[0])] += refusal.value - refusal.allowed
+                errors = replace(errors, torque=torque)
             try:
-                return self._plan(settings, mixed, self._left, path), mixed
+                return self._plan(share, errors, self._left, path), errors, share
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 self._reasons.append(str(reason))
-        return None, before
+            before = self._within_room(errors, before)
+        slower = _SLOWER * share
+        if attempt.proven is None and slower >= _SPEED_SHARES[-1]:
+            try:
+                return self._plan(slower, before, self._left, path), before, slower
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                self._reasons.append(str(reason))
+        return None, before, share
 
-    def _keep(self, proven: CertifiedPlan, plan: ExcitationPlan) -> None:
+    def _keep(self, proven: CertifiedPlan, plan: ExcitationPlan, share: float) -> None:
         figure = self._figure(proven.trajectory)
         if figure < self._least:
-            self._best, self._least = (proven, plan), figure
+            self._best, self._least = (proven, plan, share), figure
 
     def _figure(self, path: Trajectory) -> float:
         """Return what tells which motion is the best: logarithm of condition number, or mean one of bounds' widths."""
@@ -463,7 +463,7 @@ class _ProvenSearch:
         if settings.criterion == "condition_number":
             rows = base_regressor(self._assumptions.robot, self._base, paths)
             return float(np.log(condition_number(rows.T @ rows)))
-        model = _excitation_model(self._assumptions)
+        model = excitation_model(self._assumptions)
         return float(np.log(np.maximum(expected_base_radii(model, self._base, paths, settings.window), 1e-300)).mean())
 
     def _probe(self, settings: ExcitationSettings) -> list[TrackingBound]:
@@ -482,14 +482,13 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
         return found
 
-    def _allocate_for(self, bounds: list[TrackingBound]) -> TrackingAllocation:
-        """Allocate the largest errors of random motions with an allowance, as far as the start has the torque."""
-        errors, task, settings = self._allocate(bounds, _ALLOWANCE), self._task, self._settings
-        at_rest = np.zeros((1, task.q_start.size))
-        holding = _excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
-        room = settings.torque_fraction * self._assumptions.robot.limits.tau_max - holding
-        least = np.min([bound.torque for bound in bounds], axis=0)
-        return replace(errors, torque=np.clip(_OF_ROOM * room, np.minimum(least, errors.torque), errors.torque))
+    def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
+        """Return errors whose torque is no more than the start has left, and no less than the least ones."""
+        task, robot = self._task, self._assumptions.robot
+        at_rest = np.zeros((1, robot.n))
+        holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
+        room = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_max - holding)
+        return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
 
     def _allocate(self, bounds: list[TrackingBound], allowance: float) -> TrackingAllocation:
         """Allocate the largest of these errors with an allowance, and what stops need on top."""
@@ -576,16 +575,13 @@ def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> Fourier
     return FourierTrajectory(path.q_start, sine, cosine, path.base_frequency / stretch, path.duration * stretch)
 
 
-def _between(before: TrackingAllocation, after: TrackingAllocation, share: float) -> TrackingAllocation:
-    """Return tracking errors between two, after a share of the way."""
-    position, velocity, torque = (
-        getattr(before, name) + share * (getattr(after, name) - getattr(before, name))
-        for name in ("position", "velocity", "torque")
-    )
-    return TrackingAllocation(position, velocity, torque, False, after.claims)
+def excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
+    """Build the model that motions of a whole arm are planned with.
 
-
-def _excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
+    Args:
+        assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
+        bound: Tracking errors for which room is left; none without it.
+    """
     arm_box, payload_box = assumptions.boxes
     model = ExcitationModel.of(
         assumptions.robot,
