@@ -139,9 +139,10 @@ def plan_arm_excitation(
     A motion is planned with the tracking errors that random motions at the same limits have, then proven with its own;
     as long as it is refused, or not good enough, it is planned again, beginning with itself, with those, and more
     slowly where they leave no room. Where that leads to no proof the next start has lower speed limits. Where none is
-    proven at last, those that were refused are stretched, and made smaller where their path is refused. As soon as there is a proven one, other starts follow, until one is
-    proven that has with the motions before it the ``wanted_condition_number``, or ``starts`` or ``time_budget``, which
-    counts for each motion, are used up; the best that is proven counts.
+    proven at last, those that were refused are stretched, and made smaller where their path is refused. As soon as
+    there is a proven one, other starts follow, until one is proven that has with the motions before it the
+    ``wanted_condition_number``, or ``starts`` or ``time_budget``, which counts for each motion, are used up; the best
+    that is proven counts.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
@@ -312,6 +313,8 @@ class _ProvenSearch:
         self._best: tuple[CertifiedPlan, ExcitationPlan, float] | None = None
         self._least = np.inf
         self._seed, self.starts = settings.seed, 0
+        self._stop_torque = np.zeros(task.q_start.size)
+        """What stops of the motions of this start have lacked so far, (n,) [Nm]."""
 
     def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
         """Return the best proven motion, what was planned of it, and its share of the limits.
@@ -386,6 +389,7 @@ class _ProvenSearch:
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
         self.starts += 1
+        self._stop_torque = np.zeros(self._assumptions.robot.n)
         plan: ExcitationPlan | None = self._plan(share, errors, seconds)
         for left in reversed(range(_ROUNDS)):
             # Slower or smaller it shows less.
@@ -406,8 +410,9 @@ class _ProvenSearch:
         settings = replace(
             self._settings.with_speed_share(share), starts=1, seed=self._seed, time_budget=max(seconds, _LEAST_SEARCH)
         )
+        model = replace(excitation_model(self._assumptions, errors), stop_torque=self._stop_torque)
         return plan_excitation(
-            excitation_model(self._assumptions, errors), self._task.q_start, settings, earlier=self._earlier,
+            model, self._task.q_start, settings, earlier=self._earlier,
             is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
         )  # fmt: skip
 
@@ -436,9 +441,13 @@ class _ProvenSearch:
         if attempt.bound is not None:
             errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
             if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                torque = errors.torque.copy()
-                torque[self._assumptions.robot.joint_names.index(refusal.names[0])] += refusal.value - refusal.allowed
-                errors = replace(errors, torque=torque)
+                missing = np.zeros(self._assumptions.robot.n)
+                joint = self._assumptions.robot.joint_names.index(refusal.names[0])
+                missing[joint] = refusal.value - refusal.allowed
+                if refusal.limit is LimitKind.BRAKING_TORQUE:
+                    self._stop_torque = self._stop_torque + 2.0 * missing
+                else:
+                    errors = replace(errors, torque=errors.torque + missing)
             try:
                 return self._plan(share, errors, self._left, path), errors, share
             except (StartOutsideLimits, NoExcitationFound) as reason:

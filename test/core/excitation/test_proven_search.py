@@ -58,8 +58,9 @@ class Script:
         index = self.index(path)
         self.tried.append((index, path.duration))
         refusal = self.refusals.get(index)
-        if refusal is not None and (not callable(refusal) or refusal(path)):
-            raise PlanRejected(LimitKind.TORQUE, (self.robot.joint_names[1],), 1.0, 55.0, 50.0)
+        if refusal is not None and (isinstance(refusal, LimitKind | str) or refusal(path)):
+            limit = refusal if isinstance(refusal, LimitKind) else LimitKind.TORQUE
+            raise PlanRejected(limit, (self.robot.joint_names[1],), 1.0, 55.0, 50.0)
         return SimpleNamespace(trajectory=path, bound=bound, duration=path.duration)
 
     def figure(self, path):
@@ -145,6 +146,16 @@ def test_what_is_refused_is_planned_again_with_its_own_errors(robot, search):
     missing = np.zeros(robot.n)
     missing[1] = 5.0  # what the verifier found too much
     np.testing.assert_allclose(again.model.feedback_torque, 1.03 * 3.0 + missing)
+
+
+def test_what_stops_lack_is_left_free_in_stops(robot, search):
+    script = search([30.0, 30.0, 29.5, 19.0], {0: LimitKind.BRAKING_TORQUE, 1: LimitKind.BRAKING_TORQUE})
+    lacking = [call.model.stop_torque[1] for call in script.calls]
+    np.testing.assert_allclose(lacking, [0.0, 10.0, 20.0, 20.0])
+    assert not np.delete(script.calls[-1].model.stop_torque, 1).any()
+    np.testing.assert_allclose(script.calls[-1].model.feedback_torque, 1.03 * 2.0)
+    script = search([30.0, 25.0, 25.0, 19.0], {0: LimitKind.BRAKING_TORQUE})
+    assert script.calls[-1].begin_with is None and not script.calls[-1].model.stop_torque.any(), "another start"
 
 
 def test_what_leaves_no_room_for_its_errors_is_made_slower_beginning_with_itself(robot, search):
