@@ -45,6 +45,8 @@ _SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18)
 """Shares of the speed limits that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
+_NEARLY = 1.05
+"""The same where no more than this share of a limit is needed; the motion is planned again all the same."""
 _CLOSER = 2
 """Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
@@ -61,7 +63,7 @@ _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 8
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
-_GAIN = 0.01
+_GAIN = 0.004
 """By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
 _OTHER_START = 7919
 """By how much the seeds of two starts differ."""
@@ -317,7 +319,7 @@ class _ProvenSearch:
         """What stops of the motions of this start have lacked so far, (n,) [Nm]."""
 
     def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
-        """Return the best proven motion, what was planned of it, and its share of the limits.
+        """Return the best proven motion, what was planned of it, and its share of the speed limits.
 
         Raises:
             SysidError: As :func:`plan_arm_excitation`.
@@ -396,12 +398,14 @@ class _ProvenSearch:
             if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
                 return
             attempt = self._attempt(plan.trajectory)
-            if attempt.proven is not None:
-                self._keep(attempt.proven, plan, share)
+            nearly = _Attempt() if attempt.refusal is None else self._attempt_nearly(plan.trajectory, attempt.refusal)
+            for proven in (attempt.proven, nearly.proven):
+                if proven is not None:
+                    self._keep(proven, plan, share)
             made, plan = plan, None
             if left and not (self._is_over and self._best is not None):
                 plan, errors, share = self._plan_again(share, attempt, made.trajectory, errors)
-            if plan is None and attempt.proven is None:
+            if plan is None and attempt.proven is None and nearly.proven is None:
                 self._refused.append((share, made))
 
     def _plan(
@@ -454,7 +458,8 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
             before = self._within_room(errors, before)
         slower = _SLOWER * share
-        if attempt.proven is None and slower >= _SPEED_SHARES[-1]:
+        # What has no bound at all seldom gets one by being slower: another start does.
+        if attempt.refusal is not None and slower >= _SPEED_SHARES[-1]:
             try:
                 return self._plan(slower, before, self._left, path), before, slower
             except (StartOutsideLimits, NoExcitationFound) as reason:
@@ -512,6 +517,8 @@ class _ProvenSearch:
     def _attempt(self, path: FourierTrajectory) -> _Attempt:
         """Try to prove a motion."""
         bound, task = None, self._task
+        if task.is_cancelled():
+            raise PlanningCancelled("the excitation planner was cancelled")
         try:
             bound = self._assumptions.bound(path)
             return _Attempt(_certify(self._assumptions, path, bound, task.verifier, task.now), bound)
@@ -541,6 +548,12 @@ class _ProvenSearch:
             else:
                 best, stretch = faster, middle
         return best
+
+    def _attempt_nearly(self, path: FourierTrajectory, refusal: PlanRejected) -> _Attempt:
+        """Try to prove a motion a little more slowly, if little was missing and it would be the best."""
+        slower = _stretched(path, _NEARLY, 1.0)
+        is_little = not refusal.limit.is_of_the_path and abs(refusal.value) < _NEARLY * abs(refusal.allowed)
+        return self._attempt(slower) if is_little and self._figure(slower) < self._least - _GAIN else _Attempt()
 
     def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
         """Try to prove a motion, stretched, smaller and smaller where its path is refused."""

@@ -35,7 +35,7 @@ class Script:
     def __init__(self, robot, shows, refusals=None):
         self.robot, self.shows, self.refusals = robot, shows, refusals or {}
         self.calls, self.paths, self.tried = [], [], []
-        self.time = 0.0
+        self.time, self.value = 0.0, 55.0
 
     def plan(self, model, q_start, settings, earlier=(), is_cancelled=None, begin_with=None, clock=None):
         self.calls.append(SimpleNamespace(model=model, settings=settings, begin_with=begin_with))
@@ -60,7 +60,7 @@ class Script:
         refusal = self.refusals.get(index)
         if refusal is not None and (isinstance(refusal, LimitKind | str) or refusal(path)):
             limit = refusal if isinstance(refusal, LimitKind) else LimitKind.TORQUE
-            raise PlanRejected(limit, (self.robot.joint_names[1],), 1.0, 55.0, 50.0)
+            raise PlanRejected(limit, (self.robot.joint_names[1],), 1.0, self.value, 50.0)
         return SimpleNamespace(trajectory=path, bound=bound, duration=path.duration)
 
     def figure(self, path):
@@ -83,8 +83,9 @@ def robot():
 def search(robot, monkeypatch):
     """Run a search along a script; return it and what was found."""
 
-    def run(shows, refusals=None, bound=None, **settings):
+    def run(shows, refusals=None, bound=None, value=55.0, **settings):
         script = Script(robot, shows, refusals)
+        script.value = value
         bound = bound or (lambda path: Bound(robot.n))
         monkeypatch.setattr(whole_arm, "plan_excitation", script.plan)
         monkeypatch.setattr(whole_arm, "_certify", script.prove)
@@ -156,6 +157,18 @@ def test_what_stops_lack_is_left_free_in_stops(robot, search):
     np.testing.assert_allclose(script.calls[-1].model.feedback_torque, 1.03 * 2.0)
     script = search([30.0, 25.0, 25.0, 19.0], {0: LimitKind.BRAKING_TORQUE})
     assert script.calls[-1].begin_with is None and not script.calls[-1].model.stop_torque.any(), "another start"
+
+
+def test_what_is_refused_for_little_is_also_tried_a_little_more_slowly(robot, search):
+    """It counts if nothing better is proven, and is planned again all the same."""
+    nearly = lambda path: path.duration < 1.04 * DURATION  # noqa: E731
+    script = search([15.0], {0: nearly}, value=52.0)
+    assert script.found.plans[0].duration == pytest.approx(1.05 * DURATION) and script.found.starts == (1,)
+    script = search([30.0, 18.0], {0: nearly}, value=52.0)
+    assert script.found.plans[0].trajectory is script.paths[1][0] and script.found.starts == (1,)
+    assert [round(duration / DURATION, 2) for _, duration in script.tried] == [1.0, 1.05, 1.0]
+    script = search([30.0, 18.0], {0: nearly}, value=53.0)
+    assert [round(duration / DURATION, 2) for _, duration in script.tried] == [1.0, 1.0], "much was missing"
 
 
 def test_what_leaves_no_room_for_its_errors_is_made_slower_beginning_with_itself(robot, search):
