@@ -45,8 +45,8 @@ _SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18)
 """Shares of the speed limits that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
-_NEARLY = 1.05
-"""The same where no more than this share of a limit is needed; the motion is planned again all the same."""
+_LITTLE, _NEARLY = 0.05, (1.05, 1.12, 1.2)
+"""Share of a limit that is little, and the same factors where no more is missing; it is planned again all the same."""
 _CLOSER = 2
 """Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
@@ -551,9 +551,16 @@ class _ProvenSearch:
 
     def _attempt_nearly(self, path: FourierTrajectory, refusal: PlanRejected) -> _Attempt:
         """Try to prove a motion a little more slowly, if little was missing and it would be the best."""
-        slower = _stretched(path, _NEARLY, 1.0)
-        is_little = not refusal.limit.is_of_the_path and abs(refusal.value) < _NEARLY * abs(refusal.allowed)
-        return self._attempt(slower) if is_little and self._figure(slower) < self._least - _GAIN else _Attempt()
+        if refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed):
+            return _Attempt()
+        for stretch in _NEARLY:
+            slower = _stretched(path, stretch, 1.0)
+            if self._figure(slower) >= self._least - _GAIN:
+                break
+            attempt = self._attempt(slower)
+            if attempt.proven is not None:
+                return attempt
+        return _Attempt()
 
     def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
         """Try to prove a motion, stretched, smaller and smaller where its path is refused."""

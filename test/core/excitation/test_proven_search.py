@@ -161,12 +161,12 @@ def test_what_stops_lack_is_left_free_in_stops(robot, search):
 
 def test_what_is_refused_for_little_is_also_tried_a_little_more_slowly(robot, search):
     """It counts if nothing better is proven, and is planned again all the same."""
-    nearly = lambda path: path.duration < 1.04 * DURATION  # noqa: E731
+    nearly = lambda path: path.duration < 1.1 * DURATION  # noqa: E731
     script = search([15.0], {0: nearly}, value=52.0)
-    assert script.found.plans[0].duration == pytest.approx(1.05 * DURATION) and script.found.starts == (1,)
+    assert script.found.plans[0].duration == pytest.approx(1.12 * DURATION) and script.found.starts == (1,)
     script = search([30.0, 18.0], {0: nearly}, value=52.0)
     assert script.found.plans[0].trajectory is script.paths[1][0] and script.found.starts == (1,)
-    assert [round(duration / DURATION, 2) for _, duration in script.tried] == [1.0, 1.05, 1.0]
+    assert [round(duration / DURATION, 2) for _, duration in script.tried] == [1.0, 1.05, 1.12, 1.0]
     script = search([30.0, 18.0], {0: nearly}, value=53.0)
     assert [round(duration / DURATION, 2) for _, duration in script.tried] == [1.0, 1.0], "much was missing"
 
