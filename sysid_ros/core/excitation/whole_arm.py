@@ -45,8 +45,8 @@ _SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18)
 """Shares of the speed limits that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
-_LITTLE, _NEARLY = 0.05, (1.05, 1.12, 1.2)
-"""Share of a limit that is little, and the same factors where no more is missing; it is planned again all the same."""
+_LITTLE, _NEARLY = 0.05, (0.97, 0.94, 0.91)
+"""Share of a limit that is little, and shares of its amplitude that are tried of a motion that lacks no more."""
 _CLOSER = 2
 """Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
@@ -550,14 +550,14 @@ class _ProvenSearch:
         return best
 
     def _attempt_nearly(self, path: FourierTrajectory, refusal: PlanRejected) -> _Attempt:
-        """Try to prove a motion a little more slowly, if little was missing and it would be the best."""
+        """Try to prove a motion that is a little smaller, if little was missing and it would be the best."""
         if refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed):
             return _Attempt()
-        for stretch in _NEARLY:
-            slower = _stretched(path, stretch, 1.0)
-            if self._figure(slower) >= self._least - _GAIN:
+        for scale in _NEARLY:
+            smaller = _stretched(path, 1.0, scale)
+            if self._figure(smaller) >= self._least - _GAIN:
                 break
-            attempt = self._attempt(slower)
+            attempt = self._attempt(smaller)
             if attempt.proven is not None:
                 return attempt
         return _Attempt()
