@@ -55,8 +55,9 @@ _ALLOWANCE = 1.25
 """How much larger tracking errors are allocated than random motions at the same limits have."""
 _OF_ROOM = 0.9
 """Share of the torque that holding leaves at the start that feedback may take all the same."""
-_SLOWER = 0.8
-"""By how much a motion is made slower that leaves no room for its errors."""
+_SLOW, _SLOWER = 0.35, 0.8
+"""Share of the speed limits from which on a motion that leaves no room for its errors is made slower, beginning with
+itself, and by how much; faster ones make way for another start, which shows more at the same speed."""
 _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
 _PROBES, _PROBE_TIME = 2, 8.0
@@ -295,11 +296,13 @@ class _Attempt:
         proven: The motion with its certificate; None where it was refused.
         bound: Its tracking bound; None where there is none.
         refusal: What the verifier refused; None where it did not, or there is no bound.
+        scale: Share of its amplitude that was tried [-].
     """
 
     proven: CertifiedPlan | None = None
     bound: TrackingBound | None = None
     refusal: PlanRejected | None = None
+    scale: float = 1.0
 
 
 class _ProvenSearch:
@@ -398,13 +401,15 @@ class _ProvenSearch:
             if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
                 return
             attempt = self._attempt(plan.trajectory)
-            nearly = _Attempt() if attempt.refusal is None else self._attempt_nearly(plan.trajectory, attempt.refusal)
+            nearly = _Attempt() if attempt.proven is not None else self._attempt_nearly(plan.trajectory, attempt)
             for proven in (attempt.proven, nearly.proven):
                 if proven is not None:
                     self._keep(proven, plan, share)
-            made, plan = plan, None
+            made, path, plan = plan, plan.trajectory, None
+            if attempt.bound is None and nearly.proven is not None:
+                attempt, path = nearly, _stretched(path, 1.0, nearly.scale)
             if left and not (self._is_over and self._best is not None):
-                plan, errors, share = self._plan_again(share, attempt, made.trajectory, errors)
+                plan, errors, share = self._plan_again(share, attempt, path, errors)
             if plan is None and attempt.proven is None and nearly.proven is None:
                 self._refused.append((share, made))
 
@@ -459,7 +464,7 @@ class _ProvenSearch:
             before = self._within_room(errors, before)
         slower = _SLOWER * share
         # What has no bound at all seldom gets one by being slower: another start does.
-        if attempt.refusal is not None and slower >= _SPEED_SHARES[-1]:
+        if attempt.refusal is not None and share <= _SLOW and slower >= _SPEED_SHARES[-1]:
             try:
                 return self._plan(slower, before, self._left, path), before, slower
             except (StartOutsideLimits, NoExcitationFound) as reason:
@@ -549,9 +554,12 @@ class _ProvenSearch:
                 best, stretch = faster, middle
         return best
 
-    def _attempt_nearly(self, path: FourierTrajectory, refusal: PlanRejected) -> _Attempt:
-        """Try to prove a motion that is a little smaller, if little was missing and it would be the best."""
-        if refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed):
+    def _attempt_nearly(self, path: FourierTrajectory, attempt: _Attempt) -> _Attempt:
+        """Try to prove a motion a little smaller, if little was missing or it has no bound, and it would be the best."""
+        refusal = attempt.refusal
+        if refusal is not None and (
+            refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed)
+        ):
             return _Attempt()
         for scale in _NEARLY:
             smaller = _stretched(path, 1.0, scale)
@@ -559,7 +567,7 @@ class _ProvenSearch:
                 break
             attempt = self._attempt(smaller)
             if attempt.proven is not None:
-                return attempt
+                return replace(attempt, scale=scale)
         return _Attempt()
 
     def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:

@@ -180,16 +180,36 @@ def test_what_is_refused_for_little_is_also_tried_a_little_smaller(robot, search
     assert [index for index, _ in script.tried] == [0, 1], "much was missing"
 
 
+def test_what_has_no_bound_is_tried_a_little_smaller_and_goes_on_from_there(robot, search):
+    sizes = []
+
+    def bound(path):
+        sizes.append(np.ptp(path.sine))
+        if len(sizes) in (3, 4):  # after two random motions: the one that is planned, and 0.97 of it
+            raise BoundNotAvailable("too fast")
+        return Bound(robot.n)
+
+    script = search([30.0, 18.0], bound=bound)
+    assert script.found.starts == (1,) and script.found.plans[0].trajectory is script.paths[1][0]
+    again = script.calls[1]
+    np.testing.assert_allclose(again.begin_with.sine, 0.94 * script.paths[0][0].sine)
+    assert [index for index, _ in script.tried] == [0, 1]
+
+
 def test_what_leaves_no_room_for_its_errors_is_made_slower_beginning_with_itself(robot, search):
     no_room = StartOutsideLimits("the torque", 60.0, "at most 50")
-    script = search([15.0, no_room, 16.0, 18.0], {0: "refused", 1: "refused"}, bound=lambda path: Bound(robot.n, 4.0))
-    first, again, slower, last = script.calls
-    assert [call.settings.velocity_fraction / 0.97 for call in script.calls] == pytest.approx([1.0, 1.0, 0.8, 0.8])
-    assert slower.settings.acceleration_fraction == 0.97 and slower.settings.harmonics > first.settings.harmonics
-    assert again.begin_with is slower.begin_with is script.paths[0][0] and last.begin_with is script.paths[1][0]
-    torques = [call.model.feedback_torque[0] for call in script.calls]
+    shows = [14.0, no_room, no_room, no_room, 15.0, no_room, 16.0, 18.0]
+    refusals = dict.fromkeys(range(3), "refused")
+    script = search(shows, refusals, bound=lambda path: Bound(robot.n, 4.0))
+    shares = [call.settings.velocity_fraction / 0.97 for call in script.calls]
+    assert shares == pytest.approx([1.0, 1.0, 0.7, 0.5, 0.35, 0.35, 0.28, 0.28]), "fast ones begin anew"
+    first, again, slower, last = script.calls[4:]
+    assert slower.settings.acceleration_fraction == 0.97 and slower.settings.harmonics == first.settings.harmonics
+    assert first.begin_with is None and again.begin_with is slower.begin_with is script.paths[1][0]
+    assert last.begin_with is script.paths[2][0]
+    torques = [call.model.feedback_torque[0] for call in script.calls[4:]]
     np.testing.assert_allclose(torques, [5.0, 4.12, 4.12, 4.12])
-    assert script.found.speed_share == 0.8 and script.found.starts == (1,)
+    assert script.found.speed_share == pytest.approx(0.28) and script.found.starts == (4,)
 
 
 def test_errors_are_allocated_as_far_as_the_start_has_the_torque(robot, search):
@@ -205,7 +225,7 @@ def test_errors_are_allocated_as_far_as_the_start_has_the_torque(robot, search):
 def test_in_a_last_try_what_was_refused_is_stretched(robot, search):
     """None is proven as planned; one of those that were refused is, more slowly."""
     no_room = StartOutsideLimits("the torque", 60.0, "at most 50")
-    shows = [15.0, *[no_room] * 2, 16.0, *[no_room] * 2, *[no_room] * 4]
+    shows = [15.0, no_room, 16.0, no_room, *[no_room] * 4]
     script = search(shows, {0: "always", 1: lambda path: path.duration < 1.2 * DURATION}, starts=1)
     (plan,) = script.found.plans
     assert script.found.speed_share == 0.7, "the second"
