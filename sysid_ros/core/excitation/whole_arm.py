@@ -555,7 +555,7 @@ class _ProvenSearch:
         return best
 
     def _attempt_nearly(self, path: FourierTrajectory, attempt: _Attempt) -> _Attempt:
-        """Try to prove a motion a little smaller, if little was missing or it has no bound, and it would be the best."""
+        """Try to prove a motion a little smaller, if it lacks little or has no bound, and would be the best."""
         refusal = attempt.refusal
         if refusal is not None and (
             refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed)
