@@ -64,7 +64,7 @@ PAPER = ["EXCITE, LBR Med7", "-", "tool", 600.0, 3, 51.0, "-", "-", "-", "-", "n
 WITHOUT = FEEDBACK, COLLISIONS, SPEEDS = "feedback torque", "collisions", "lower speeds"
 """What is taken away, one at a time, to see what limits a motion."""
 NO_COLLISIONS = CollisionModel((), np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), (), None)
-_WITHOUT_TIME = 12.0
+_WITHOUT_TIME = 8.0
 """Processor time of each of these searches [s]."""
 
 
