@@ -23,7 +23,14 @@ from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.interrupts import Interrupts
-from sysid_ros.cli.offline import add_recording_options, parse_settings, read_with_progress, recording_options
+from sysid_ros.cli.offline import (
+    add_known_within,
+    add_recording_options,
+    load_known,
+    parse_settings,
+    read_with_progress,
+    recording_options,
+)
 from sysid_ros.cli.suite import (
     Suite,
     add_launch_options,
@@ -205,6 +212,8 @@ def build_parser() -> CommandParser:
         known = ", ".join(available_robots())
         command.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
         add_recording_options(command)
+    for command in (arm, friction):
+        add_known_within(command)
     return parser
 
 
@@ -234,7 +243,7 @@ def run_arm(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
-    robot = load_robot(options.model)
+    robot = load_known(options)
     settings = parse_settings(options.set)
     robot.gripper_state(settings.gripper)
     change = np.asarray(options.offset_change, dtype=float)
@@ -525,7 +534,7 @@ def run_friction(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
-    robot, settings = load_robot(options.model), parse_settings(options.set)
+    robot, settings = load_known(options), parse_settings(options.set)
     robot.gripper_state(settings.gripper)
     _require_serial(options.serial)
     _require_writable(Path(options.output))

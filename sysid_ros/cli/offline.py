@@ -33,7 +33,7 @@ from sysid_ros.cli.terminal import (
     working,
 )
 from sysid_ros.cli.view import add_view_option, free_port, open_replay
-from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.command_line import CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
@@ -79,6 +79,7 @@ def build_parser() -> CommandParser:
         "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
     )
     parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid calibrate")
+    add_known_within(parser)
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument(
         "--set",
@@ -97,6 +98,33 @@ def build_parser() -> CommandParser:
     add_view_option(parser, "replay the recording with what was known of the payload over time,")
     add_run_options(parser)
     return parser
+
+
+def add_known_within(parser: argparse.ArgumentParser) -> None:
+    """Add how well this very arm is known; :func:`load_known` reads it."""
+    parser.add_argument(
+        "--known-within",
+        type=float,
+        default=None,
+        metavar="SHARE",
+        help="share within which bodies, friction and armatures of this very arm are known, 0 to 1, in place of what "
+        "its settings say; bounds hold only if that is true",
+    )
+
+
+def load_known(options: argparse.Namespace, calibration: str | None = None) -> RobotModel:
+    """Load the arm, as well known as it is said to be.
+
+    Args:
+        options: With ``model`` and ``known_within``.
+        calibration: As for :func:`load_robot`.
+
+    Raises:
+        SysidError: It cannot be loaded, or the share is out of range.
+    """
+    if options.known_within is not None:
+        require_numbers(options, "known_within", most=1.0)
+    return load_robot(options.model, calibration=calibration, known_within=options.known_within)
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
@@ -305,7 +333,7 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
 
 
 def _robot_of(options: argparse.Namespace) -> RobotModel:
-    robot = load_robot(options.model, calibration=options.calibration)
+    robot = load_known(options, options.calibration)
     return dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
 
 

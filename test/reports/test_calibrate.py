@@ -20,7 +20,7 @@ from sysid_ros.core.estimation.friction_curves import FrictionCurve
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds, load_calibration
-from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.loader import config_directories, load_robot
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
@@ -158,6 +158,24 @@ def test_recordings_are_named_so_that_they_can_be_told_apart(tmp_path):
     assert names_apart([others[0], others[0]])[0].endswith("a.npz")
 
 
+def test_an_arm_is_as_well_known_as_is_said(tmp_path, capsys):
+    """Each command that reads recordings builds its arm with the share that is given."""
+    rest = ["recording.npz", "--model", "ur5e"]
+    commands = {
+        "arm": calibrate.build_parser().parse_args(["arm", *rest, "--serial", "K7", "--known-within", "0.2"]),
+        "friction": calibrate.build_parser().parse_args(["friction", *rest, "--serial", "K7", "--known-within", "0.2"]),
+        "offline": offline.build_parser().parse_args([*rest, "--known-within", "0.2"]),
+    }
+    known = load_robot("ur5e", known_within=0.2)
+    for name, options in commands.items():
+        np.testing.assert_array_equal(offline.load_known(options).theta_box.lower, known.theta_box.lower, err_msg=name)
+        options.known_within = None
+        assert offline.load_known(options).theta_box.width.sum() > known.theta_box.width.sum()
+        options.model, options.known_within = str(config_directories()[0].parent / "urdf" / "ur5e.urdf"), 0.2
+        with pytest.raises(ParameterOutOfRange, match="known_within is 0.2; allowed: a settings file"):
+            offline.load_known(options)
+
+
 def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
     data = save(tmp_path / "payload.npz", robot, samples)
     common = ["--model", MODEL, "--serial", "K7", "--output", str(tmp_path / "arm.yaml")]
@@ -167,11 +185,18 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
         ([data, "--offset-change", "1e300"], "one number or 7, from 0 to 10000"),
         ([data, "--date", "tomorrow"], "a date like 2026-11-22"),
         ([str(tmp_path / "none.npz")], "the file is missing"),
+        ([data, "--known-within", "1.5"], "--known-within is 1.5; allowed: 0 to 1"),
+        ([data, "--known-within", "nan"], "--known-within is nan; allowed: 0 to 1"),
     ):
         assert calibrate.main(["arm", *words, *common]) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err
     with pytest.raises(ParameterOutOfRange, match="numbers in kg"):
         read_load("a.npz=1.0+-x", robot)
+    for words in (["--known-within", "-0.1"], ["--known-within", "2"]):
+        for command in (["friction", data, *common], [data, "--model", MODEL]):
+            main = calibrate.main if command[0] == "friction" else offline.main
+            assert main([*command, *words]) == ExitStatus.BAD_INPUT
+            assert f"--known-within is {float(words[1])}; allowed: 0 to 1" in capsys.readouterr().err
     # The samples have a payload: said to be of the empty hand, nothing explains them.
     assert calibrate.main(["arm", data, *common]) == ExitStatus.FAILED
     assert "was the stated load attached" in capsys.readouterr().err

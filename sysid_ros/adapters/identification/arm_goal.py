@@ -120,7 +120,8 @@ class ArmMotions:
         )
         wanted = ExcitationSettings.for_arm(
             settings.each_duration, criterion=settings.criterion, starts=settings.starts,
-            time_budget=settings.search_time, seed=self._seed, wanted_condition_number=0.0,
+            time_budget=settings.search_time, seed=self._seed,
+            wanted_condition_number=settings.wanted_condition_number,
         ).with_limit_share(request.limit_share)  # fmt: skip
         checked = replace(
             wanted.with_duration(settings.validation_time), starts=1, seed=(self._seed + _OTHER_MOTION) % 2**32

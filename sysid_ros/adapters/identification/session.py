@@ -89,10 +89,13 @@ class ArmGoalSettings(Settings):
     """Duration of the last motion, which is not used but predicted."""
     sweep_time: float = setting(0.0, "s", lower=0.0, upper=180.0)
     """Time of slow motions there and back, made before the others, that show friction at creep speeds; 0: none."""
-    search_time: float = setting(20.0, "s", lower=0.05, upper=600.0)
+    search_time: float = setting(30.0, "s", lower=0.05, upper=600.0)
     """Time after which the search for a motion begins no other start and ends the present one."""
-    starts: int = setting(2, "-", lower=1, upper=100)
+    starts: int = setting(20, "-", lower=1, upper=100)
     """Largest number of starts of the search for a motion."""
+    wanted_condition_number: float = setting(20.0, "-", lower=0.0, upper=1e6)
+    """The search for a motion ends before its time with one that is proven and has, with those before it, a base
+    regressor of this condition number; 0: it takes all its time. Only for the criterion condition_number."""
     criterion: str = setting("condition_number", choices=ARM_CRITERIA)
     """What motions are planned for, see docs/theory/excitation.md."""
     offset_change: float = setting(0.0, "Nm", lower=0.0, upper=50.0)

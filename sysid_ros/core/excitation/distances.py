@@ -22,6 +22,10 @@ _UNIT = 0.05
 _NEARBY = 0.1
 """Pairs further apart than the clearance plus this at random postures are left out [m]."""
 _PROBES = 1000
+_FREE = 48
+"""Free postures that are moved joint by joint to find where a joint leaves none free."""
+_SWEEP = 21
+"""Positions of the joint, from the start to each end of its range."""
 _TINY = 1e-9
 
 
@@ -102,8 +106,9 @@ class MissingDistances:
         self._ground = collision.ground_height
         self._obstacles = collision.obstacles
         lower, upper = around
-        postures = np.random.default_rng(0).uniform(lower, upper, (_PROBES, robot.n))
-        self._keep(self._pair_distances(self._centers(postures)[1]).min(axis=1, initial=np.inf) < clearance + _NEARBY)
+        self._postures = np.random.default_rng(0).uniform(lower, upper, (_PROBES, robot.n))
+        distances = self._pair_distances(self._centers(self._postures)[1])
+        self._keep(distances.min(axis=1, initial=np.inf) < clearance + _NEARBY)
 
     @property
     def rows(self) -> int:
@@ -113,6 +118,34 @@ class MissingDistances:
     def evaluate(self, q: Array) -> Array:
         """Compute all distances at postures (N, n), errors taken off, (rows, N) [m]."""
         return self._distances(self._centers(q)[1])
+
+    def free_range(self, q_start: Array, lower: Array, upper: Array, clearance: float) -> tuple[Array, Array]:
+        """Find the range of each joint around the start beyond which the arm touches something in any posture.
+
+        A link that is folded onto another is pushed out on either side, also on that beyond the joint's limit, where a
+        search is caught. Found with random postures: nothing is proven of what is left out.
+
+        Args:
+            q_start: The start, (n,) [rad].
+            lower: Lower positions, (n,) [rad].
+            upper: Upper positions, (n,) [rad].
+            clearance: Distance with which a posture counts as free [m].
+
+        Returns:
+            Lower and upper ends, each (n,) [rad], between those given.
+        """
+        is_free = self.evaluate(self._postures).min(axis=0, initial=np.inf) >= clearance
+        postures = np.concatenate([q_start[None], self._postures[is_free][:_FREE]])
+        found = np.array([lower, upper], dtype=float)
+        for joint in range(q_start.size):
+            for end in found:
+                swept = np.repeat(postures[None], _SWEEP, axis=0)
+                swept[:, :, joint] = positions = np.linspace(q_start[joint], end[joint], _SWEEP)[:, None]
+                distances = self.evaluate(swept.reshape(-1, q_start.size)).min(axis=0, initial=np.inf)
+                blocked = np.flatnonzero(np.all(distances.reshape(_SWEEP, -1) < clearance, axis=1))
+                if blocked.size:
+                    end[joint] = positions[max(int(blocked[0]) - 1, 0), 0]
+        return found[0], found[1]
 
     def penalty(self, q: Array) -> tuple[float, Array]:
         """Sum the squares of what is missing of the clearance, in units of 5 cm.

@@ -45,7 +45,11 @@ _FLAT = 1e-6
 """Relative decrease of the objective below which a search ends."""
 _CHECK_STEP = 0.005
 """Time between the samples of the final check [s]."""
-_SCALES = (1.0, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
+_HEAVIER = (2e3, 1e4)
+"""Weights of violations with which a whole arm's motion is solved once more, where the check refuses it."""
+_PRESSES = 80
+"""Iterations of each of these."""
+_SCALES = (0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
 """Shares of the amplitude tried for a trajectory that breaks a limit between the samples of the problem."""
 
 
@@ -203,6 +207,8 @@ def plan_excitation(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
     earlier: Sequence[Trajectory] = (),
+    begin_with: FourierTrajectory | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> ExcitationPlan:
     """Plan a trajectory that makes the payload's parameters visible, or the base parameters of the whole arm.
 
@@ -216,6 +222,9 @@ def plan_excitation(
         is_cancelled: Looked at in every iteration of the solver.
         on_progress: Called with the fraction done, 0..1, and a sentence.
         earlier: Motions of a whole arm made before; the new one adds what they lack.
+        begin_with: A motion of the same start and duration with no more harmonics, such as one planned with other
+            tracking errors; the first start begins with it in place of a random one, with distances from the beginning.
+        clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
 
     Returns:
         The best trajectory found in the time budget; it respects all limits at a denser sampling than was optimised.
@@ -227,17 +236,17 @@ def plan_excitation(
         PlanningCancelled: ``is_cancelled`` said so.
     """
     settings = settings or ExcitationSettings()
-    begin = time.perf_counter()
+    begin = clock()
     problem = ExcitationProblem(model, q_start, settings, collected, earlier)
-    search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled, bool(earlier))
+    search = _Search(problem, model, settings, begin + settings.time_budget, is_cancelled, bool(earlier), clock)
     starts = 0
-    while starts == 0 or (starts < settings.starts and time.perf_counter() < search.deadline):
+    while starts == 0 or (starts < settings.starts and clock() < search.deadline):
         on_progress(starts / settings.starts, f"start {starts + 1} of up to {settings.starts}")
-        search.run_start()
+        search.run_start(None if starts or begin_with is None else problem.space.coordinates(begin_with))
         starts += 1
     if not np.isfinite(search.cost):
         raise NoExcitationFound(starts)
-    plan = search.describe(collected, earlier, starts, time.perf_counter() - begin)
+    plan = search.describe(collected, earlier, starts, clock() - begin)
     on_progress(1.0, f"condition number {plan.condition_number:.1f}")
     return plan
 
@@ -253,26 +262,29 @@ class _Search:
         deadline: float,
         is_cancelled: Callable[[], bool],
         has_earlier: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ):
         self.problem, self.model, self.settings = problem, model, settings
         self.deadline = deadline
-        self.is_cancelled = is_cancelled
+        self.is_cancelled, self.clock = is_cancelled, clock
         self.cost, self.x, self.scale = np.inf, np.zeros(problem.size), 1.0
         self.iterations = 0
         self._enough = np.log(_AHEAD * settings.enough) if settings.enough > 0.0 and not has_earlier else -np.inf
         self._rng = np.random.default_rng(settings.seed)
         self._demand = model.torque_demand
 
-    def run_start(self) -> None:
+    def run_start(self, begin_with: Array | None = None) -> None:
         """Run one start: the best of some random trajectories, the stages of the solver, the check of the result.
+
+        Args:
+            begin_with: Coordinates (size,) of a motion to begin with in place of a random one.
 
         Source: EXCITE IV-A.
         """
-        draws = [self._draw() for _ in range(_DRAWS)]
-        start = draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
-        is_arm = self.problem.base is not None
-        share = self._offer(self._run_stages(start, _STAGES if is_arm else _STAGES[1:]))
-        if is_arm and share < _SMALLER:
+        start = self._best_draw() if begin_with is None else begin_with
+        is_random_arm = begin_with is None and self.problem.base is not None
+        share = self._offer(self._run_stages(start, _STAGES if is_random_arm else _STAGES[1:]))
+        if is_random_arm and share < _SMALLER:
             self._offer(self._run_stages(start, _STAGES[1:]))
         if not np.isfinite(self.cost):
             self._offer(start)
@@ -281,11 +293,11 @@ class _Search:
         """Solve stage after stage, until the time is over."""
         for has_distances, penalty in stages:
             self._require_not_cancelled()
-            if time.perf_counter() < self.deadline:
+            if self.clock() < self.deadline:
                 x = self._solve(x, has_distances, penalty)
         return x
 
-    def _solve(self, x: Array, has_distances: bool, penalty: float) -> Array:
+    def _solve(self, x: Array, has_distances: bool, penalty: float, most: int | None = None) -> Array:
         """Minimise the cost with its penalties by L-BFGS; return the best iterate when the time is over."""
         best = [x]
 
@@ -294,14 +306,19 @@ class _Search:
             best[0] = intermediate_result.x
             self._require_not_cancelled()
             # The cost is not below the logarithm of the condition number, and violations add to it.
-            if time.perf_counter() >= self.deadline or intermediate_result.fun <= self._enough:
+            if self.clock() >= self.deadline or intermediate_result.fun <= self._enough:
                 raise StopIteration
 
-        options = {"maxiter": self.settings.max_iterations, "maxcor": _MEMORY, "ftol": _FLAT}
+        iterations = min(self.settings.max_iterations, most or self.settings.max_iterations)
+        options = {"maxiter": iterations, "maxcor": _MEMORY, "ftol": _FLAT}
         minimize(
             self.problem.objective, x, (has_distances, penalty), "L-BFGS-B", jac=True, options=options, callback=follow
         )
         return best[0]
+
+    def _best_draw(self) -> Array:
+        draws = [self._draw() for _ in range(_DRAWS)]
+        return draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
 
     def _draw(self) -> Array:
         """Draw a random trajectory, each joint as large as its position, velocity and acceleration limits allow."""
@@ -309,19 +326,30 @@ class _Search:
         return self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1e-9))
 
     def _offer(self, x: Array) -> float:
-        """Keep a candidate if it is the best, after shrinking it until every limit holds at all times checked.
+        """Keep a candidate if it is the best, after pressing and shrinking it until every limit holds when checked.
 
         Returns:
             The share of its amplitude with which limits hold [-]; 1 for a candidate that is no better anyway.
         """
-        candidate = self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1.0))
+        candidate = self._within_range(x)
         if self.problem.cost(candidate) >= self.cost:
             return 1.0  # shrinking will not make it better
-        scale = next((factor for factor in _SCALES if self._passes(factor * candidate)), 0.0)
+        passes = self._passes(candidate)
+        # Near a start that leaves little room a smaller motion breaks the same limits.
+        for penalty in _HEAVIER if self.problem.base is not None else ():
+            if passes or self.clock() >= self.deadline:
+                break
+            candidate = self._within_range(self._solve(candidate, True, penalty, _PRESSES))
+            passes = self._passes(candidate)
+        scale = 1.0 if passes else next((factor for factor in _SCALES if self._passes(factor * candidate)), 0.0)
         cost = self.problem.cost(scale * candidate)
         if scale > 0.0 and cost < self.cost:
             self.cost, self.x, self.scale = cost, scale * candidate, scale
         return scale
+
+    def _within_range(self, x: Array) -> Array:
+        """Shrink joints until their positions, velocities and accelerations keep their limits at any time."""
+        return self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1.0))
 
     def _scale_joints(self, x: Array, factors: Array) -> Array:
         return (x.reshape(factors.size, -1) * factors[:, None]).ravel()

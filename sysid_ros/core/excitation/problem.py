@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.certification.stop_model import STOP_SPEED
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import (
     BaseParameters,
@@ -85,6 +87,13 @@ class FourierSpace:
         result: Array = gradient.T.ravel()
         return result
 
+    def coordinates(self, trajectory: FourierTrajectory) -> Array:
+        """Compute the coordinates (size,) of a trajectory of this space, or of one with fewer harmonics."""
+        more = ((0, 0), (0, len(self._sine_basis) - trajectory.sine.shape[1]))
+        sine, cosine = np.pad(trajectory.sine, more), np.pad(trajectory.cosine, more)
+        parts = sine @ self._sine_basis, cosine @ self._cosine_basis
+        return np.concatenate(parts, axis=1).ravel()
+
     def trajectory(self, x: ArrayLike) -> FourierTrajectory:
         """Build the trajectory with coordinates (size,)."""
         sines, cosines = np.split(np.asarray(x, dtype=float).reshape(self.n, self.per_joint), 2, axis=1)
@@ -149,11 +158,14 @@ class ExcitationProblem:
         )
         self._virtual = None if model.virtual is None else VirtualConstraints(robot, model.virtual)
         self._require_start(model)
+        if self.base is not None:
+            lower, upper = self._distances.free_range(self.space.q_start, *around, self.limits.clearance)
+            self.limits = replace(self.limits, position_lower=lower, position_upper=upper)
         self._set_torques(model)
         self._criterion = self._build_criterion(model, settings, collected, earlier)
         stops = [clock_rates(progress, settings.brake_time) for progress in _STOP_PROGRESS]
         self._stages = [(1.0, 0.0), *((float(rate), float(slowdown)) for rate, slowdown in stops)]
-        if self._largest_torque() < _IDLE_TORQUE * self.limits.torque_usage:
+        if not self._stop_torque.any() and self._largest_torque() < _IDLE_TORQUE * self.limits.torque_usage:
             del self._stages[1:]
 
     @property
@@ -184,11 +196,11 @@ class ExcitationProblem:
         samples = len(q)
         regressor = self._regressor.evaluate(*self._staged(states))
         value, slope = self._criterion.evaluate(self._columns(regressor[:samples]))
-        violation, weight = self._torque_violation(regressor)
+        violation, weight, by_v = self._torque_violation(regressor, v)
         weight *= penalty
         weight[:samples] += self._merge(slope)
         by_stage = [part.reshape(len(self._stages), samples, -1) for part in self._regressor.pull_back(weight)]
-        dq, dv, da = by_stage[0].sum(axis=0), np.zeros_like(v), np.zeros_like(a)
+        dq, dv, da = by_stage[0].sum(axis=0), penalty * by_v, np.zeros_like(a)
         for (rate, slowdown), of_v, of_a in zip(self._stages, by_stage[1], by_stage[2], strict=True):
             dv += rate * of_v + slowdown * of_a
             da += rate**2 * of_a
@@ -218,9 +230,12 @@ class ExcitationProblem:
             np.concatenate([rate**2 * a + slowdown * v for rate, slowdown in self._stages]),
         )
 
-    def _torque_violation(self, regressor: Array) -> tuple[float, Array]:
-        """Sum the squares of torques beyond their limits, with its derivative by the regressor."""
+    def _torque_violation(self, regressor: Array, v: Array) -> tuple[float, Array, Array]:
+        """Sum the squares of torques beyond their limits, with its derivatives by the regressor and the velocity."""
         nominal, demand = self._worst_torque(regressor)
+        # Feedback in stops grows with the speed from which they begin.
+        square = 1.0 + (v**2).sum(axis=1) / STOP_SPEED**2
+        demand[len(v) :] += np.tile((1.0 - 1.0 / square)[:, None] * self._stop_torque, (len(self._stages) - 1, 1))
         limit = _BETWEEN * self.limits.torque_usage
         beyond = np.maximum(demand / self._torque_limits - limit, 0.0)
         weight = np.zeros_like(regressor)
@@ -230,7 +245,9 @@ class ExcitationProblem:
             factor = 2.0 * beyond[sample, joint] / self._torque_limits[joint]
             side = np.sign(nominal[sample, joint])[:, None] * self._center
             weight[sample, joint] = factor[:, None] * (side + np.sign(rows) * self._radius)
-        return float((beyond**2).sum()), weight
+        by_growth = (2.0 * beyond[len(v) :] / self._torque_limits) @ self._stop_torque
+        by_square = by_growth.reshape(-1, len(v)).sum(axis=0) / square**2
+        return float((beyond**2).sum()), weight, 2.0 / STOP_SPEED**2 * by_square[:, None] * v
 
     def _worst_torque(self, regressor: Array) -> tuple[Array, Array]:
         """Compute the torque of the middle of the boxes and the largest of any parameters in them, (N, n) [Nm]."""
@@ -246,6 +263,7 @@ class ExcitationProblem:
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
         center[sliding] = radius[sliding] = 0.0
         self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_max
+        self._stop_torque = model.stop_torque
 
     def _largest_torque(self) -> float:
         """Compute the largest share of a torque limit in random motions that reach the other limits."""

@@ -14,6 +14,8 @@ ARM_CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "frobeni
 PARAMETERS = MEASURED, INERTIAL_ONLY = "measured", "inertial"
 TARGETS = PAYLOAD_TARGET, ARM_TARGET = "payload", "arm"
 _FEWEST_HARMONICS, _MOST_HARMONICS = 2, 20
+_FASTER = 1.5
+"""How much higher the highest frequency of slow motions may be."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class ExcitationSettings(Settings):
     """Iterations of the solver per start and stage: without distances (for a whole arm), with them, with a heavier
     penalty."""
     wanted_condition_number: float = setting(0.0, "-", lower=0.0, upper=1e6)
-    """Condition number of a whole arm's base regressor that is enough: a search for a first motion ends with one that
-    is proven to have it. 0 for the best of all starts and iterations. Only for the criterion condition_number."""
+    """Condition number of a whole arm's base regressor that is enough: a search ends with a proven motion that has it
+    with those before it. 0 for the best of all starts and iterations. Only for the criterion condition_number."""
     time_budget: float = setting(5.0, "s", lower=0.05, upper=3600.0)
     """Time after which no further start begins and the current one ends."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
@@ -82,6 +84,20 @@ class ExcitationSettings(Settings):
             raise ParameterOutOfRange("limit_share [-]", share, "from 0.05 to 1")
         fastest, strongest = self.velocity_fraction * share, self.acceleration_fraction * share
         return replace(self, velocity_fraction=max(fastest, 0.01), acceleration_fraction=max(strongest, 0.01))
+
+    def with_speed_share(self, share: float) -> ExcitationSettings:
+        """Return these settings with only a share of their speed limits [-], and up to half as many harmonics more.
+
+        Slow motions show inertias by the accelerations that higher frequencies have at the same speed.
+
+        Raises:
+            ParameterOutOfRange: The share is outside its range.
+        """
+        if not 0.05 <= share <= 1.0:
+            raise ParameterOutOfRange("speed_share [-]", share, "from 0.05 to 1")
+        most = max(self.harmonics, _MOST_HARMONICS)
+        harmonics = min(round(self.harmonics / max(share, 1.0 / _FASTER)), most)
+        return replace(self, velocity_fraction=max(self.velocity_fraction * share, 0.01), harmonics=harmonics)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,8 +125,9 @@ class ExcitationSettings(Settings):
             "amplitude": math.pi,
             "velocity_fraction": 0.97,
             "acceleration_fraction": 0.97,
-            "starts": 4,
-            "max_iterations": 1000,
+            "torque_fraction": 0.97,
+            "starts": 20,
+            "max_iterations": 400,
             "wanted_condition_number": 20.0,
             "time_budget": 60.0,
             **changes,

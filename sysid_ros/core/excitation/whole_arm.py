@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
+    LimitKind,
     PlanRejected,
     TrackingErrors,
     VerifierSettings,
@@ -40,19 +41,31 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
 
-_LIMIT_SHARES = (1.0, 0.7, 0.5, 0.35, 0.2)
-"""Shares of the limits of speed and acceleration that are tried until a motion is proven."""
-_HOPEFUL_SHARES = (0.35, 0.2)
-"""Shares that are tried once more where none has led to a proof: with the smallest errors of a random motion."""
+_SPEED_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18)
+"""Shares of the speed limits that are tried until a motion is proven."""
 _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
+_LITTLE, _NEARLY = 0.05, (0.97, 0.94, 0.91)
+"""Share of a limit that is little, and shares of its amplitude that are tried of a motion that lacks no more."""
 _CLOSER = 2
 """Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 """Shares of its amplitude, where it is the path that is refused."""
 _ALLOWANCE = 1.25
-"""How much larger tracking errors are allocated than a random motion at the same limits has."""
-_PROBES = 2
+"""How much larger tracking errors are allocated than random motions at the same limits have."""
+_OF_ROOM = 0.9
+"""Share of the torque that holding leaves at the start that feedback may take all the same."""
+_SLOW, _SLOWER = 0.35, 0.8
+"""Share of the speed limits from which on a motion that leaves no room for its errors is made slower, beginning with
+itself, and by how much; faster ones make way for another start, which shows more at the same speed."""
+_MARGIN = 1.03
+"""How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
+_PROBES, _PROBE_TIME = 2, 8.0
+"""Random motions whose errors are computed, and their longest duration [s]."""
+_ROUNDS = 8
+"""How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
+_GAIN = 0.004
+"""By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
 _OTHER_START = 7919
 """By how much the seeds of two starts differ."""
 _LEAST_SEARCH = 0.05
@@ -68,9 +81,9 @@ class NoProvenMotion(SysidError):
 
     def __init__(self, reasons: tuple[str, ...]):
         self.reasons = reasons
-        slowest = _LIMIT_SHARES[-1]
+        slowest = _SPEED_SHARES[-1]
         super().__init__(
-            f"no motion could be proven, not even with {100 * slowest:g} % of the speed and acceleration limits: "
+            f"no motion could be proven, not even with {100 * slowest:g} % of the speed limits: "
             f"{reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
         )
 
@@ -86,7 +99,8 @@ class ArmExcitation:
         condition_number: Condition number of the base regressor of all motions together [-].
         expected_radii: Radii of the guaranteed bounds expected of the base parameters, (nb,).
         prior_radii: Their radii before, (nb,).
-        limit_share: Smallest share of the speed and acceleration limits that a motion was planned with [-].
+        speed_share: Smallest share of the speed limits that a motion was planned with [-].
+        starts: Starts of the search for each motion [-].
         planning_time: Time the search took, proofs included [s].
     """
 
@@ -96,7 +110,8 @@ class ArmExcitation:
     condition_number: float
     expected_radii: Array
     prior_radii: Array
-    limit_share: float
+    speed_share: float
+    starts: tuple[int, ...]
     planning_time: float
 
     @property
@@ -120,15 +135,17 @@ def plan_arm_excitation(
     now: float = 0.0,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> ArmExcitation:
     """Plan and prove motions that make the base parameters of a whole arm visible.
 
-    From several starts, a motion is planned with the tracking errors that a random motion at the same limits has,
-    then proven with its own; the best that is proven counts. Where the tracking bound does not exist or the verifier
-    refuses the motion, it is made slower, or smaller where its path is refused; where no start leads to a proof all
-    are planned anew with lower limits, in the end with less room for tracking errors: the proof goes by those of the
-    motion itself. With ``wanted_condition_number`` the search for the first motion ends as soon as one that is proven
-    has it.
+    A motion is planned with the tracking errors that random motions at the same limits have, then proven with its own;
+    as long as it is refused, or not good enough, it is planned again, beginning with itself, with those, and more
+    slowly where they leave no room. Where that leads to no proof the next start has lower speed limits. Where none is
+    proven at last, those that were refused are stretched, and made smaller where their path is refused. As soon as
+    there is a proven one, other starts follow, until one is proven that has with the motions before it the
+    ``wanted_condition_number``, or ``starts`` or ``time_budget``, which counts for each motion, are used up; the best
+    that is proven counts.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
@@ -139,6 +156,7 @@ def plan_arm_excitation(
         now: Time of the loop's clock, from which certificates are valid [s].
         is_cancelled: Looked at in every iteration.
         on_progress: Called with the fraction done, 0..1, and a sentence.
+        clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
 
     Raises:
         StartOutsideLimits: The start position violates a limit.
@@ -154,24 +172,33 @@ def plan_arm_excitation(
         raise ParameterOutOfRange("target", settings.target, ARM_TARGET)
     if motions < 1:
         raise ParameterOutOfRange("motions", motions, "1 or more")
-    begin, robot = time.perf_counter(), assumptions.robot
+    begin, robot = clock(), assumptions.robot
+    start = np.asarray(q_start, dtype=float)
+    if start.shape != (robot.n,):
+        raise StartOutsideLimits("the number of positions", float(start.size), f"{robot.n}, one per joint")
     plans: list[CertifiedPlan] = []
     excitations: list[ExcitationPlan] = []
-    smallest = 1.0
+    smallest, starts = 1.0, list[int]()
     for index in range(motions):
         if is_cancelled():
             raise PlanningCancelled("the excitation planner was cancelled")
-        on_progress(index / motions, f"motion {index + 1} of {motions}")
+
+        def tell(share: float, text: str, index: int = index) -> None:
+            on_progress((index + share) / motions, f"motion {index + 1} of {motions}{text}")
+
+        tell(0.0, "")
         one = replace(settings, seed=settings.seed + index)
         earlier = tuple(plan.trajectory for plan in plans)
-        search = _ProvenSearch(assumptions, np.asarray(q_start, dtype=float), verifier or VerifierSettings(), now)
-        plan, excitation, share = search.run(one, earlier, is_cancelled)
+        task = _Task(assumptions, start, verifier or VerifierSettings(), now, is_cancelled, tell, clock)
+        search = _ProvenSearch(task, one, earlier)
+        plan, excitation, share = search.run()
+        starts.append(search.starts)
         plans.append(plan)
         excitations.append(excitation)
         smallest = min(smallest, share)
     base = BaseParameters.of_settings(robot, settings)
     paths = [plan.trajectory for plan in plans]
-    model = _excitation_model(assumptions)
+    model = excitation_model(assumptions)
     rows = base_regressor(robot, base, paths)
     radius = assumptions.boxes[0].radius.copy()
     radius[robot.inertial_slice(robot.n)] += assumptions.boxes[1].radius
@@ -179,9 +206,12 @@ def plan_arm_excitation(
     for array in (widths, before):
         array.setflags(write=False)
     found = condition_number(rows.T @ rows)
-    on_progress(1.0, f"condition number {found:.1f}")
-    seconds = time.perf_counter() - begin
-    return ArmExcitation(tuple(plans), tuple(excitations), base, found, widths, before, smallest, seconds)
+    seconds = clock() - begin
+    wanted = f", {settings.enough:g} wanted" if settings.enough > 0.0 else ""
+    on_progress(1.0, f"condition number {found:.1f}{wanted}, {sum(starts)} starts, {seconds:.0f} s")
+    return ArmExcitation(
+        tuple(plans), tuple(excitations), base, found, widths, before, smallest, tuple(starts), seconds
+    )
 
 
 @dataclass(frozen=True)
@@ -244,98 +274,221 @@ def find_shortest_motion(
     return ShortestMotion(best, tuple(tried))
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is the same for all motions of a sequence, as in :func:`plan_arm_excitation`."""
+
+    assumptions: Assumptions
+    q_start: Array
+    verifier: VerifierSettings
+    now: float
+    is_cancelled: Callable[[], bool]
+    on_progress: Callable[[float, str], None]
+    """As there, for one motion; the sentence goes on."""
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What came of trying to prove a motion.
+
+    Attributes:
+        proven: The motion with its certificate; None where it was refused.
+        bound: Its tracking bound; None where there is none.
+        refusal: What the verifier refused; None where it did not, or there is no bound.
+        scale: Share of its amplitude that was tried [-].
+    """
+
+    proven: CertifiedPlan | None = None
+    bound: TrackingBound | None = None
+    refusal: PlanRejected | None = None
+    scale: float = 1.0
+
+
 class _ProvenSearch:
-    """Plan one motion until it is proven."""
+    """Plan one motion until it is proven, then from other starts until it is good enough or the time is over."""
 
-    def __init__(self, assumptions: Assumptions, q_start: Array, verifier: VerifierSettings, now: float):
-        self._assumptions, self._q_start, self._verifier, self._now = assumptions, q_start, verifier, now
+    def __init__(self, task: _Task, settings: ExcitationSettings, earlier: tuple[Trajectory, ...]):
+        self._task, self._assumptions, self._clock = task, task.assumptions, task.clock
+        self._settings, self._earlier = settings, earlier
+        self._deadline = task.clock() + settings.time_budget
+        self._base = BaseParameters.of_settings(task.assumptions.robot, settings)
         self._reasons: list[str] = []
+        self._refused: list[tuple[float, ExcitationPlan]] = []
+        self._best: tuple[CertifiedPlan, ExcitationPlan, float] | None = None
+        self._least = np.inf
+        self._seed, self.starts = settings.seed, 0
+        self._stop_torque = np.zeros(task.q_start.size)
+        """What stops of the motions of this start have lacked so far, (n,) [Nm]."""
 
-    def run(
-        self, settings: ExcitationSettings, earlier: tuple[Trajectory, ...], is_cancelled: Callable[[], bool]
-    ) -> tuple[CertifiedPlan, ExcitationPlan, float]:
-        """Return the best proven motion, what was planned of it, and its share of the limits."""
-        tries = [(share, False) for share in _LIMIT_SHARES] + [(share, True) for share in _HOPEFUL_SHARES]
-        probes: dict[float, list[TrackingBound]] = {}
-        for share, is_hopeful in tries:
-            slower = settings.with_limit_share(share)
-            if share not in probes:
-                probes[share] = self._probe(slower, share in _HOPEFUL_SHARES)
-            bounds = probes[share]
-            if len(bounds) < (1 if is_hopeful else _PROBES):
-                continue
-            allocation = self._allocate(bounds, is_hopeful)
-            try:
-                found = self._search(_excitation_model(self._assumptions, allocation), slower, earlier, is_cancelled)
-            except (StartOutsideLimits, NoExcitationFound) as reason:
-                # Slower motions have smaller tracking errors, which leave more of the limits.
-                if (share, is_hopeful) == tries[-1]:
-                    raise
-                self._reasons.append(str(reason))
-                continue
-            if found is not None:
-                return *found, share
-        raise NoProvenMotion(tuple(self._reasons))
+    def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
+        """Return the best proven motion, what was planned of it, and its share of the speed limits.
 
-    def _search(
-        self,
-        model: ExcitationModel,
-        settings: ExcitationSettings,
-        earlier: tuple[Trajectory, ...],
-        is_cancelled: Callable[[], bool],
-    ) -> tuple[CertifiedPlan, ExcitationPlan] | None:
-        """Plan from each start and prove what may be the best: what the proof leaves of it counts.
-
-        The fastest motions show the most, and often have no tracking bound until they are made much slower.
+        Raises:
+            SysidError: As :func:`plan_arm_excitation`.
         """
-        deadline = time.perf_counter() + settings.time_budget
-        best: tuple[CertifiedPlan, ExcitationPlan] | None = None
-        least, refusal = np.inf, None
-        for start in range(settings.starts):
-            left = deadline - time.perf_counter()
-            if start and left <= _LEAST_SEARCH:
-                break
-            seed = (settings.seed + start * _OTHER_START) % 2**32
-            one = replace(settings, starts=1, seed=seed, time_budget=max(left, _LEAST_SEARCH))
+        self._find_share()
+        while self._best is not None and self.starts < self._settings.starts and not self._is_over:
+            bound, share = self._best[0].bound, self._best[2]
+            assert bound is not None
             try:
-                plan = plan_excitation(model, self._q_start, one, is_cancelled=is_cancelled, earlier=earlier)
-            except NoExcitationFound as reason:
+                # The best motion shows what tracking errors such motions have.
+                self._run_start(share, self._allocate([bound], _MARGIN), self._left)
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                self._reasons.append(str(reason))
+        assert self._best is not None
+        return self._best
+
+    @property
+    def _left(self) -> float:
+        return self._deadline - self._clock()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the best motion is good enough, or no time is left."""
+        enough = self._settings.enough
+        return (enough > 0.0 and self._least <= np.log(enough)) or self._left <= _LEAST_SEARCH
+
+    def _find_share(self) -> None:
+        """Go through shares of the limits from above until a motion is proven.
+
+        Raises:
+            StartOutsideLimits, NoExcitationFound: The slowest motions have no room, though they have tracking bounds.
+            NoProvenMotion: None is proven.
+        """
+        refusal: StartOutsideLimits | NoExcitationFound | None = None
+        for share in _SPEED_SHARES:
+            bounds, refusal = self._probe(self._settings.with_speed_share(share)), None
+            if not bounds:
+                continue
+            hope = min((self._allocate([bound], 1.0) for bound in bounds), key=lambda one: float(one.torque.sum()))
+            try:
+                self._run_start(share, self._within_room(self._allocate(bounds, _ALLOWANCE), hope), 0.5 * self._left)
+            except (StartOutsideLimits, NoExcitationFound) as reason:
                 refusal = reason
-                continue
-            paths = (*earlier, plan.trajectory)
-            # Slower or smaller it shows less.
-            if self._figure(model, settings, paths) >= least:
-                continue
-            proven = self._prove(plan.trajectory)
-            figure = np.inf if proven is None else self._figure(model, settings, (*earlier, proven.trajectory))
-            if proven is not None and figure < least:
-                best, least = (proven, plan), figure
-            if settings.enough > 0.0 and not earlier and least <= settings.enough:
-                break
-        if best is None and not self._reasons and refusal is not None:
-            raise refusal
-        return best
+                self._reasons.append(str(reason))
+            if self._best is not None:
+                return
+        for share, plan in self._refused:
+            attempt = self._slow_down(plan.trajectory)
+            if attempt.proven is not None:
+                self._keep(attempt.proven, plan, share)
+                return
+        raise refusal or NoProvenMotion(tuple(self._reasons))
 
-    def _figure(self, model: ExcitationModel, settings: ExcitationSettings, paths: Sequence[Trajectory]) -> float:
-        """Return what tells which motions are the best: condition number, or the mean width of the bounds [-]."""
-        base = BaseParameters.of_settings(self._assumptions.robot, settings)
-        if settings.criterion == "condition_number":
-            rows = base_regressor(self._assumptions.robot, base, paths)
-            return condition_number(rows.T @ rows)
-        return float(np.log(np.maximum(expected_base_radii(model, base, paths, settings.window), 1e-300)).mean())
+    def _run_start(self, share: float, errors: TrackingAllocation, seconds: float) -> None:
+        """Plan from one start and prove what may be the best: what the proof leaves of it counts.
 
-    def _probe(self, settings: ExcitationSettings, goes_on: bool) -> list[TrackingBound]:
-        """Bound the tracking errors of random motions as fast as the settings allow.
+        What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
+        planned again, beginning with itself, with the errors that it has.
 
         Args:
-            settings: The settings.
-            goes_on: Whether to go on after a motion without a bound.
+            share: Share of the speed limits that may be used [-].
+            errors: Tracking errors for which room is left.
+            seconds: Time for the first search [s].
+
+        Raises:
+            StartOutsideLimits: The start position leaves no room for these errors.
+            NoExcitationFound: No motion from it does.
+        """
+        self._tell()
+        self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
+        self.starts += 1
+        self._stop_torque = np.zeros(self._assumptions.robot.n)
+        plan: ExcitationPlan | None = self._plan(share, errors, seconds)
+        for left in reversed(range(_ROUNDS)):
+            # Slower or smaller it shows less.
+            if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
+                return
+            attempt = self._attempt(plan.trajectory)
+            nearly = _Attempt() if attempt.proven is not None else self._attempt_nearly(plan.trajectory, attempt)
+            for proven in (attempt.proven, nearly.proven):
+                if proven is not None:
+                    self._keep(proven, plan, share)
+            made, path, plan = plan, plan.trajectory, None
+            if attempt.bound is None and nearly.proven is not None:
+                attempt, path = nearly, _stretched(path, 1.0, nearly.scale)
+            if left and not (self._is_over and self._best is not None):
+                plan, errors, share = self._plan_again(share, attempt, path, errors)
+            if plan is None and attempt.proven is None and nearly.proven is None:
+                self._refused.append((share, made))
+
+    def _plan(
+        self, share: float, errors: TrackingAllocation, seconds: float, begin_with: FourierTrajectory | None = None
+    ) -> ExcitationPlan:
+        settings = replace(
+            self._settings.with_speed_share(share), starts=1, seed=self._seed, time_budget=max(seconds, _LEAST_SEARCH)
+        )
+        model = replace(excitation_model(self._assumptions, errors), stop_torque=self._stop_torque)
+        return plan_excitation(
+            model, self._task.q_start, settings, earlier=self._earlier,
+            is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
+        )  # fmt: skip
+
+    def _tell(self) -> None:
+        """Say how far the search is."""
+        text = f", start {self.starts + 1}"
+        if self._best is not None and self._settings.criterion == "condition_number":
+            text += f", condition number {np.exp(self._least):.1f} so far"
+        used = 1.0 - self._left / self._settings.time_budget
+        self._task.on_progress(min(max(used, 0.0), 1.0), text)
+
+    def _plan_again(
+        self, share: float, attempt: _Attempt, path: FourierTrajectory, before: TrackingAllocation
+    ) -> tuple[ExcitationPlan | None, TrackingAllocation, float]:
+        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room.
+
+        Args:
+            share: Share of the speed limits that it was planned with [-].
+            attempt: What came of it.
+            path: The motion.
+            before: Errors that it was planned with.
 
         Returns:
-            The bounds there are.
+            The plan, None where nothing leads to one; its errors and its share of the speed limits.
         """
-        robot = self._assumptions.robot
-        space = FourierSpace(self._q_start, settings.harmonics, settings.duration, settings.samples)
+        if attempt.bound is not None:
+            errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
+            if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
+                missing = np.zeros(self._assumptions.robot.n)
+                joint = self._assumptions.robot.joint_names.index(refusal.names[0])
+                missing[joint] = refusal.value - refusal.allowed
+                if refusal.limit is LimitKind.BRAKING_TORQUE:
+                    self._stop_torque = self._stop_torque + 2.0 * missing
+                else:
+                    errors = replace(errors, torque=errors.torque + missing)
+            try:
+                return self._plan(share, errors, self._left, path), errors, share
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                self._reasons.append(str(reason))
+            before = self._within_room(errors, before)
+        slower = _SLOWER * share
+        # What has no bound at all seldom gets one by being slower: another start does.
+        if attempt.refusal is not None and share <= _SLOW and slower >= _SPEED_SHARES[-1]:
+            try:
+                return self._plan(slower, before, self._left, path), before, slower
+            except (StartOutsideLimits, NoExcitationFound) as reason:
+                self._reasons.append(str(reason))
+        return None, before, share
+
+    def _keep(self, proven: CertifiedPlan, plan: ExcitationPlan, share: float) -> None:
+        figure = self._figure(proven.trajectory)
+        if figure < self._least:
+            self._best, self._least = (proven, plan, share), figure
+
+    def _figure(self, path: Trajectory) -> float:
+        """Return what tells which motion is the best: logarithm of condition number, or mean one of bounds' widths."""
+        settings, paths = self._settings, (*self._earlier, path)
+        if settings.criterion == "condition_number":
+            rows = base_regressor(self._assumptions.robot, self._base, paths)
+            return float(np.log(condition_number(rows.T @ rows)))
+        model = excitation_model(self._assumptions)
+        return float(np.log(np.maximum(expected_base_radii(model, self._base, paths, settings.window), 1e-300)).mean())
+
+    def _probe(self, settings: ExcitationSettings) -> list[TrackingBound]:
+        """Bound the tracking errors of random motions as fast as the settings allow; return the bounds there are."""
+        robot, short = self._assumptions.robot, settings.with_duration(min(settings.duration, _PROBE_TIME))
+        space = FourierSpace(self._task.q_start, short.harmonics, short.duration, short.samples)
         rng, found = np.random.default_rng(settings.seed), list[TrackingBound]()
         for _ in range(_PROBES):
             x = rng.normal(size=(space.n, space.per_joint))
@@ -346,53 +499,85 @@ class _ProvenSearch:
                 found.append(self._assumptions.bound(space.trajectory(x)))
             except BoundNotAvailable as reason:
                 self._reasons.append(str(reason))
-                if not goes_on:
-                    break
         return found
 
-    def _allocate(self, bounds: list[TrackingBound], is_hopeful: bool) -> TrackingAllocation:
-        """Allocate the largest of these errors, with an allowance, or, in hope, the smallest without one."""
-        robot, choose, allowance = self._assumptions.robot, np.max, _ALLOWANCE
-        if is_hopeful:
-            choose, allowance = np.min, 1.0
-        chosen = [choose([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
+    def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
+        """Return errors whose torque is no more than the start has left, and no less than the least ones."""
+        task, robot = self._task, self._assumptions.robot
+        at_rest = np.zeros((1, robot.n))
+        holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
+        room = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_max - holding)
+        return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
+
+    def _allocate(self, bounds: list[TrackingBound], allowance: float) -> TrackingAllocation:
+        """Allocate the largest of these errors with an allowance, and what stops need on top."""
+        robot = self._assumptions.robot
+        chosen = [np.max([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
         position, velocity, torque = (allowance * part for part in chosen)
         # Stops along the path need more, and are proven, too.
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
-        claims = "Tracking errors of random motions at the same limits, with stops; not a bound of the motion planned."
+        claims = "Tracking errors of motions like this one, with stops; not a bound of the motion planned."
         return TrackingAllocation(STOP_ERRORS * position, velocity, torque, False, claims)
 
-    def _prove(self, trajectory: FourierTrajectory) -> CertifiedPlan | None:
-        refused = 1.0
-        for stretch in _STRETCHES:
-            proven = self._prove_stretched(trajectory, stretch)
-            if proven is None:
-                refused = stretch
-                continue
-            # A slower motion shows less: its accelerations fall with the square.
-            for _ in range(_CLOSER if stretch > 1.0 else 0):
-                middle = 0.5 * (refused + stretch)
-                faster = self._prove_stretched(trajectory, middle)
-                if faster is None:
-                    refused = middle
-                else:
-                    proven, stretch = faster, middle
-            return proven
-        return None
+    def _attempt(self, path: FourierTrajectory) -> _Attempt:
+        """Try to prove a motion."""
+        bound, task = None, self._task
+        if task.is_cancelled():
+            raise PlanningCancelled("the excitation planner was cancelled")
+        try:
+            bound = self._assumptions.bound(path)
+            return _Attempt(_certify(self._assumptions, path, bound, task.verifier, task.now), bound)
+        except BoundNotAvailable as reason:
+            self._reasons.append(str(reason))
+            return _Attempt()
+        except PlanRejected as reason:
+            self._reasons.append(str(reason))
+            return _Attempt(None, bound, reason)
 
-    def _prove_stretched(self, trajectory: FourierTrajectory, stretch: float) -> CertifiedPlan | None:
+    def _slow_down(self, path: FourierTrajectory) -> _Attempt:
+        """Make a motion that was refused slower, or smaller, until it is proven."""
+        refused, best = 1.0, _Attempt()
+        for stretch in _STRETCHES:
+            best = self._attempt_smaller(path, stretch)
+            if best.proven is not None:
+                break
+            refused = stretch
+        if best.proven is None or stretch == 1.0:
+            return best
+        # A slower motion shows less: its accelerations fall with the square.
+        for _ in range(_CLOSER):
+            middle = 0.5 * (refused + stretch)
+            faster = self._attempt_smaller(path, middle)
+            if faster.proven is None:
+                refused = middle
+            else:
+                best, stretch = faster, middle
+        return best
+
+    def _attempt_nearly(self, path: FourierTrajectory, attempt: _Attempt) -> _Attempt:
+        """Try to prove a motion a little smaller, if it lacks little or has no bound, and would be the best."""
+        refusal = attempt.refusal
+        if refusal is not None and (
+            refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed)
+        ):
+            return _Attempt()
+        for scale in _NEARLY:
+            smaller = _stretched(path, 1.0, scale)
+            if self._figure(smaller) >= self._least - _GAIN:
+                break
+            attempt = self._attempt(smaller)
+            if attempt.proven is not None:
+                return replace(attempt, scale=scale)
+        return _Attempt()
+
+    def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
+        """Try to prove a motion, stretched, smaller and smaller where its path is refused."""
+        attempt = _Attempt()
         for scale in _SCALES:
-            try:
-                path = _stretched(trajectory, stretch, scale)
-                return prove_motion(self._assumptions, path, self._verifier, self._now)
-            except BoundNotAvailable as reason:
-                self._reasons.append(str(reason))
-                return None
-            except PlanRejected as reason:
-                self._reasons.append(str(reason))
-                if not reason.limit.is_of_the_path:
-                    return None
-        return None
+            attempt = self._attempt(_stretched(path, stretch, scale))
+            if attempt.refusal is None or not attempt.refusal.limit.is_of_the_path:
+                break
+        return attempt
 
 
 def prove_motion(
@@ -410,7 +595,12 @@ def prove_motion(
         BoundNotAvailable: There is no tracking bound.
         PlanRejected: The motion violates a limit.
     """
-    bound = assumptions.bound(path)
+    return _certify(assumptions, path, assumptions.bound(path), verifier, now)
+
+
+def _certify(
+    assumptions: Assumptions, path: Trajectory, bound: TrackingBound, verifier: VerifierSettings, now: float
+) -> CertifiedPlan:
     certificate = certify(assumptions, path, bound, verifier, Beginning(rest_before=bound.settling_time, issued_at=now))
     return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)
 
@@ -422,7 +612,13 @@ def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> Fourier
     return FourierTrajectory(path.q_start, sine, cosine, path.base_frequency / stretch, path.duration * stretch)
 
 
-def _excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
+def excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
+    """Build the model that motions of a whole arm are planned with.
+
+    Args:
+        assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
+        bound: Tracking errors for which room is left; none without it.
+    """
     arm_box, payload_box = assumptions.boxes
     model = ExcitationModel.of(
         assumptions.robot,

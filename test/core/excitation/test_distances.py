@@ -51,6 +51,28 @@ def test_pairs_left_out_never_come_close(gen3, collision, postures):
     assert near.evaluate(postures).min() == pytest.approx(every.evaluate(postures).min())
 
 
+def test_joints_end_where_a_link_is_folded_onto_another():
+    """Beyond the range found no posture is free, at its ends some are; an arm without such places keeps its limits."""
+    robot = load_robot("ur5e")
+    collision = build_collision_model(robot, ())
+    lower, upper = np.maximum(robot.limits.q_lower, robot.home - np.pi), robot.home + np.pi
+    upper = np.minimum(robot.limits.q_upper, upper)
+    distances = MissingDistances(robot, collision, np.zeros(robot.n), 0.03, (lower, upper))
+    low, high = distances.free_range(robot.home, lower, upper, 0.02)
+    assert np.all(low <= robot.home) and np.all(high >= robot.home) and np.all(low >= lower) and np.all(high <= upper)
+    elbow, rng = robot.joint_names.index("elbow_joint"), np.random.default_rng(1)
+    assert 2.2 < high[elbow] < 2.9 < upper[elbow]
+    postures = rng.uniform(lower, upper, (3000, robot.n))
+    postures[:, elbow] = rng.uniform(high[elbow] + 0.16, upper[elbow], 3000)
+    assert distances.evaluate(postures).min(axis=0).max() < 0.02
+    postures[:, elbow] = high[elbow]
+    assert distances.evaluate(postures).min(axis=0).max() >= 0.02
+    free = load_robot("kuka_lbr_med7")
+    limits = free.limits.q_lower, free.limits.q_upper
+    distances = MissingDistances(free, build_collision_model(free, ()), np.zeros(free.n), 0.03, limits)
+    np.testing.assert_array_equal(distances.free_range(free.home, *limits, 0.02), limits)
+
+
 def test_errors_are_taken_off(gen3, collision, postures):
     exact, moved = (
         MissingDistances(gen3, collision, np.full(gen3.n, error), 10.0, around(gen3)).evaluate(postures)
