@@ -251,7 +251,7 @@ def find_shortest_motion(
         ParameterOutOfRange: Not even the longest duration reaches the width.
         SysidError: As :func:`plan_arm_excitation`, for the longest duration.
     """
-    settings = settings or ExcitationSettings.for_arm(criterion="bounds")
+    settings = settings or ExcitationSettings.for_arm(criterion="bounds", starts=2)
     best = plan_arm_excitation(assumptions, q_start, settings, is_cancelled=is_cancelled)
     tried = [(settings.duration, best.relative_width)]
     if best.relative_width > wanted:
