@@ -67,9 +67,7 @@ class WatchedArm:
 
 @pytest.fixture(scope="module")
 def bench():
-    settings = ("identification:strategy:=observe", f"identification:max_motion_time:={MOTION_TIME}")
-    # With what the shape of the object says slow samples would leave out that the hand is empty.
-    bench = Bench(*(part for one in (*settings, "estimator:use_cone:=false") for part in ("-p", one)))
+    bench = Bench("-p", "identification:strategy:=observe", "-p", f"identification:max_motion_time:={MOTION_TIME}")
     yield bench
     bench.close()
 
