@@ -282,11 +282,11 @@ def draw_start(
     return None
 
 
-def can_hold(planner: CertifiedPlanner, q: Array, assumptions: Assumptions) -> bool:
-    """Whether holding a posture can be proven."""
+def can_hold(planner: CertifiedPlanner, q: Array, assumptions: Assumptions, seconds: float = 0.5) -> bool:
+    """Whether holding a posture for a time can be proven."""
     still = np.zeros(q.size)
     try:
-        planner.certify(BezierTrajectory(q, still, still, q, 0.5), assumptions)
+        planner.certify(BezierTrajectory(q, still, still, q, seconds), assumptions)
     except (PlanRejected, BoundNotAvailable):
         return False
     return True

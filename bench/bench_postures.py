@@ -23,11 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from _closed_loop import can_hold
 from _table import describe_machine, print_table
 from bench_certified_planner import draw_payload, weigh
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
@@ -37,8 +37,6 @@ from sysid_ros.core.planning.problem import PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings
 from sysid_ros.core.planning.route import PostureCheck, RouteMargins
 from sysid_ros.core.tracking_bound.nominal_payload import weighed_payload
-from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.families import BezierTrajectory
 
 SCENE = Scene((), ground_height=0.0)
 TIME_LIMIT, TRIES = 30.0, 4  # [s], [-]: as the nodes plan from rest; moves and plans until one excites
@@ -65,22 +63,12 @@ def draw(robot: RobotModel, model: PlannerModel, seed: int) -> tuple[np.ndarray,
             return q, known
 
 
-def is_held(planner: CertifiedPlanner, known: Assumptions, q: np.ndarray) -> bool:
-    """Whether holding still can be proven."""
-    rest = np.zeros(q.size)
-    try:
-        planner.certify(BezierTrajectory(q, rest, rest, q, 1.0), known)
-    except (PlanRejected, BoundNotAvailable):
-        return False
-    return True
-
-
 def identify_from(planner: CertifiedPlanner, q: np.ndarray, known: Assumptions) -> dict:
     """What comes of planning an identification from a posture."""
     planner.forget()
     nominal = weighed_payload(known.robot, known.boxes, known.nominal, q)
     known = replace(known, nominal=nominal)
-    found = {"is_held": is_held(planner, known, q), "posture": np.round(q, 4).tolist()}
+    found = {"is_held": can_hold(planner, q, known, seconds=1.0), "posture": np.round(q, 4).tolist()}
     begin, at, legs, failures = time.process_time(), q, 0, 0
     while legs + failures < TRIES:
         try:
