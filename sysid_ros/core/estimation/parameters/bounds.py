@@ -235,16 +235,18 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
         shape: What is known of the payload as an object, None if nothing is.
     """
     is_narrower = box.width <= NARROWER * without_data(prior, shape).width
-    # First moments narrow with the mass, and where gravity shows a sum of both: the CoM itself has to be narrower.
+    # First moments narrow with the mass alone: the CoM counts only where they are narrower than that makes them.
+    mass_only = without_data(
+        Box(np.append(box.lower[:1], prior.lower[1:]), np.append(box.upper[:1], prior.upper[1:])), shape
+    )
+    is_com = np.all(box.width[1:4] <= NARROWER * mass_only.width[1:4])
     if shape is not None:
+        # So does what gravity shows at rest, a sum of the mass and them; two coordinates of the CoM itself it does not.
         low, high = bound_com(box.lower, box.upper, shape.com)
-        is_com = high - low <= NARROWER * shape.com.width
-    else:
-        mass = (np.append(box.lower[:1], prior.lower[1:]), np.append(box.upper[:1], prior.upper[1:]))
-        is_com = box.width[1:4] <= NARROWER * without_data(Box(*mass), None).width[1:4]
+        is_com = is_com and np.count_nonzero(high - low <= NARROWER * shape.com.width) >= 2
     is_found = {
         Quantity.MASS: is_narrower[0],
-        Quantity.COM: np.all(is_com),
+        Quantity.COM: is_com,
         Quantity.INERTIA: np.all(is_narrower[4:]),
     }
     return frozenset(quantity for quantity, found in is_found.items() if found)
