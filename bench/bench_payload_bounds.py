@@ -7,10 +7,11 @@ weight, and then carries P payloads of 1.81 kg, a trial each, for 15 s of that m
 and motions are drawn anew for every arm; every second arm lies at the corners of its box. Errors of the sensors are
 random, of constant sign, at their limits in every sample, or worst gains, in turns. A trial counts as inside if the
 payload is in the bounds at every update, the arm in the box of its calibration, and arm and gains in every certified
-row. ``limit`` is the same motion with arm and gains known exactly. ``joint programme`` is the least that any method can
-prove of the mass from the same rows: the exact programme of all rows of all recordings at once, with error budgets for
-the box that was proven, for every fifth arm. With ``--results`` trials are noted and not run again, and with ``--show``
-none is run. Exit status 1 if a truth is outside, an alarm is raised, or a trial fails.
+row. ``limit`` is the same motion with arm and gains known exactly. ``joint programme`` is the least that any method
+can prove of the mass from the same rows: the exact programme of all rows of all recordings at once, and of what is
+linear of the shapes of their loads, with error budgets for the box that was proven, for every fifth arm. With
+``--results`` trials are noted and not run again, and with ``--show`` none is run. Exit status 1 if a truth is
+outside, an alarm is raised, or a trial fails.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from sysid_ros.core.estimation.calibration import (
     KnownLoad,
     LoadedRecording,
     Work,
+    add_load_cuts,
     calibrate_arm,
     collect_rows,
     empty_hand,
@@ -60,8 +62,9 @@ from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 Array = np.ndarray
 SHARE, MASS, WEIGHT = 0.2, 1.81, 2.4
 SECONDS, REACH, LIMIT_SHARE, HARMONICS = 15.0, 1.2, 0.5, 5
-SETTINGS = EstimatorSettings(window_duration=0.3)
-"""Errors of velocities, stamps and encoders at the ends of windows count less in longer ones."""
+SETTINGS = EstimatorSettings(window_duration=0.3, max_windows=60)
+"""Errors of velocities, stamps and encoders at the ends of windows count less in longer ones, and so few are not worth
+compacting."""
 NOISES = ("random", "constant signs", "at their limits", "worst gains")
 TARGETS = np.array([0.08, 0.01, 0.01, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03])
 """Radii that users want: mass [kg], first moments [kg m], inertias [kg m^2]."""
@@ -157,7 +160,7 @@ def joint_limit(robot: RobotModel, recordings: list[LoadedRecording]) -> float:
     for recording in recordings:
         work = Work(1, lambda progress: None, lambda: False)
         parts.append((*collect_rows(robot, recording, SETTINGS, none, work), recording.load.prior.box))
-    joint = join_recordings(parts, none)  # whose nuisances begin with the first load
+    joint = add_load_cuts(join_recordings(parts, none), parts, none)  # whose nuisances begin with the first load
     radii = np.concatenate([joint.radius, joint.delta_radius, joint.end_radii])
     matrix = sparse.diags_array(1.0 / joint.error) @ sparse.hstack([joint.y, joint.b, joint.end_matrix])
     matrix = matrix @ sparse.diags_array(radii)

@@ -286,6 +286,10 @@ def summarize(
     axes = np.linalg.eigh(inertia_com.values)[1]
     axes[:, 2] *= np.sign(np.linalg.det(axes))
     com_in_frame = _moved(com, rotation, translation)
+    if shape is not None and shape.turned is not None:
+        axes, box = shape.turned.axes, shape.turned.box
+        within = _moved(Bounded(axes.T @ com.values, box.lower, box.upper), rotation @ axes, translation)
+        com_in_frame = _within(com_in_frame, within.lower, within.upper)
     return PayloadSummary(frame, in_frame(parameters, frame_in_joint), com_in_frame, inertia_com, moments, axes)
 
 

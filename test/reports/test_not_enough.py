@@ -55,7 +55,7 @@ CASES = {
         "record for longer",
     ),
     "too slow": (lambda samples: every(samples, 33), "samples come every 0.066 s (15.2 Hz)", "sample faster"),
-    "10 s at 30 Hz": (lambda samples: every(samples, 17), "s at 29.4 Hz, the fastest joint joint_", "sample faster"),
+    "6 s at 23 Hz": (lambda samples: every(samples, 22), "s at 22.7 Hz, the fastest joint joint_", "sample faster"),
 }
 
 
@@ -76,8 +76,18 @@ def test_what_proves_nothing_leaves_nothing_to_feed_a_robot_with(case, form, rob
     assert "weighs" not in page and "Guaranteed bounds" not in page and "state good" not in page
     data = yaml.safe_load((folder / "estimate.yaml").read_text())
     assert data["is_usable"] is False and "payload" not in data and advice in data["shortfall"]
-    assert data["status"] == ("PRIOR_ONLY" if "30" in case else "NO_DATA")
+    assert data["status"] == ("PRIOR_ONLY" if "Hz" in case else "NO_DATA")
     assert data["narrower_than_prior"] == {"mass": False, "com": False, "inertia": False}
+
+
+def test_what_weighs_an_object_only_roughly_gives_no_vendor_files(robot, samples, tmp_path, capsys):
+    """At 30 Hz its shape and the data leave out that there is next to nothing in the hand, and no more."""
+    file = write_npz(tmp_path / "a.npz", robot, every(samples, 17))
+    status, printed, folder = identify(file, tmp_path / "results", capsys)
+    data = yaml.safe_load((folder / "estimate.yaml").read_text())
+    assert status == ExitStatus.NOT_IDENTIFIED and "sample faster" in printed
+    assert data["narrower_than_prior"] == {"mass": True, "com": False, "inertia": False}
+    assert {path.name for path in folder.iterdir()}.isdisjoint(VENDOR_FILES)
 
 
 @pytest.mark.slow

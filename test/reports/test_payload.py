@@ -7,9 +7,11 @@ import pinocchio as pin
 import pytest
 from urdf_parser_py.urdf import URDF
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model import inertia
-from sysid_ros.core.model.robot import frame_placement
+from sysid_ros.core.model.robot import PayloadShape, TurnedBox, frame_placement
 from sysid_ros.core.model.sampling import sample_payload
 from sysid_ros.reports.payload import (
     Bounded,
@@ -79,6 +81,19 @@ def test_derived_bounds_use_the_shape_of_the_prior(robot):
             (with_shape.principal_moments, np.linalg.eigvalsh(body.inertia)),
         ):
             assert np.all((found.lower - slack <= truth) & (truth <= found.upper + slack))
+
+
+def test_the_centre_of_mass_of_a_turned_tool_is_no_wider_than_its_prior(robot):
+    """Seen along the axes of the joint and back its box would be wider."""
+    prior, rotation = robot.payload_prior, rotation_from_rpy([0.4, 0.5, 0.6])
+    own = Box(np.array([-0.06, -0.06, 0.06]), np.array([0.06, 0.06, 0.26]))
+    hull = Box.around(rotation @ own.center, np.abs(rotation) @ own.radius)
+    known = Bounded(prior.nominal, np.append(1.0, np.full(9, -9.0)), np.append(2.5, np.full(9, 9.0)))
+    for turned, width in ((TurnedBox(rotation, own), own.width), (None, np.abs(rotation.T) @ hull.width)):
+        shape = PayloadShape(hull, 0.1, turned)
+        com = summarize(known, (rotation, np.array([0.0, 0.0, 0.1])), "tool", shape).com
+        np.testing.assert_allclose(com.width, width, rtol=1e-9)
+    assert np.all(com.width > 1.2 * own.width)
 
 
 def test_moving_the_centre_of_mass_keeps_the_size_of_its_bounds(result):

@@ -24,7 +24,14 @@ from sysid_ros.core.estimation.bounds.consistency import (
     describe_inconsistency,
     find_inconsistent_rows,
 )
-from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, bound_by_membership, solve_exactly
+from sysid_ros.core.estimation.bounds.set_membership import (
+    SidedBounds,
+    add_inequalities,
+    bound_by_membership,
+    seed_cuts,
+    solve_exactly,
+)
+from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
 from sysid_ros.core.estimation.lp.problem import Covariance, Problem
 from sysid_ros.core.estimation.parameters.bounds import hull, tighten
 from sysid_ros.core.estimation.parameters.estimate import Alarm, CombinationEstimate
@@ -193,7 +200,7 @@ def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box 
         raise SysidError(
             f"the tolerance of a reference weight is {tolerance} kg; allowed: 0 to below its mass {mass} kg"
         )
-    shape = PayloadShape(shape.com if com is None else com, shape.gyration)
+    shape = shape if com is None else PayloadShape(com, shape.gyration)
     box = object_box([mass - tolerance, mass + tolerance], shape.com, shape.gyration)
     nominal = from_com_form(mass, shape.com.center, 0.5 * mass * shape.gyration**2 * np.eye(3))
     name = f"reference weight {mass:g} kg +- {tolerance:g} kg"
@@ -276,6 +283,7 @@ def calibrate_arm(
             work.tell("whether the recordings agree", _WINDOWS_SHARE)
             problem = join_recordings(parts, offset_change)
             _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
+            problem = add_load_cuts(problem, parts, offset_change)
             asked = parts if work.is_last_pass else []
             texts = tuple(
                 f"{recording.name}: {recording.load.name}, {np.sum(rows.duration[:: arm.n]):.1f} s"
@@ -491,7 +499,9 @@ def _payload_directions(
     if prior.target != "payload":
         return np.zeros((0, used.size))
     virtual = replace(rows, u=rows.y @ prior.box.center + rows.b @ deviation)
-    joint = join_recordings([(virtual, unknowns, prior.box), *parts], offset_change)
+    loaded = [(virtual, replace(unknowns, target=replace(unknowns.target, shape=prior.shape)), prior.box), *parts]
+    plain = join_recordings(loaded, offset_change)
+    joint = add_load_cuts(plain, loaded, offset_change)
     count = int(np.count_nonzero(prior.box.radius))  # the nuisances of the first part begin with its payload
     problem = replace(
         joint,
@@ -508,7 +518,8 @@ def _payload_directions(
     )
     multipliers = found.warm_start.multipliers
     assert multipliers is not None
-    directions = multipliers[:, : len(virtual)] @ joint.y[: len(virtual)]
+    of_payload = len(joint.r) - len(plain.r) + np.arange(len(virtual))  # the cuts come before its rows
+    directions = multipliers[:, of_payload] @ joint.y[of_payload]
     size = np.abs(directions) @ joint.radius
     return np.asarray(directions[size > 0.0] / size[size > 0.0, None])
 
@@ -592,18 +603,17 @@ def join_recordings(parts: Sequence[_Part], offset_change: Array) -> Problem:
     problems = [
         Problem.build(rows, box.center, box.radius, radius, unknowns.end_error) for rows, unknowns, box in parts
     ]
-    nuisances, radii, ends = [], [], []
+    nuisances, ends = [], []
     index: list[NDArray[np.int64]] = []
     products = (1 + INERTIAL) * n
     for problem, (_, _, box) in zip(problems, parts, strict=True):
         nuisances.append(np.concatenate([problem.y, problem.b[:, size:], problem.b[:, beta]], axis=1))
-        radii.append(np.concatenate([problem.radius, problem.delta_radius[size:], offset_change]))
         # The boxes of the loads differ, and so do the radii of their products with velocity errors: made alike here.
         scaled = problem.ends.copy()
         scaled[..., :products] *= np.tile(np.append(1.0, box.radius), n)
         ends.append(scaled)
         index.append(problem.end_index + 1 + max((int(part.max()) for part in index), default=-1))
-    first, nuisance_radius = problems[0], np.concatenate(radii)
+    first, nuisance_radius = problems[0], np.concatenate([_nuisance_radius(part, offset_change) for part in parts])
     is_open = nuisance_radius > 0.0
     end_radius = first.end_radius.copy()
     end_radius[:products] = np.repeat(end_radius[: products : 1 + INERTIAL], 1 + INERTIAL)
@@ -622,6 +632,34 @@ def join_recordings(parts: Sequence[_Part], offset_change: Array) -> Problem:
         theta_size=radius[used],
         objectives=np.eye(used.size),
     )
+
+
+def _nuisance_radius(part: _Part, offset_change: Array) -> Array:
+    """Return the radii of a recording's own unknowns: load, its products with the tilt of gravity, offset changes."""
+    rows, unknowns, box = part
+    tilted = np.outer(unknowns.radius[-3:], box.radius).ravel() if rows.tilt.shape[1] else np.zeros(0)
+    return np.concatenate([box.radius, tilted, offset_change])
+
+
+def add_load_cuts(joint: Problem, parts: Sequence[_Part], offset_change: Array) -> Problem:
+    """Add what holds for every load of its shape as rows before those of the recordings; see :func:`join_recordings`.
+
+    Boxes let mass, first moments and inertia of a load vary on their own; no body does.
+    """
+    cuts: list[Array] = []
+    for _, unknowns, box in parts:
+        is_body = box.upper[0] > 0.0
+        own = [seed_cuts(unknowns.nominal)] if is_body else [np.zeros((0, INERTIAL))]
+        own += [shape_cuts(unknowns.shape, box)] if is_body and unknowns.shape is not None else []
+        cuts.append(np.concatenate(own))
+    radii = [_nuisance_radius(part, offset_change) for part in parts]
+    padded = [np.pad(one, ((0, 0), (0, radius.size - INERTIAL))) for one, radius in zip(cuts, radii, strict=True)]
+    b = scipy.linalg.block_diag(*padded)[:, np.concatenate(radii) > 0.0]
+    value = np.concatenate([one @ box.center for one, (_, _, box) in zip(cuts, parts, strict=True)])
+    size = [np.abs(one) @ (np.abs(box.center) + box.radius) for one, (_, _, box) in zip(cuts, parts, strict=True)]
+    is_cut = value < np.abs(b) @ joint.delta_radius  # others hold in the whole box
+    none = np.zeros((np.count_nonzero(is_cut), joint.radius.size))
+    return add_inequalities(joint, none, b[is_cut], value[is_cut], np.concatenate(size)[is_cut])
 
 
 def _bound(problem: Problem, objectives: Array, before: Array, work: Work) -> tuple[Array, Array]:

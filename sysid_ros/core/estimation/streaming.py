@@ -357,10 +357,11 @@ class StreamingEstimator:
         target, is_narrower = known.target, np.zeros(values.size, dtype=bool)
         narrower: frozenset[Quantity] = frozenset()
         if self._excitation.windows:
-            before = without_data(target.prior, target.shape) if target.body else target.prior
+            before = self._bounds.prior
+            before = without_data(before, target.shape) if target.body else before
             is_narrower = upper - lower <= NARROWER * before.width
             if target.body:
-                narrower = find_narrower(Box(lower, upper), target.prior, target.shape)
+                narrower = find_narrower(Box(lower, upper), self._bounds.prior, target.shape)
         missing = [quantity.value for quantity in Quantity if target.body and quantity not in narrower]
         if combinations is not None and not np.all(combinations.is_narrower):
             missing.append(f"{np.count_nonzero(~combinations.is_narrower)} combinations")

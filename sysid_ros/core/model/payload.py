@@ -17,7 +17,7 @@ from sysid_ros.core.model.inertia import (
     transform_box,
     transform_parameters,
 )
-from sysid_ros.core.model.robot import PayloadPrior, PayloadShape, Sphere
+from sysid_ros.core.model.robot import PayloadPrior, PayloadShape, Sphere, TurnedBox
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.spheres import read_sphere_rows
 
@@ -25,6 +25,9 @@ TARGETS = ("payload", "end_effector")
 _MASS_MAX = 1000.0  # [kg]
 _LENGTH_MAX = 10.0  # [m]
 _INERTIA_MAX = 1.0e5  # [kg m^2]
+
+_PARALLEL = 1.0 - 1e-6
+"""Axes count as parallel where the cosine of the angle between them is at least this."""
 
 Placement = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -120,7 +123,11 @@ def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[
     com = Box.around(middle, half)
     nominal_mass = 0.5 * (mass[0] + mass[1])
     nominal = from_com_form(nominal_mass, middle, 0.5 * nominal_mass * gyration**2 * np.eye(3))
-    return object_box(mass, com, gyration), nominal, PayloadShape(com, gyration)
+    turned = None
+    if np.min(np.abs(rotation).max(axis=1)) < _PARALLEL:
+        size = 1e-14 * (np.abs(center) + radius + np.abs(rotation.T) @ np.abs(translation))
+        turned = TurnedBox(rotation, Box.around(center + rotation.T @ translation, radius + size))
+    return object_box(mass, com, gyration), nominal, PayloadShape(com, gyration, turned)
 
 
 def _read_spheres(settings: Section, placement: Placement, body: int) -> tuple[Sphere, ...]:

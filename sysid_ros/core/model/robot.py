@@ -205,16 +205,31 @@ class Sphere:
 
 
 @dataclass(frozen=True)
+class TurnedBox:
+    """Box about the origin of the frame of the last joint, with sides along other axes.
+
+    Attributes:
+        axes: Those axes in the frame of the last joint, the columns of a rotation (3, 3).
+        box: Where ``axes^T c`` lies for every point c of the box, (3,) [m].
+    """
+
+    axes: NDArray[np.float64]
+    box: Box
+
+
+@dataclass(frozen=True)
 class PayloadShape:
     """Shape of a payload as an object: with its mass, a much smaller set than the box of its parameters.
 
     Attributes:
         com: Box of its CoM in the frame of the last joint, (3,) [m].
         gyration: Largest radius of gyration about any axis through its CoM [m].
+        turned: Smaller box of its CoM, where the prior was written in a frame whose axes are not those of the joint.
     """
 
     com: Box
     gyration: float
+    turned: TurnedBox | None = None
 
 
 @dataclass(frozen=True)

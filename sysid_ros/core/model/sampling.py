@@ -70,7 +70,9 @@ def _sample_object(prior: PayloadPrior, shape: PayloadShape, rng: np.random.Gene
     lightest, heaviest = prior.box.lower[0], prior.box.upper[0]
     lightest = max(lightest, _SMALL * heaviest)
     mass = rng.choice([lightest, heaviest]) if corner else rng.uniform(lightest, heaviest)
-    com = _corner(shape.com, rng) if corner else rng.uniform(shape.com.lower, shape.com.upper)
+    box = shape.com if shape.turned is None else shape.turned.box
+    com = _corner(box, rng) if corner else rng.uniform(box.lower, box.upper)
+    com = com if shape.turned is None else shape.turned.axes @ com
     moments = rng.uniform(_SMALL, 1.0, 3)
     if corner:  # a ball's shell, a rod, or hardly anything
         moments = np.array([[0.5, 0.5, 0.5], [1.0, _SMALL, _SMALL], [_SMALL, _SMALL, _SMALL]])[rng.integers(0, 3)]

@@ -19,6 +19,7 @@ from sysid_ros.core.estimation.calibration import (
     KnownLoad,
     LoadedRecording,
     Work,
+    add_load_cuts,
     calibrate_arm,
     collect_rows,
     describe_arm,
@@ -365,6 +366,36 @@ def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_ro
         low, high = exact_range(joint, joint.radius.size + index)
         exact = 0.5 * (high - low) * arm.payload_prior.box.radius[index]
         assert 0.9 * exact < estimate.radius[index] < 1.1 * exact, (index, exact, estimate.radius[index])
+
+
+@pytest.mark.slow
+def test_what_holds_for_every_load_are_rows_that_no_load_breaks(arm, tools):
+    """Mass, first moments and inertia of a weight hang together, which narrows what they can be."""
+    world, (load, body) = TrueWorld(arm, tools, 6, adversarial=False), weight_of(arm, 5)
+    recordings = [
+        LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
+        LoadedRecording("weight", [world.record(body, 21)], load),
+    ]
+    parts, none = [], np.zeros(arm.n)
+    for recording in recordings:
+        work = Work(1, lambda progress: None, lambda: False)
+        parts.append((*collect_rows(arm, recording, EstimatorSettings(), none, work), recording.load.prior.box))
+    plain = join_recordings(parts, none)  # whose last nuisances are the ten parameters of the weight
+    whole = add_load_cuts(plain, parts, none)
+    count = len(whole.r) - len(plain.r)
+    assert count > 30 and whole.b.shape[1] == plain.b.shape[1] and not np.any(whole.y[:count])
+    np.testing.assert_array_equal(whole.r[count:], plain.r)
+    rng, box, of_load = np.random.default_rng(0), load.prior.box, whole.b[:count, -10:]
+    assert not np.any(whole.b[:count, :-10])
+    for k in range(200):
+        x = sample_payload(load.prior, rng, corner=k % 2 == 0) - box.center
+        assert np.all(np.abs(whole.r[:count] - of_load @ x) <= whole.error[:count])
+    wide = box.lower + rng.uniform(0.0, 1.0, (200, 10)) * box.width - box.center
+    assert np.mean(np.any(np.abs(whole.r[:count] - wide @ of_load.T) > whole.error[:count], axis=1)) > 0.9
+    first = plain.radius.size + plain.delta_radius.size - 10
+    for index in (4, 6):
+        narrow, before = (np.ptp(exact_range(joint, first + index)) for joint in (whole, plain))
+        assert narrow < 0.9 * before
 
 
 def test_nominal_parameters_are_bodies_inside_the_box(arm, calibrated):

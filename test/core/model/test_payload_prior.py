@@ -10,6 +10,7 @@ from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.payload import object_box, read_prior
 from sysid_ros.core.model.robot import tool_transform
+from sysid_ros.core.model.sampling import sample_payload
 from sysid_ros.core.model.settings import Section
 
 OBJECT = {
@@ -58,6 +59,22 @@ def test_every_object_is_inside(extreme):
     if extreme:  # the bounds are not wider than they have to be
         reached = (np.max(seen, axis=0) - np.min(seen, axis=0)) / straight.box.width
         assert np.all(reached > 0.8)
+
+
+def test_a_prior_of_a_turned_tool_keeps_the_box_of_its_centre_of_mass():
+    rng = np.random.default_rng(3)
+    prior, limits = read(OBJECT), OBJECT["center_of_mass"]
+    shape, (rotation, translation) = prior.shape, PLACEMENT
+    assert shape.turned is not None and np.prod(shape.turned.box.width) < 0.5 * np.prod(shape.com.width)
+    for k in range(200):
+        own = rng.uniform(*limits.values()) if k % 2 else np.where(rng.integers(0, 2, 3), *limits.values())
+        com = rotation @ own + translation
+        assert shape.com.contains(com) and shape.turned.box.contains(shape.turned.axes.T @ com)
+        drawn = sample_payload(prior, rng, corner=k % 2 == 0)
+        at_tool = rotation.T @ (drawn[1:4] / drawn[0] - translation)
+        assert np.all((np.array(limits["lower"]) - 1e-9 <= at_tool) & (at_tool <= np.array(limits["upper"]) + 1e-9))
+    for parallel in (np.eye(3), np.diag([1.0, -1.0, -1.0]), rotation_from_rpy([np.pi / 2, 0.0, np.pi])):
+        assert read(OBJECT, (parallel, translation)).shape.turned is None
 
 
 def test_nominal_and_spheres():

@@ -5,7 +5,7 @@ matrix L for :func:`~.closed_form.bound_with`, which is rigorous for any numbers
 for the upper bound of each objective. docs/theory/bounds.md has the proof.
 
 Physical consistency enters as cuts: with the pseudo-inertia ``P(theta)``, linear in theta, ``z^T P(theta) z >= 0``
-holds for every body and any z.
+holds for every body and any z. So does the shape of a payload (:mod:`~.shape_cuts`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 _PSEUDO = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 _LENGTH = 0.2
 """Length [m] that makes masses, first and second moments comparable when eigenvectors are taken; any would do."""
-_NOTICEABLE = 1e-4
+_NOTICEABLE = 1e-2
 """Negative eigenvalues smaller than this part of the largest one make no cut."""
 _ROUNDING = 1e-12
 _COLUMN = -1
@@ -42,7 +42,10 @@ _COUNTED = 0.5
 """Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
-_UNUSED = 1e-3
+_WORTH_IT = 0.2
+"""Known inequalities that solutions violate by less than this part of what they vary in the box make no cut: each that
+binds costs steps of the solver, and those that hardly bind narrow hardly anything."""
+_UNUSED = 2e-2
 """Cuts that contribute less than this to every bound, relative to radii, are left out the next time."""
 
 
@@ -90,21 +93,34 @@ def _placed(cuts: Array, body: int, size: int) -> Array:
 
 
 def add_cuts(problem: Problem, cuts: Array) -> Problem:
-    """Add cuts ``a theta >= 0`` (C, P) to a problem as rows before the others.
+    """Add cuts ``a theta >= 0`` (C, P) to a problem as rows before the others."""
+    none = np.zeros((len(cuts), problem.b.shape[1]))
+    return add_inequalities(problem, cuts, none, cuts @ problem.center, np.abs(cuts) @ problem.theta_size)
 
-    Over the box ``a theta`` stays below some ``2 s``, so a cut is the row ``a theta = s + e`` with ``|e| <= s``, of
-    which only the lower end of e matters.
+
+def add_inequalities(problem: Problem, y: Array, b: Array, value: Array, most: Array) -> Problem:
+    """Add inequalities ``y x + b delta + value >= 0`` (C,) to a problem as rows before the others.
+
+    The left side stays below some ``2 s``, so an inequality is the row ``y x + b delta = s - value + e`` with
+    ``|e| <= s``, of which only the lower end of e matters.
+
+    Args:
+        problem: The problem.
+        y: Gains of the target, (C, P).
+        b: Gains of the shared nuisance parameters, (C, M).
+        value: The left side in the middle of the box, (C,).
+        most: What it never exceeds; the sum of the magnitudes of all that is added up, (C,).
     """
-    size = 0.5 * np.abs(cuts) @ problem.theta_size * (1.0 + _ROUNDING)
-    errors = np.zeros((len(cuts), problem.errors.shape[1]))
-    errors[:, _COLUMN] = size * (1.0 + 8.0 * _ROUNDING)  # covers the rounding of the cut itself
+    size = 0.5 * most * (1.0 + _ROUNDING)
+    errors = np.zeros((len(y), problem.errors.shape[1]))
+    errors[:, _COLUMN] = size * (1.0 + 8.0 * _ROUNDING)  # covers the rounding of the inequality itself
     return replace(
         problem,
-        y=np.concatenate([cuts, problem.y]),
-        b=np.concatenate([np.zeros((len(cuts), problem.b.shape[1])), problem.b]),
-        ends=np.concatenate([np.zeros((len(cuts), *problem.ends.shape[1:])), problem.ends]),
-        end_index=np.concatenate([np.full((len(cuts), 2), -1), problem.end_index]),
-        r=np.concatenate([size - cuts @ problem.center, problem.r]),
+        y=np.concatenate([y, problem.y]),
+        b=np.concatenate([b, problem.b]),
+        ends=np.concatenate([np.zeros((len(y), *problem.ends.shape[1:])), problem.ends]),
+        end_index=np.concatenate([np.full((len(y), 2), -1), problem.end_index]),
+        r=np.concatenate([size - value, problem.r]),
         errors=np.concatenate([errors, problem.errors]),
     )
 
@@ -190,6 +206,7 @@ def bound_by_membership(
     warm_start: WarmStart | None = None,
     reweightings: int = 0,
     on_step: Callable[[int], None] = lambda step: None,
+    known: Array | None = None,
 ) -> SidedBounds:
     """Compute the smallest box of the objectives, widened by at most about ``tolerance`` of its width.
 
@@ -201,6 +218,8 @@ def bound_by_membership(
         reweightings: Steps towards the best left inverse, the fallback where the linear programmes fail.
         on_step: Called before every step of the solver with the number of those before; an error that it raises ends
             the work.
+        known: More inequalities ``known theta >= 0`` that hold for every target, (C, P): those that the solutions
+            violate become cuts of the next bounds.
     """
     count, warm_start = len(problem.objectives), warm_start or WarmStart()
     cuts = np.zeros((0, problem.center.size)) if warm_start.cuts is None else warm_start.cuts
@@ -235,6 +254,9 @@ def bound_by_membership(
         is_used = np.any(sizes > _UNUSED * np.tile(_scale(problem), 2)[:, None], axis=0)
         vertices = problem.center + solution.variables[: problem.center.size].T * problem.radius
         more = find_cuts(vertices, problem.bodies)
+        if known is not None:
+            least = np.min(known @ vertices[np.all(np.isfinite(vertices), axis=1)].T, axis=1, initial=np.inf)
+            more = np.concatenate([more, known[least < -_WORTH_IT * (np.abs(known) @ problem.radius)]])
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
     # The solver stops where a bound is that of the box: its multipliers may say less by then.

@@ -11,10 +11,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_by_sensitivity, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_inconsistent_rows
-from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership, seed_cuts
+from sysid_ros.core.estimation.bounds.set_membership import (
+    SidedBounds,
+    WarmStart,
+    add_cuts,
+    bound_by_membership,
+    seed_cuts,
+    solve_exactly,
+)
+from sysid_ros.core.estimation.bounds.shape_cuts import COM_CUTS, shape_cuts
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, METHODS, EstimatorSettings
@@ -86,9 +95,15 @@ def compute_bounds(
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "set_membership":
+        known = None
+        if unknowns.shape is not None:
+            known = shape_cuts(unknowns.shape, Box.around(problem.center, problem.radius))
         if warm_start is None and settings.use_cone:
-            warm_start = WarmStart(cuts=seed_cuts(unknowns.nominal, problem.bodies))
-        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings)
+            seeds = [seed_cuts(unknowns.nominal, problem.bodies)]
+            if known is not None:
+                seeds.append(known[:COM_CUTS])
+            warm_start = WarmStart(cuts=np.concatenate(seeds))
+        sided = bound_by_membership(problem, settings.bound_tolerance, warm_start, settings.reweightings, known=known)
         return Bounds(
             lower=sided.lower,
             upper=sided.upper,
@@ -234,6 +249,21 @@ class ActiveObjectives:
             self._is_shrinking[:] = True
 
 
+def _bounds_without_data(unknowns: Unknowns) -> ParameterBounds:
+    """Return the bounds before any data: what the prior and its shape say.
+
+    The box around a box that lies askew holds much that no object of the prior reaches; that is not for data to find.
+    """
+    known = ParameterBounds.from_prior(unknowns.target)
+    if unknowns.shape is None or unknowns.shape.turned is None:  # the prior is the smallest box of all its objects
+        return known
+    cuts = np.concatenate([seed_cuts(unknowns.nominal), shape_cuts(unknowns.shape, known.box)])
+    nothing = Problem.of_rows(cuts[:0], Box(np.zeros(0), np.zeros(0)), known.box, unknowns.target.objectives)
+    problem = add_cuts(nothing, cuts)
+    sided = SidedBounds.best_of(problem, [solve_exactly(problem)])
+    return known.intersect(sided.lower, sided.upper) or known
+
+
 @dataclass(frozen=True)
 class BoundUpdate:
     """Bounds from all rows of a :class:`BoundState`, not yet part of it.
@@ -269,8 +299,10 @@ class BoundState:
         self._active = ActiveObjectives(len(unknowns.target.objectives))
         self.rows: list[Rows] = []
         """Rows of each window, compacted ones first."""
-        self.known = ParameterBounds.from_prior(unknowns.target)
+        self.known = _bounds_without_data(unknowns)
         """Intersection of all bounds so far."""
+        self.prior = self.known.box
+        """Box of the target before any data, (P,)."""
 
     @property
     def all_rows(self) -> list[Rows]:

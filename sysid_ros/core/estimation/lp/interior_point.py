@@ -28,8 +28,9 @@ _STEP = 0.9995
 """Share of the way to the boundary that a step may take."""
 _CLOSEST = 0.9
 """Largest magnitude of a variable at the start."""
-_STALLED = 2
-"""Steps without progress after which a programme's rows themselves are factorised."""
+_RISES, _STALLED = 2, 5
+"""Steps in a row with a larger gap than before, and steps without a smaller one than ever, after which a programme's
+rows themselves are factorised. From good multipliers the first step leads up, and it takes a few to come back."""
 _PATIENCE = 8
 """Steps without progress after which a programme is given up."""
 
@@ -94,10 +95,13 @@ def solve(
         state = _State.start(programmes, price, start)
         best, dual, gap = state.z.copy(), state.dual.copy(), np.full(count, np.inf)
         objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
+        last, rises = np.full(count, np.inf), np.zeros(count, dtype=int)
         active, steps, is_hard = np.arange(count), 0, np.zeros(count, dtype=bool)
         while True:
             on_step(steps)
             present, value = state.gap(), state.objective()
+            rises[active] = np.where(present < last[active], 0, rises[active] + 1)
+            last[active] = present
             is_better = present < gap[active]
             better = active[is_better]
             dual[:, better], gap[better] = state.dual[:, is_better], present[is_better]
@@ -109,7 +113,7 @@ def solve(
             if steps >= max_steps or not np.any(is_open):
                 return Solution(best, dual, gap, steps)
             active, state = active[is_open], state.select(is_open)
-            is_hard[active] |= steps - progress[active] >= _STALLED
+            is_hard[active] |= (rises[active] >= _RISES) | (steps - progress[active] >= _STALLED)
             state.advance(is_hard[active])
             steps += 1
 

@@ -18,6 +18,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, CombinationEstimate, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.identifiability.report import Report, report_bounds
+from sysid_ros.core.model.inertia import bound_com
 from sysid_ros.core.model.robot import INERTIAL, PayloadShape
 
 Array = NDArray[np.float64]
@@ -233,15 +234,19 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
         prior: The same before any data.
         shape: What is known of the payload as an object, None if nothing is.
     """
-    known = without_data(prior, shape)
-    is_narrower = box.width <= NARROWER * known.width
+    is_narrower = box.width <= NARROWER * without_data(prior, shape).width
     # First moments narrow with the mass alone: the CoM counts only where they are narrower than that makes them.
     mass_only = without_data(
         Box(np.append(box.lower[:1], prior.lower[1:]), np.append(box.upper[:1], prior.upper[1:])), shape
     )
+    is_com = np.all(box.width[1:4] <= NARROWER * mass_only.width[1:4])
+    if shape is not None:
+        # So does what gravity shows at rest, a sum of the mass and them; two coordinates of the CoM itself it does not.
+        low, high = bound_com(box.lower, box.upper, shape.com)
+        is_com = is_com and np.count_nonzero(high - low <= NARROWER * shape.com.width) >= 2
     is_found = {
         Quantity.MASS: is_narrower[0],
-        Quantity.COM: np.all(box.width[1:4] <= NARROWER * mass_only.width[1:4]),
+        Quantity.COM: is_com,
         Quantity.INERTIA: np.all(is_narrower[4:]),
     }
     return frozenset(quantity for quantity, found in is_found.items() if found)

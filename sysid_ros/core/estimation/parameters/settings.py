@@ -111,8 +111,8 @@ class EstimatorSettings(Settings):
     bound_tolerance: float = setting(1e-2, "-", lower=1e-9, upper=0.1)
     """How far set_membership may be from the smallest box, relative to its width."""
     use_cone: bool = setting(True)
-    """Whether set_membership also uses linear cuts of the cone of physically consistent bodies, new ones with every
-    update."""
+    """Whether set_membership also uses linear cuts of the cone of physically consistent bodies and of the shape of the
+    payload prior, new ones with every update."""
     reweightings: int = setting(3, "-", lower=0, upper=100)
     """Steps from the least-squares left inverse to the one with the narrowest bounds."""
     prior_weight: float = setting(1e-3, "-", lower=0.0, upper=1.0)

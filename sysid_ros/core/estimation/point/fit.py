@@ -205,12 +205,20 @@ class _Sides:
         rows = np.concatenate(
             [np.outer(center + radius, unit[0]) - unit[1:4], unit[1:4] - np.outer(center - radius, unit[0])]
         )
-        self._rows, self._offsets = np.concatenate([self._rows, rows]), np.append(self._offsets, np.zeros(6))
-        self._widths = np.append(self._widths, mass * np.tile(radius, 2))
+        widths = mass * np.tile(radius, 2)
+        if shape.turned is not None:
+            middle, half = shape.turned.box.center, np.maximum(shape.turned.box.radius, 1e-9) * inner
+            first = shape.turned.axes.T @ unit[1:4]
+            rows = np.concatenate(
+                [rows, np.outer(middle + half, unit[0]) - first, first - np.outer(middle - half, unit[0])]
+            )
+            widths = np.append(widths, mass * np.tile(half, 2))
+        self._rows = np.concatenate([self._rows, rows])
+        self._offsets, self._widths = np.append(self._offsets, np.zeros(len(rows))), np.append(self._widths, widths)
         gyration = inner * shape.gyration**2
         self._matrices = np.stack([one[0] * gyration * np.eye(3) - _inertia_about(one, com) for one in unit])
         self._spin = mass * gyration
-        self.parameter += 9.0
+        self.parameter += 3.0 + len(rows)
 
     def _room(self, theta: Array, size: float) -> tuple[Array, Array]:
         """Return what is left to each side, (L,), and to the radius of gyration, (3, 3) or nothing."""
@@ -275,7 +283,8 @@ def has_shape(theta: Array, shape: PayloadShape) -> bool:
         return False
     com = theta[1:4] / mass
     largest = float(np.linalg.eigvalsh(_inertia_about(theta, com))[-1])
-    return bool(shape.com.contains(com) and largest <= mass * shape.gyration**2)
+    is_turned = shape.turned is None or shape.turned.box.contains(shape.turned.axes.T @ com)
+    return bool(shape.com.contains(com) and is_turned and largest <= mass * shape.gyration**2)
 
 
 def _center(

@@ -22,6 +22,7 @@ from sysid_ros.core.estimation.bounds.set_membership import (
     seed_cuts,
     solve_programmes,
 )
+from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
 from sysid_ros.core.estimation.lp import interior_point, row_chain
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
@@ -178,6 +179,17 @@ def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, m
     assert bounds.upper[0] - bounds.lower[0] < 1.5 * (optimum[1] - optimum[0])[0]
 
 
+def test_programmes_are_stalled_where_their_gap_keeps_rising(problem, monkeypatch):
+    """From good multipliers it rises first and then falls; only a programme that goes on rising needs all rows."""
+    gaps = iter(np.array([[0.1, 0.2, 0.15, 0.16, 0.09, 0.0], [0.1, 0.2, 0.3, 0.25, 0.2, 0.0]]).T)
+    hard = []
+    monkeypatch.setattr(interior_point._State, "gap", lambda self: next(gaps))
+    monkeypatch.setattr(interior_point._State, "advance", lambda self, is_hard: hard.append(is_hard.tolist()))
+    chain = interior_point.RowChain(problem)
+    interior_point.solve(interior_point.Programmes(chain, problem.r / chain.error, np.eye(chain.size)[:10, :1]), 1e-6)
+    assert hard == [[False, False]] * 2 + [[False, True]] * 3
+
+
 class _Broken:
     def solve(self, right):
         return np.full_like(right, np.nan)
@@ -312,8 +324,10 @@ class TestCone:
             assert np.all((one.lower <= dumbbell) & (dumbbell <= one.upper))
         assert bounds.warm_start.multipliers.shape == (20, len(problem.r))
 
-    def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot):
-        cuts = seed_cuts(robot.payload_prior.nominal)
+    @pytest.mark.parametrize("of_shape", [False, True])
+    def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot, of_shape):
+        prior = robot.payload_prior
+        cuts = shape_cuts(prior.shape, prior.box) if of_shape else seed_cuts(prior.nominal)
         bounds = bound_by_membership(problem, 1e-6, WarmStart(cuts=cuts))
         reference = Reference(problem)
         rows = np.zeros((len(cuts), reference.radii.size))
@@ -324,6 +338,16 @@ class TestCone:
         lower, upper = reference.bounds([4, 6])
         np.testing.assert_allclose(bounds.lower[[4, 6]], lower, atol=2e-6 * np.max(upper - lower))
         np.testing.assert_allclose(bounds.upper[[4, 6]], upper, atol=2e-6 * np.max(upper - lower))
+
+    def test_what_else_holds_becomes_a_cut_where_the_bounds_violate_it(self, problem, robot):
+        known = shape_cuts(robot.payload_prior.shape, robot.payload_prior.box)
+        seeds = WarmStart(cuts=seed_cuts(robot.payload_prior.nominal))
+        without = bound_by_membership(problem, 1e-4, seeds)
+        first = bound_by_membership(problem, 1e-4, seeds, known=known)
+        again = bound_by_membership(problem, 1e-4, first.warm_start, known=known)
+        added = len(first.warm_start.cuts) - len(without.warm_start.cuts)
+        assert 0 < added < len(known)
+        assert np.min((again.upper - again.lower) / (without.upper - without.lower)) < 0.97
 
     def test_the_rows_of_cuts_hold_for_bodies_in_the_box(self, problem, robot):
         cuts = seed_cuts(robot.payload_prior.nominal)

@@ -4,14 +4,21 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.spatial import rotation_from_rpy
+from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
+from sysid_ros.core.estimation.bounds.state import BoundState
 from sysid_ros.core.estimation.parameters.bounds import find_narrower, tighten, tighten_to_shape
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.sampling import sample_parameters
+from sysid_ros.core.model.payload import read_prior
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.model.settings import Section
 
 MASS, COM, INERTIA = Quantity
 
@@ -46,6 +53,22 @@ def test_the_mass_alone_says_nothing_of_where_it_is(robot, prior):
     assert COM not in find_narrower(known, prior, shape) and MASS in find_narrower(known, prior, shape)
 
 
+def test_a_weighed_sum_of_mass_and_first_moments_is_no_centre_of_mass(robot, prior):
+    """Gravity at rest shows such sums: with the shape they narrow first moments beyond the mass, and leave all CoMs."""
+    shape = robot.payload_prior.shape
+    lower, upper = prior.lower.copy(), prior.upper.copy()
+    com = np.random.default_rng(0).uniform(shape.com.lower, shape.com.upper, (20000, 3))
+    mass = 0.4 / (0.4 + com[:, 0] - com[:, 1] - com[:, 2] + shape.com.upper[2])  # one sum is known
+    lower[:4], upper[:4] = (end(np.column_stack([mass, mass[:, None] * com]), axis=0) for end in (np.min, np.max))
+    known = Box(lower, upper)
+    alone = tighten_to_shape(Box([lower[0], *prior.lower[1:]], [upper[0], *prior.upper[1:]]), shape)
+    assert np.all(known.width[1:4] < 0.98 * alone.width[1:4])
+    assert COM not in find_narrower(known, prior, shape) and MASS in find_narrower(known, prior, shape)
+    middle = 1.8 * shape.com.center
+    known = Box([1.75, *(middle - 0.04), *prior.lower[4:]], [1.85, *(middle + 0.04), *prior.upper[4:]])
+    assert COM in find_narrower(known, prior, shape)
+
+
 def test_what_holds_for_every_body_is_not_learnt_from_data(robot, prior):
     shape = robot.payload_prior.shape
     wide = Box(prior.lower - 0.5 * prior.width, prior.upper + 0.5 * prior.width)
@@ -53,6 +76,31 @@ def test_what_holds_for_every_body_is_not_learnt_from_data(robot, prior):
         everybody = tighten(wide) if one is None else tighten_to_shape(tighten(wide), one)
         assert np.any(everybody.width < 0.9 * wide.width)
         assert find_narrower(everybody, wide, one) == frozenset()
+
+
+def test_what_a_prior_along_other_axes_says_is_not_learnt_from_data(robot):
+    """The box around the parameters of its objects holds much that none of them reaches."""
+    values = {"mass": [0.5, 2.0], "radius_of_gyration": 0.08}
+    values["center_of_mass"] = {"lower": [-0.1, 0.02, 0.1], "upper": [0.05, 0.06, 0.3]}
+    placement = (rotation_from_rpy([0.4, 0.5, 0.6]), np.array([0.0, 0.0, 0.1]))
+    prior = read_prior(Section(values, "payload_priors.test"), "test", placement, robot.n)
+    turned = dataclasses.replace(robot, payload_prior=prior)
+    state = BoundState(describe_unknowns(turned, EstimatorSettings()), EstimatorSettings())
+    cuts, box = shape_cuts(prior.shape, prior.box), state.prior
+    assert np.all(box.width[4:] < 0.99 * prior.box.width[4:])  # so that all of it would count as narrower
+    for k in range(10):  # HiGHS finds no more in the cuts
+        ends = [
+            sign
+            * linprog(
+                sign * np.eye(10)[k], -cuts, np.zeros(len(cuts)), bounds=np.stack([box.lower, box.upper], axis=1)
+            ).fun
+            for sign in (1.0, -1.0)
+        ]
+        assert ends[1] - ends[0] > 0.995 * box.width[k]
+    rng = np.random.default_rng(0)
+    for k in range(300):
+        assert box.contains(sample_payload(prior, rng, corner=k % 2 == 0))
+    assert find_narrower(box, state.prior, prior.shape) == frozenset()
 
 
 def test_status_of_a_run(robot, tools):

@@ -3,6 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.estimation.point import fit as fit_module
 from sysid_ros.core.estimation.point.coordinates import from_parameters
 from sysid_ros.core.estimation.point.fit import (
@@ -14,7 +15,7 @@ from sysid_ros.core.estimation.point.fit import (
     has_shape,
 )
 from sysid_ros.core.model.inertia import from_com_form, from_pseudo_inertia, is_physically_consistent, pseudo_inertia
-from sysid_ros.core.model.robot import PayloadShape
+from sysid_ros.core.model.robot import PayloadShape, TurnedBox
 
 START = from_parameters(from_com_form(1.2, [0, 0, -0.2], 0.01 * np.eye(3)))
 SCALE = 30 * np.array([1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])
@@ -185,6 +186,17 @@ def test_has_shape():
     assert not has_shape(from_com_form(2.0, [0.0, 0.07, -0.2], 0.01 * np.eye(3)), SHAPE)
     assert not has_shape(from_com_form(2.0, [0.0, 0.05, -0.2], 2.0 * 0.0101 * np.eye(3)), SHAPE)
     assert not has_shape(np.zeros(10), SHAPE)
+
+
+def test_a_fit_stays_in_a_box_of_the_centre_of_mass_along_other_axes():
+    axes = rotation_from_rpy([0.0, 0.0, np.pi / 4.0])
+    narrow = PayloadShape(SHAPE.com, SHAPE.gyration, TurnedBox(axes, Box([-0.05, -0.01, -0.3], [0.05, 0.01, -0.1])))
+    body = from_com_form(1.8, [0.05, -0.05, -0.2], 0.004 * np.eye(3))
+    assert has_shape(body, SHAPE) and not has_shape(body, narrow)
+    objective, box = FitObjective(np.eye(10), np.zeros(10), body), Box(body - 0.5, body + 0.5)
+    assert np.abs(fit(objective, START, box, shape=SHAPE).theta - body).max() < 1e-3
+    found = fit(objective, START, box, shape=narrow).theta
+    assert has_shape(found, narrow) and abs((axes.T @ found[1:4])[1]) > 0.0095 * found[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
