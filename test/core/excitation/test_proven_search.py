@@ -283,7 +283,9 @@ def test_speeds_from_which_stops_need_more_torque_than_there_is_are_not_planned(
 
     script = search([15.0], bound=bound)
     first = script.calls[0]
-    assert first.settings.velocity_fraction == pytest.approx(0.5 * 0.995), "all and 0.7 of the limits are too fast to be stopped"
+    assert first.settings.velocity_fraction == pytest.approx(0.5 * 0.995), (
+        "all and 0.7 of the limits are too fast to be stopped"
+    )
     missing = 0.25 * 0.4 * robot.limits.tau_max[0]
     np.testing.assert_allclose(first.model.stop_torque, np.r_[missing, np.full(robot.n - 1, 0.25)])
 
