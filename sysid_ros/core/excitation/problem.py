@@ -106,8 +106,8 @@ class FourierSpace:
 
 
 _BETWEEN, _BETWEEN_ARM = 0.98, 0.99
-"""Part of the limits used at the samples, for what happens between them, for a payload and for a whole arm; a plan is
-checked densely afterwards."""
+"""Part of the limits used at the samples, for what happens between them, the latter of a whole arm's speeds and
+accelerations, which are made to fit exactly; a plan is checked densely afterwards."""
 _ROOM = 0.01
 """Distance kept in the search beyond the clearance, which penalties alone would not quite keep [m]."""
 _STOP_PROGRESS = (0.6, 1.0)
@@ -246,7 +246,7 @@ class ExcitationProblem:
         square, stages = 1.0 + (v**2).sum(axis=1) / STOP_SPEED**2, len(self._stages)
         growing = np.stack([self._moving_torque] + [self._moving_torque + self._stop_torque] * (stages - 1))
         demand += ((1.0 - 1.0 / square)[:, None] * growing[:, None]).reshape(demand.shape)
-        limit = self._between * self.limits.torque_usage
+        limit = _BETWEEN * self.limits.torque_usage
         beyond = np.maximum(demand / self._torque_limits - limit, 0.0)
         weight = np.zeros_like(regressor)
         sample, joint = np.nonzero(beyond)
