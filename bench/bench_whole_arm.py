@@ -141,6 +141,7 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
     model = excitation_model(assumptions, errors)
     full = replace(settings, duration=plan.duration, starts=1, time_budget=_WITHOUT_TIME)
     slow, numbers = full.with_speed_share(found.speed_share), list[object]()
+    slow = replace(slow, harmonics=max(slow.harmonics, plan.trajectory.coefficients["sine"].shape[1]))
 
     def plan_with(model: ExcitationModel, settings: ExcitationSettings, begin_with: FourierTrajectory | None) -> str:
         try:
