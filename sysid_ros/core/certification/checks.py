@@ -152,12 +152,15 @@ class AllowedErrors:
         velocity: Of the velocity [rad/s].
         torque: Difference between the commanded torque and what the true parameters need for the plan [Nm].
         stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
+        friction_speed: Of the control law that the torque is bounded for [rad/s]: it holds what that law does not
+            compensate of Coulomb friction, see :func:`counted_friction`. 0 where it is not bounded for a law.
     """
 
     position: Array
     velocity: Array
     torque: Array
     stops: Callable[[float], StopBound] | None = None
+    friction_speed: float = 0.0
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AllowedErrors:
@@ -171,8 +174,9 @@ class AllowedErrors:
             error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units
         )
         if isinstance(errors, TrackingBound):
-            return cls(position, velocity, torque, errors.in_stops)
-        return cls(position, velocity, torque, errors.stops if isinstance(errors, AllowedErrors) else None)
+            return cls(position, velocity, torque, errors.in_stops, errors.whole.settings.friction_speed)
+        known = (errors.stops, errors.friction_speed) if isinstance(errors, AllowedErrors) else ()
+        return cls(position, velocity, torque, *known)
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:
         """Return the errors in the plan and in stops with these bounds, but for the torque in stops."""
@@ -208,7 +212,7 @@ class MotionChecks:
         robot, scene = assumptions.robot, assumptions.scene
         self._limits = robot.limits
         self._names = [(name,) for name in robot.joint_names]
-        self._errors = errors
+        self._errors, self._friction_speed = errors, errors.friction_speed
         if stops is not None:
             self._errors = errors.with_stops(stops, robot.limits.v_max)
         elif settings.brake_times and errors.stops is None:
@@ -229,7 +233,7 @@ class MotionChecks:
 
     def torques(self, motion: Motion) -> TorqueBounds:
         """Worst-case torques over the pieces."""
-        return TorqueBounds(self._spread, motion)
+        return TorqueBounds(self._spread, motion, self._friction_speed)
 
     def motion_torque(self, torques: TorqueBounds) -> list[Check]:
         """Torque limits of the plan itself."""

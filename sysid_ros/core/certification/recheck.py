@@ -56,7 +56,7 @@ def recheck(
         plan: The plan.
         settings: How finely time is divided; the torque fraction and the brake time are those of the certificate.
         bound: Its tracking bound, from which those of its stops follow (:attr:`BoundRechecker.latest`); without it
-            errors in stops are assumed, as :func:`verify` says.
+            errors in stops are assumed, as :func:`verify` says, and Coulomb friction counts in any direction.
 
     Returns:
         The problems, none if the certificate holds.
@@ -121,7 +121,10 @@ def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
 
 def _errors(certificate: Certificate, bound: TrackingBound | None) -> AllowedErrors:
     stated = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
-    return AllowedErrors(*stated, None if bound is None else AllowedErrors.of(bound, len(stated[0])).stops)
+    if bound is None:
+        return AllowedErrors(*stated)
+    position, velocity, torque = stated
+    return replace(AllowedErrors.of(bound, len(position)), position=position, velocity=velocity, torque=torque)
 
 
 class BoundRechecker:
