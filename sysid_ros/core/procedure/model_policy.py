@@ -77,7 +77,7 @@ class ModelPolicy:
         self._robot = robot
         self.may_tighten = may_tighten
         self._is_nominal_chosen = False
-        self._easiest_at: Array | None = None
+        self._easiest: tuple[Array, Array] | None = None  # the posture, and the nominal payload before
         self.in_use = in_use or PayloadModel.prior(robot)
 
     def note_given(self, model: PayloadModel) -> None:
@@ -86,7 +86,7 @@ class ModelPolicy:
 
     def reset(self) -> PayloadModel:
         """Return the model for a payload that may be another one than before."""
-        self._is_nominal_chosen, self._easiest_at = False, None
+        self._is_nominal_chosen, self._easiest = False, None
         return PayloadModel.prior(self._robot)
 
     def for_chain(self, estimate: ParameterEstimate | None, posture: Array) -> PayloadModel:
@@ -96,8 +96,9 @@ class ModelPolicy:
         [rad]. Later chains keep it, but for one that was the easiest to hold in another posture.
         """
         model = self.for_plan(estimate)
-        if self._easiest_at is not None and np.abs(posture - self._easiest_at).max() > _ELSEWHERE:
-            self._is_nominal_chosen, self._easiest_at = False, None
+        if self._easiest is not None and np.abs(posture - self._easiest[0]).max() > _ELSEWHERE:
+            model = replace(model, nominal=self._easiest[1])
+            self._is_nominal_chosen, self._easiest = False, None
         is_weighed, self._is_nominal_chosen = not self._is_nominal_chosen and model is not self.in_use, True
         if not is_weighed:
             return model
@@ -125,7 +126,7 @@ class ModelPolicy:
         best = easiest_payload(robot, (robot.theta_box, model.box), model.nominal, posture)
         if np.array_equal(best, model.nominal):
             return model
-        self._easiest_at = np.array(posture, dtype=float)
+        self._easiest = np.array(posture, dtype=float), model.nominal
         return replace(model, nominal=best)
 
     def final(self, estimate: ParameterEstimate, posture: Array | None) -> PayloadModel:

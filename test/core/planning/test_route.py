@@ -23,7 +23,7 @@ from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 TURN = np.array([1.3, 0, 0, 0, 0, 0, 0])
-GOAL_WITH_LITTLE_TORQUE = np.array([0.715, -0.281, -0.231, 1.901, 0.545, 1.562, -0.6])
+GOAL_WITH_LITTLE_TORQUE = np.array([0.715, -0.281, -0.231, 1.901, 0.63, 1.562, -0.6])
 
 
 def tool_at(robot, q):
