@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.control import ControlModel
+from sysid_ros.core.control import ControlModel, RobustController
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors.rest_torque import largest_rest_torque
 from sysid_ros.core.tracking_bound import BoundNotAvailable, choose_payload
@@ -94,7 +94,10 @@ def test_the_payload_that_is_easiest_to_hold_leaves_the_most_torque(robot, postu
     tried = [present, *light_payloads(robot, boxes), *counterweights(robot, boxes)]
     assert use(found) == min(map(use, tried)) < use(present)
     assert found[0] < 0.0
-    ControlModel.of_boxes(robot, boxes, found)  # one that a controller takes
+    controller = RobustController(robot)  # one that a controller takes
+    controller.set_model(robot.theta_nominal, boxes[0], found, boxes[1])
+    rest = np.zeros(robot.n)
+    assert np.all(np.isfinite(controller.compute(posture, rest, posture, rest, rest)))
 
 
 def test_counterweights_leave_a_body_and_there_are_none_for_what_is_a_body_only_with_the_last_one(robot):
