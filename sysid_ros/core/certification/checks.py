@@ -151,6 +151,8 @@ class AllowedErrors:
         position: Of the position [rad].
         velocity: Of the velocity [rad/s].
         torque: Difference between the commanded torque and what the true parameters need for the plan [Nm].
+        torques: Function that bounds the same over pieces of the plan, of their middles and half lengths (P,) [s], as
+            (P, n) [Nm]; None where only the largest is known.
         stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
         friction_speed: Of the control law that the torque is bounded for [rad/s]: it holds what that law does not
             compensate of Coulomb friction, see :func:`counted_friction`. 0 where it is not bounded for a law.
@@ -159,8 +161,18 @@ class AllowedErrors:
     position: Array
     velocity: Array
     torque: Array
+    torques: Callable[[Array, Array], Array] | None = None
     stops: Callable[[float], StopBound] | None = None
     friction_speed: float = 0.0
+
+    def torque_over(self, middle: Array, half: Array) -> Array:
+        """Return the torque of the feedback over pieces of the plan, (n, P) or (n, 1) [Nm].
+
+        Args:
+            middle: Middles of the pieces, (P,) [s].
+            half: Their half lengths, (P,) [s].
+        """
+        return self.torque[:, None] if self.torques is None else self.torques(middle, half).T
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AllowedErrors:
@@ -174,8 +186,9 @@ class AllowedErrors:
             error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units
         )
         if isinstance(errors, TrackingBound):
-            return cls(position, velocity, torque, errors.in_stops, errors.whole.settings.friction_speed)
-        known = (errors.stops, errors.friction_speed) if isinstance(errors, AllowedErrors) else ()
+            speed = errors.whole.settings.friction_speed
+            return cls(position, velocity, torque, errors.torque_over, errors.in_stops, speed)
+        known = (errors.torques, errors.stops, errors.friction_speed) if isinstance(errors, AllowedErrors) else ()
         return cls(position, velocity, torque, *known)
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:
@@ -235,9 +248,14 @@ class MotionChecks:
         """Worst-case torques over the pieces."""
         return TorqueBounds(self._spread, motion, self._friction_speed)
 
-    def motion_torque(self, torques: TorqueBounds) -> list[Check]:
-        """Torque limits of the plan itself."""
-        return [self._torque(LimitKind.TORQUE, torques, [(1.0, 1.0, 0.0)], [self._errors.torque[:, None]])]
+    def motion_torque(self, torques: TorqueBounds, feedback: Array) -> list[Check]:
+        """Torque limits of the plan itself.
+
+        Args:
+            torques: Worst-case torques over the pieces.
+            feedback: Torque of the feedback in them, (n, P) or (n, 1) [Nm].
+        """
+        return [self._torque(LimitKind.TORQUE, torques, [(1.0, 1.0, 0.0)], [feedback])]
 
     def stop_torque(self, torques: TorqueBounds, brake_time: float, feedback: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.
