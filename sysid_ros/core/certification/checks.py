@@ -154,6 +154,8 @@ class AllowedErrors:
         torques: Function that bounds the same over pieces of the plan, of their middles and half lengths (P,) [s], as
             (P, n) [Nm]; None where only the largest is known.
         stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
+        friction_speed: Of the control law that the torque is bounded for [rad/s]: it holds what that law does not
+            compensate of Coulomb friction, see :func:`counted_friction`. 0 where it is not bounded for a law.
     """
 
     position: Array
@@ -161,6 +163,7 @@ class AllowedErrors:
     torque: Array
     torques: Callable[[Array, Array], Array] | None = None
     stops: Callable[[float], StopBound] | None = None
+    friction_speed: float = 0.0
 
     def torque_over(self, middle: Array, half: Array) -> Array:
         """Return the torque of the feedback over pieces of the plan, (n, P) or (n, 1) [Nm].
@@ -183,8 +186,9 @@ class AllowedErrors:
             error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units
         )
         if isinstance(errors, TrackingBound):
-            return cls(position, velocity, torque, errors.torque_over, errors.in_stops)
-        known = (errors.torques, errors.stops) if isinstance(errors, AllowedErrors) else ()
+            speed = errors.whole.settings.friction_speed
+            return cls(position, velocity, torque, errors.torque_over, errors.in_stops, speed)
+        known = (errors.torques, errors.stops, errors.friction_speed) if isinstance(errors, AllowedErrors) else ()
         return cls(position, velocity, torque, *known)
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:
@@ -221,7 +225,7 @@ class MotionChecks:
         robot, scene = assumptions.robot, assumptions.scene
         self._limits = robot.limits
         self._names = [(name,) for name in robot.joint_names]
-        self._errors = errors
+        self._errors, self._friction_speed = errors, errors.friction_speed
         if stops is not None:
             self._errors = errors.with_stops(stops, robot.limits.v_max)
         elif settings.brake_times and errors.stops is None:
@@ -242,7 +246,7 @@ class MotionChecks:
 
     def torques(self, motion: Motion) -> TorqueBounds:
         """Worst-case torques over the pieces."""
-        return TorqueBounds(self._spread, motion)
+        return TorqueBounds(self._spread, motion, self._friction_speed)
 
     def motion_torque(self, torques: TorqueBounds, feedback: Array) -> list[Check]:
         """Torque limits of the plan itself.

@@ -56,7 +56,7 @@ def recheck(
         plan: The plan.
         settings: How finely time is divided; the torque fraction and the brake time are those of the certificate.
         bound: Its tracking bound, from which those of its stops follow (:attr:`BoundRechecker.latest`); without it
-            errors in stops are assumed, as :func:`verify` says.
+            errors in stops are assumed, as :func:`verify` says, and Coulomb friction counts in any direction.
 
     Returns:
         The problems, none if the certificate holds.
@@ -123,8 +123,8 @@ def _errors(certificate: Certificate, bound: TrackingBound | None) -> AllowedErr
     stated = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
     if bound is None:
         return AllowedErrors(*stated)
-    own = AllowedErrors.of(bound, len(stated[0]))
-    return AllowedErrors(*stated, own.torques, own.stops)
+    position, velocity, torque = stated
+    return replace(AllowedErrors.of(bound, len(position)), position=position, velocity=velocity, torque=torque)
 
 
 class BoundRechecker:

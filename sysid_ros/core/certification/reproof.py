@@ -109,8 +109,7 @@ class Reprover:
                 f"{bound.settling_time:.2f} s"
             )
         position, velocity, torque = (np.maximum(values, proven) for _, _, values, proven in stated)
-        own = AllowedErrors.of(bound, self.robot.n)
-        errors = AllowedErrors(position, velocity, torque, own.torques, own.stops)
+        errors = replace(AllowedErrors.of(bound, self.robot.n), position=position, velocity=velocity, torque=torque)
         settings = replace(
             self._settings, torque_fraction=certificate.torque_fraction, brake_times=(certificate.brake_time,)
         )

@@ -201,6 +201,29 @@ def _largest_before(times: Array, values: Array, reach: float, middle: Array, ha
     return np.array([values[i : j + 1].max() for i, j in zip(np.atleast_1d(first), np.atleast_1d(last), strict=True)])
 
 
+def counted_friction(speed: Array, rate: float | Array, friction_speed: float) -> Array:
+    """Compute the share of Coulomb friction that a proof counts beside feedback that is bounded for a control law.
+
+    What is left of friction is in the bound of the feedback: it is about the commanded torque less the torque with the
+    friction that the law compensates, none below half of its friction speed and all from there on. While the clock of
+    the path runs at the rate r, that share is convex in r as long as the path is no faster than the friction speed, so
+    its largest sum with what is convex in ``(r, r^2, d)`` is at a corner of what holds these; on faster parts all of it
+    counts.
+
+    Args:
+        speed: Largest speeds of the path, any shape [rad/s].
+        rate: r [-].
+        friction_speed: Of the control law [rad/s]; 0 where the bound is for none: friction counts in any direction.
+
+    Returns:
+        Shares from 0 to 1, of the shape of the speeds.
+    """
+    if friction_speed <= 0.0:
+        return np.ones_like(speed)
+    share = np.clip(2.0 * rate * speed / friction_speed - 1.0, 0.0, 1.0)
+    return np.where(speed <= friction_speed, share, 1.0)
+
+
 SHORTEST_STOP, LONGEST_STOP = 0.1, 10.0
 """Times to rest of a stop that an arm can follow, and that ends before anybody is in its way [s]."""
 

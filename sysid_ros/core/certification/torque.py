@@ -5,7 +5,8 @@ The torque of a motion whose clock runs at the rate r with the slowdown d is (se
 
     tau = g(q) + r (F_v v) + r^2 (M(q) a + c(q, v) + I_a a) + d (M(q) v + I_a v) + F_c sign + beta,
 
-with q, v, a those of the path; the path itself has r = 1 and d = 0. Every term is linear in the parameters.
+with q, v, a those of the path; the path itself has r = 1 and d = 0. Every term is linear in the parameters. Of Coulomb
+friction counts what is not in the bound of the feedback, see :func:`counted_friction`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.chain import Motion, apply, cross, multiply
+from sysid_ros.core.certification.stop_model import counted_friction
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.rest_torque import RestSavings, rest_of
@@ -165,7 +167,7 @@ class _Sizes:
         spread: What the parameters may add, (3, n, P) [Nm].
         columns: Rows of the regressor, (3, pairs, 10, P).
         remainder: What is between the points, (n, P) [Nm].
-        rest: What does not depend on the motion, for the middle, (n, 1) [Nm].
+        rest: Friction and what is not known of torque offsets, for the middle, (n, P) [Nm].
     """
 
     nominal: Array
@@ -193,10 +195,12 @@ class TorqueBounds:
     Args:
         spread: The parameters.
         motion: The chain over P pieces.
+        friction_speed: Of the control law that the bound of the feedback is for [rad/s], see
+            :func:`counted_friction`; 0 for none.
     """
 
-    def __init__(self, spread: ParameterSpread, motion: Motion):
-        self._spread = spread
+    def __init__(self, spread: ParameterSpread, motion: Motion, friction_speed: float = 0.0):
+        self._spread, self._friction_speed = spread, friction_speed
         parts = regressor_series(motion, spread.joints, spread.bodies)
         v, a = motion.velocity, motion.acceleration
         self._starts = np.flatnonzero(np.diff(spread.joints, prepend=-1))
@@ -219,7 +223,7 @@ class TorqueBounds:
         for part, factor, series in ((RATE, viscous_radius, v), (SQUARE, armature_radius, a)):
             remainder[part] += factor * (0.5 * np.abs(series[2]) + series[3])
         remainder[SLOWDOWN] += armature_radius * (0.5 * np.abs(v[2]) + v[3])
-        remainder[GRAVITY] += offset_radius + spread.coulomb[:, None]
+        remainder[GRAVITY] += offset_radius
         remainder += 0.5 * np.abs(nominal[:, 2]) + nominal[:, 3]
         self._remainder = remainder
         # Ends of the piece, where a sum of absolute values of lines is largest, and its middle.
@@ -227,7 +231,9 @@ class TorqueBounds:
         self._columns = np.stack([_at_points(series[None, :3])[0] for series in parts])  # (3, 3, pairs, 10, P)
         self._viscous, self._speed, self._rate = viscous_radius, _at_points(v[None, :3])[0], _at_points(a[None, :3])[0]
         self._armature = armature_radius
-        self._exact_rest = offset_radius + spread.coulomb[:, None]
+        self._exact_rest = offset_radius
+        # Largest speeds over a piece and in its middle, which Coulomb friction depends on.
+        self._speeds = np.abs(v[:3]).sum(axis=0) + v[3], np.abs(v[0])
 
     def evaluate(self, rate: float, square: float, slowdown: float) -> tuple[Array, Array]:
         """Bounds of the torque while the clock of the path runs at a rate.
@@ -295,8 +301,12 @@ class TorqueBounds:
         spread = self._by_joint(np.einsum("pk,cpkt->cpt", self._spread.radius, np.abs(columns)), axis=1)
         spread += self._viscous * np.abs(rate * self._speed)
         spread += self._armature * np.abs(square * self._rate + slowdown * self._speed)
-        remainder = np.tensordot(np.abs(factors), self._remainder, axes=1)
-        return _Sizes(nominal, np.abs(nominal), spread, columns, remainder, self._exact_rest)
+        over, middle = (
+            self._spread.coulomb[:, None] * counted_friction(speed, rate, self._friction_speed)
+            for speed in self._speeds
+        )
+        remainder = np.tensordot(np.abs(factors), self._remainder, axes=1) + over
+        return _Sizes(nominal, np.abs(nominal), spread, columns, remainder, self._exact_rest + middle)
 
     def _save(self, sizes: _Sizes, joint: int, chosen: NDArray[np.bool_]) -> None:
         """Take off what is known of the torque at rest, of a joint at chosen points, (3, P).

@@ -18,6 +18,7 @@ from sysid_ros.core.certification.stop_model import (
     LimitKind,
     PlanRejected,
     TrackingErrors,
+    counted_friction,
     error_bound,
     stop_torque_growth,
     stop_torque_shape,
@@ -259,11 +260,13 @@ class Room:
         torque: Torque that model and feedback may need together, (T, n) [Nm].
         feedback: What of it the feedback needs on the path, (n,) [Nm].
         clearance: Distance to keep, margins included, (T,) [m].
+        friction_speed: Of the control law that the feedback is bounded for [rad/s], see :func:`counted_friction`.
     """
 
     torque: Array
     feedback: Array
     clearance: Array
+    friction_speed: float = 0.0
 
 
 class MotionConstraints:
@@ -286,7 +289,7 @@ class MotionConstraints:
         brake_time: float | None,
     ):
         self._torque, self._distances, self._basis = torque, distances, basis
-        self._clearances, self._feedback = room.clearance, room.feedback
+        self._clearances, self._feedback, self._friction_speed = room.clearance, room.feedback, room.friction_speed
         self._model_limits = room.torque - room.feedback  # (T, n)
         # The motion, rest on its path, and points of a stop: rate and slowdown of the clock.
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
@@ -306,7 +309,9 @@ class MotionConstraints:
             np.concatenate([rate * v for rate, _ in self._stages]),
             np.concatenate([rate**2 * a + slowdown * v for rate, slowdown in self._stages]),
         )
-        torques = self._torque.evaluate(states)
+        rates = np.array([rate for rate, _ in self._stages]).repeat(len(v))[:, None]
+        friction = counted_friction(np.tile(np.abs(v), (len(self._stages), 1)), rates, self._friction_speed)
+        torques = self._torque.evaluate(states, friction)
         demand = torques.demand.reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
         share = np.minimum(self._fastest(states, count)[0] / STOP_SPEED, 1.0)
         growths = share[:, None, None] * self._growths
@@ -319,6 +324,15 @@ class MotionConstraints:
         free = distances.free.reshape(count, self._basis.times.size, -1)
         missing = (self._clearances[:, None] - free) / DISTANCE_UNIT
         return ConstraintSamples(usage, missing, limits, states, torques, distances)
+
+    def _friction_slope(self, v: Array, rate: Array, joint: Index) -> Array:
+        """Differentiate the Coulomb friction that counts by the velocities of the path, (P,) [Nm s/rad]."""
+        if self._friction_speed <= 0.0:
+            return np.zeros_like(v)
+        share = counted_friction(np.abs(v), rate, self._friction_speed)
+        steep = np.where((share > 0.0) & (share < 1.0), 2.0 * rate / self._friction_speed, 0.0)
+        slope: Array = self._torque.coulomb[joint] * steep * np.sign(v)
+        return slope
 
     def _fastest(self, states: State, count: int) -> tuple[Array, Array]:
         """Find the largest speeds of any joint in B motions, (B,) [rad/s], and their derivatives along x, (B, n)."""
@@ -369,6 +383,8 @@ class MotionConstraints:
         rate, slowdown = np.array(self._stages).T[:, stage, None]
         blend = self._basis.blend[:, time, None]
         slope = dq * blend[0] + dv * rate * blend[1] + da * (rate**2 * blend[2] + slowdown * blend[1])
+        v = samples.states[1][motion * times + time, joint]  # of the path, the first stage
+        slope[np.arange(len(joint)), joint] += self._friction_slope(v, rate[:, 0], joint) * blend[1, :, 0]
         usage = samples.torque[motion, stage, time, joint]
         # Demand over limit: the faster the motion, the less is left for the model.
         speed, faster = self._fastest(samples.states, len(samples.torque))

@@ -108,7 +108,8 @@ class TorqueSamples:
     """Largest torques at N samples.
 
     Attributes:
-        demand: Largest ``|tau|`` of any parameters in the boxes, Coulomb friction in the worst direction, (N, n) [Nm].
+        demand: Largest ``|tau|`` of any parameters in the boxes, with the share of Coulomb friction that counts in the
+            worst direction, (N, n) [Nm].
         side: Sign of the torque that is that large, (N, n).
         regressor: The torque regressor, (N, n, 14 n), its Coulomb columns zero.
     """
@@ -123,6 +124,9 @@ class WorstTorque:
 
     Args:
         robot: The arm.
+
+    Attributes:
+        coulomb: Largest Coulomb friction, (n,) [Nm].
 
     Raises:
         ModelError: The arm branches.
@@ -145,14 +149,14 @@ class WorstTorque:
         self._center[last] += payload.center
         self._radius[last] += payload.radius
         sliding = slice(INERTIAL * self.n, None, FRICTION)
-        self._coulomb = np.abs(self._center[sliding]) + self._radius[sliding]
+        self.coulomb: Array = np.abs(self._center[sliding]) + self._radius[sliding]
         self._center[sliding] = self._radius[sliding] = 0.0
 
-    def evaluate(self, states: State) -> TorqueSamples:
-        """Compute the largest torques at states (N, n)."""
+    def evaluate(self, states: State, friction: Array | float = 1.0) -> TorqueSamples:
+        """Compute the largest torques at states (N, n), with these shares of Coulomb friction, (N, n) or for all."""
         regressor = self._regressor.evaluate(*states, direction=np.zeros_like(states[1]))
         nominal = regressor @ self._center
-        spread = np.abs(regressor) @ self._radius + self._coulomb
+        spread = np.abs(regressor) @ self._radius + friction * self.coulomb
         if self._savings is None:
             return TorqueSamples(np.abs(nominal) + spread, np.sign(nominal), regressor)
         above, below = nominal, -nominal
@@ -182,7 +186,7 @@ class WorstTorque:
             joints: Their joints, (P,).
 
         Returns:
-            With respect to q, v and a, each (P, n).
+            With respect to q, v and a, each (P, n); Coulomb friction counts as if its share stayed as it is.
         """
         q, v, a = (part[chosen] for part in states)
         rows, side = samples.regressor[chosen, joints], samples.side[chosen, joints][:, None]

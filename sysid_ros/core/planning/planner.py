@@ -67,6 +67,8 @@ _ROOM = 0.02
 """Share of the torque limits that a posture is to leave besides the feedback at home [-]: elsewhere it may be more."""
 _FARTHER = 1.15
 """How much farther than a posture that could not be certified the next one is that is tried [-]."""
+_HARDLY_EXCITING = 1e4
+"""Condition number from which on a motion from rest tells so little that moving to another posture comes first [-]."""
 _SAME_POSTURE = 1e-3
 """Postures closer than this are the same [rad]."""
 
@@ -142,7 +144,8 @@ class CertifiedPlanner:
 
         From rest to a goal that is a straight motion as fast as can be proven, or the first of a way around what is in
         between; only where neither can be proven it is a motion of the settings' duration that gets closer. Where no
-        exciting motion can be proven from rest it is one towards the home posture, to its end at rest.
+        exciting motion can be proven from rest, or only one that hardly moves, it is one towards the home posture, to
+        its end at rest.
 
         Args:
             request: What to plan.
@@ -176,7 +179,12 @@ class CertifiedPlanner:
             if is_late or request.predecessor is not None:
                 raise failure
             return self._elsewhere(request, failure, now, patience)
-        return self._certified(request, found, strategy.information(found), candidates, now)
+        information = strategy.information(found)
+        if request.predecessor is None and request.goal is None and condition_number(information) > _HARDLY_EXCITING:
+            leg = self._leg_home(request, now, patience)
+            if leg is not None:
+                return leg
+        return self._certified(request, found, information, candidates, now)
 
     def certify(self, trajectory: Trajectory, assumptions: Assumptions, now: float = 0.0) -> CertifiedPlan:
         """Certify a given motion that starts from rest.
@@ -375,6 +383,16 @@ class CertifiedPlanner:
         if len(way) < 2 or not np.array_equal(way[-1], goal) or np.abs(way[0] - start).max() > _SAME_POSTURE:
             return None
         return way[1:]
+
+    def _leg_home(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
+        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there."""
+        home = self.robot.home
+        if patience.is_up() or np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
+            return None
+        try:
+            return self._plan_leg(replace(request, goal=home), now, patience)
+        except (PlanRejected, BoundNotAvailable):
+            return None
 
     def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
         """Plan towards the home posture where no exciting motion from rest can be proven.

@@ -212,5 +212,6 @@ class PlanProblem:
             torque=torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None]),
             feedback=self._errors.torque,
             clearance=self.request.assumptions.scene.clearance + margins.distance + margins.reserve.distance * is_ahead,
+            friction_speed=self.request.assumptions.control_law.friction_speed,
         )
         return MotionConstraints(self.model.torque, self._distances, basis, room, brake_time)

@@ -21,11 +21,15 @@ from sysid_ros.core.regressors.rest_torque import rest_of
 from sysid_ros.core.tracking_bound.nominal_payload import (
     best_payload,
     choose_payload,
+    easiest_payload,
     light_payloads,
     weighed_payload,
 )
 
 Array = NDArray[np.float64]
+
+_ELSEWHERE = 0.1
+"""From how far away from a posture another nominal payload than the one that is easiest to hold there counts [rad]."""
 
 PAYLOAD = "payload"
 """Target of the estimates that a payload model can be made of; others include parts of the arm."""
@@ -73,6 +77,7 @@ class ModelPolicy:
         self._robot = robot
         self.may_tighten = may_tighten
         self._is_nominal_chosen = False
+        self._easiest: tuple[Array, Array] | None = None  # the posture, and the nominal payload before
         self.in_use = in_use or PayloadModel.prior(robot)
 
     def note_given(self, model: PayloadModel) -> None:
@@ -81,16 +86,19 @@ class ModelPolicy:
 
     def reset(self) -> PayloadModel:
         """Return the model for a payload that may be another one than before."""
-        self._is_nominal_chosen = False
+        self._is_nominal_chosen, self._easiest = False, None
         return PayloadModel.prior(self._robot)
 
     def for_chain(self, estimate: ParameterEstimate | None, posture: Array) -> PayloadModel:
         """Return the model for a chain of plans that starts from rest; for the first chain, also choose the nominal.
 
         Once the payload has been weighed, the nominal payload is the one with the best bounds at the posture (n,)
-        [rad]. Later chains keep it.
+        [rad]. Later chains keep it, but for one that was the easiest to hold in another posture.
         """
         model = self.for_plan(estimate)
+        if self._easiest is not None and np.abs(posture - self._easiest[0]).max() > _ELSEWHERE:
+            model = replace(model, nominal=self._easiest[1])
+            self._is_nominal_chosen, self._easiest = False, None
         is_weighed, self._is_nominal_chosen = not self._is_nominal_chosen and model is not self.in_use, True
         if not is_weighed:
             return model
@@ -105,7 +113,7 @@ class ModelPolicy:
         return self._tightened(estimate)
 
     def easiest_to_hold(self, posture: Array) -> PayloadModel:
-        """Return the model in use with the nominal payload whose feedback takes the least torque.
+        """Return the model in use with the nominal payload that leaves the most torque in holding a posture.
 
         Its motions are less exact, but they can begin where little torque is left.
 
@@ -115,9 +123,11 @@ class ModelPolicy:
         model, robot = self.in_use, self._robot
         if not self.may_tighten or model.estimate is None:
             return model
-        boxes = (robot.theta_box, model.box)
-        best = best_payload(robot, boxes, [model.nominal, *light_payloads(robot, boxes)], posture)
-        return model if np.array_equal(best, model.nominal) else replace(model, nominal=best)
+        best = easiest_payload(robot, (robot.theta_box, model.box), model.nominal, posture)
+        if np.array_equal(best, model.nominal):
+            return model
+        self._easiest = np.array(posture, dtype=float), model.nominal
+        return replace(model, nominal=best)
 
     def final(self, estimate: ParameterEstimate, posture: Array | None) -> PayloadModel:
         """Return the model to work with from now on.

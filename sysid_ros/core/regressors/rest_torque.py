@@ -86,6 +86,30 @@ def gravity_rows(robot: RobotModel, posture: Array) -> Array:
     return result
 
 
+def largest_rest_torque(robot: RobotModel, boxes: tuple[Box, Box], posture: Array) -> Array:
+    """Compute the largest torques that any parameters in the boxes need at rest, without Coulomb friction, (n,) [Nm].
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+        posture: The posture, (n,) [rad].
+    """
+    (arm, payload), last = boxes, robot.inertial_slice(robot.n)
+    center, radius = (values[: INERTIAL * robot.n].copy() for values in (arm.center, arm.radius))
+    center[last] += payload.center
+    radius[last] += payload.radius
+    offset, rows = robot.friction(arm.center)[:, 3], gravity_rows(robot, posture)
+    nominal, spread = rows @ center + offset, np.abs(rows) @ radius + robot.friction(arm.radius)[:, 3]
+    above, below, rest = nominal, -nominal, rest_of(payload)
+    if rest is not None:
+        savings = RestSavings(robot, arm, payload, rest)
+        each = [savings.evaluate_both(joint, row[None, INERTIAL * joint :]) for joint, row in enumerate(rows)]
+        own, negative = np.array(each)[..., 0].T
+        above, below = above - own, below - negative
+    largest: Array = np.maximum(above, below) + spread
+    return largest
+
+
 class RestSavings:
     """What a torque at rest takes off the largest torques over the boxes.
 

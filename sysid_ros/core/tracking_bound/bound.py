@@ -86,6 +86,8 @@ class TrackingBound:
         settling_time: Time after that until ``position``, ``velocity`` and ``torque`` hold [s].
         inertia_ratios: Smallest and largest ratio of true to nominal inertia in any direction [-].
         shares: Contributions to ``position`` by cause, each (n,) [rad].
+        torque_shares: Contributions to ``torque`` where it is largest, by cause, each (n,) [Nm]; see
+            :meth:`LoopBounds.torque_by_cause`.
         torques: Bounds of that torque in J intervals from the start of the motion, as long as those of ``whole``; the
             last one with what follows, (J, n) [Nm].
         whole: Motion and tube, from the history to half a second after the end.
@@ -101,6 +103,7 @@ class TrackingBound:
     settling_time: float
     inertia_ratios: tuple[float, float]
     shares: dict[str, Array] = field(repr=False)
+    torque_shares: dict[str, Array] = field(repr=False)
     torques: Array = field(repr=False)
     whole: TrackingHistory = field(repr=False)
     start: float = 0.0
@@ -113,8 +116,12 @@ class TrackingBound:
     )
 
     def __post_init__(self) -> None:
-        for array in (self.position, self.velocity, self.torque, self.take_over, self.torques, *self.shares.values()):
+        for array in (self.position, self.velocity, self.torque, self.take_over, self.torques, *self._shares):
             array.setflags(write=False)
+
+    @property
+    def _shares(self) -> tuple[Array, ...]:
+        return (*self.shares.values(), *self.torque_shares.values())
 
     @property
     def law(self) -> ControlLaw:
@@ -253,17 +260,21 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
     now = slice(samples.past, None)
     take_over, settling_time = _take_over(tube_map, tube, bounds)
     off, off_rate = link_errors(tube_map.robot)
-    torques = (1.0 + SETTLED) * tube_map.bound_torque(tube, bounds)[now]
+    parts = {name: values[now] for name, values in tube_map.torque_by_cause(tube, bounds).items()}
+    torques: Array = (1.0 + SETTLED) * sum(parts.values(), np.zeros(1))
+    largest = torques.argmax(axis=0), np.arange(torques.shape[1])
+    torque = torques[largest]
     intervals = max(int(np.ceil(duration / samples.step - 1e-9)), 1)
     torques[intervals - 1] = torques[intervals - 1 :].max(axis=0)
     return TrackingBound(
         position=tube.position[now].max(axis=0) + off,
         velocity=tube.velocity[now].max(axis=0) + off_rate,
-        torque=torques.max(axis=0),
+        torque=torque,
         take_over=take_over + off,
         settling_time=settling_time,
         inertia_ratios=bounds.inputs.ratios,
         shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
+        torque_shares={name: (1.0 + SETTLED) * values[largest] for name, values in parts.items()},
         torques=torques[:intervals].copy(),
         whole=TrackingHistory(samples, tube, tube_map.model.total, settings),
         start=samples.past * samples.step,

@@ -164,13 +164,20 @@ def bound_friction(
 
 def bound_torques(inverse: Array, torques: Array) -> Signal:
     """Bound ``M^-1 h`` for every torque ``|h| <= torques``, (N, n) [Nm]; ``inverse`` is ``M^-1``, (N, n, n)."""
-    n = torques.shape[1]
+    return Signal((np.abs(inverse) @ torques[..., None])[..., 0], largest_norm(inverse, torques))
+
+
+def largest_norm(metric: Array, sizes: Array) -> Array:
+    """Compute the largest ``(x^T G x)^1/2`` for ``|x| <= sizes``, (N, n), with a positive definite G (N, n, n), (N,).
+
+    It is that of a corner: ``sum_ij s_i s_j x_i x_j G_ij`` for the signs s of its entries.
+    """
+    n = sizes.shape[1]
     rows, columns = np.triu_indices(n)
-    # The largest norm is that of a corner: sum_ij s_i s_j h_i h_j M^-1_ij for the signs s of its entries.
-    terms = torques[:, rows] * torques[:, columns] * inverse[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
+    terms = sizes[:, rows] * sizes[:, columns] * metric[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
     signs = np.array(list(product((1.0,), *((1.0, -1.0),) * (n - 1))))
-    norm = np.sqrt(np.maximum((terms @ (signs[:, rows] * signs[:, columns]).T).max(axis=1), 0.0))
-    return Signal((np.abs(inverse) @ torques[..., None])[..., 0], norm)
+    norm: Array = np.sqrt(np.maximum((terms @ (signs[:, rows] * signs[:, columns]).T).max(axis=1), 0.0))
+    return norm
 
 
 @dataclass(frozen=True)

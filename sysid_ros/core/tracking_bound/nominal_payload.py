@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.rest_torque import largest_rest_torque
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty, inertia_ratios, inertial_uncertainties
@@ -26,6 +28,8 @@ _LIGHT_GYRATION = 0.03
 """Radius of gyration of the lightest payload that is tried [m]."""
 _WEIGHED_SHARES = (0.04, 0.08, 0.12, 0.16, 0.25)
 """Shares of the heaviest payload that are tried after weighing."""
+_TAKEN_OFF = (0.5, 0.9)
+"""Shares of the last body that counterweights take off."""
 _GAIN = 0.9
 """Largest cost, relative to the present payload's, that is worth the seconds at rest a change takes."""
 _SHARES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.17, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
@@ -131,24 +135,60 @@ def light_payloads(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
     return [share * _heaviest(uncertainty) for share in (0.0, *_WEIGHED_SHARES)]
 
 
+def counterweights(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
+    """List payloads that take off most of what the last body weighs, (10,) each, for an arm that can hardly be held.
+
+    They are no bodies, and need not be: they only make the nominal inertia lighter, most of all about the joints near
+    the base, and so the feedback weaker. The integral state balances what they leave out of the weight.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+    """
+    if boxes[1].lower[0] < 0.0:  # the payload is a body only together with the last one
+        return []
+    body = np.clip(robot.theta_nominal, boxes[0].lower, boxes[0].upper)[robot.inertial_slice(robot.n)]
+    only_mass = np.where(np.arange(10) == 0, body, 0.0)
+    return [-share * one for one in (body, only_mass) for share in _TAKEN_OFF]
+
+
 def best_payload(
-    robot: RobotModel, boxes: tuple[Box, Box], candidates: Sequence[ArrayLike], posture: ArrayLike
+    robot: RobotModel,
+    boxes: tuple[Box, Box],
+    candidates: Sequence[ArrayLike],
+    posture: ArrayLike,
+    needed: Array | float = 0.0,
 ) -> Array:
-    """Select the nominal payload with the smallest bound of feedback torque in holding, relative to the limits.
+    """Select the nominal payload with which holding takes the least share of the torque limits.
 
     Args:
         robot: The arm.
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
         candidates: Payloads, (10,) each; the first is taken where none has a bound.
         posture: Posture, (n,) [rad].
+        needed: What holding needs besides the feedback, (n,) [Nm]; 0 to count the feedback alone.
     """
     still = np.asarray(posture, dtype=float)
 
     def need(payload: Array) -> float:
         try:
             bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), still)
-        except BoundNotAvailable:
-            return np.inf
-        return float((bound.torque / robot.limits.tau_max).max())
+        except (BoundNotAvailable, ParameterOutOfRange):
+            return np.inf  # of a counterweight an arm with light armatures may have no inertia left
+        return float(((bound.torque + needed) / robot.limits.tau_max).max())
 
     return min((np.array(one, dtype=float) for one in candidates), key=need)
+
+
+def easiest_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLike, posture: ArrayLike) -> Array:
+    """Choose the nominal payload with which most torque is left in holding a posture, whatever else it costs.
+
+    Args:
+        robot: The arm.
+        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+        present: Present nominal payload, (10,); kept where no other one leaves more.
+        posture: Posture, (n,) [rad].
+    """
+    posture = np.asarray(posture, dtype=float)
+    candidates = [present, *light_payloads(robot, boxes), *counterweights(robot, boxes)]
+    return best_payload(robot, boxes, candidates, posture, largest_rest_torque(robot, boxes, posture))

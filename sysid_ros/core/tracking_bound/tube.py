@@ -37,6 +37,7 @@ from sysid_ros.core.tracking_bound.disturbance import (
     bound_torques,
     compute_residual,
     compute_smooth_disturbance,
+    largest_norm,
     speed_range,
 )
 from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
@@ -303,6 +304,16 @@ class LoopBounds:
 
         It is ``M (f - a_w)``, plus the nominal torque at the measured state less that at the desired one.
         """
+        bound: Array = sum(self.torque_by_cause(tube, bounds).values(), np.zeros(1))
+        return bound
+
+    def torque_by_cause(self, tube: Tube, bounds: ErrorBounds) -> dict[str, Array]:
+        """Return the parts of :meth:`bound_torque`, (I, n) each [Nm].
+
+        ``friction`` and ``sensors`` are what acts on a joint in the middle of the range of inertias, ``model`` likewise
+        what the rate of the model error does, and ``coupling`` what all three do through an inertia that is not known.
+        ``errors themselves`` do the rest: as disturbances, and by the change of the model where the arm really is.
+        """
         slow, inputs = self.slow_terms, bounds.inputs
         # M is that of the moment; what acted before has its effect through the norms, with the largest change.
         shift = self.inertia_shift(tube)
@@ -312,10 +323,17 @@ class LoopBounds:
         center = inputs.kernels.residual.center[:, FEEDBACK]
         friction = self.convolve(center, inputs.friction_torque)
         changed = (inputs.kernels.inertia_drift + center.sum() * inputs.shift) * inputs.friction.norm.max()
-        direct = self.apply_inertia(shift, causes["sensors"] + causes["model"])
-        coupled = (causes["coupling"] + causes["errors themselves"]) / inputs.joint_per_norm
-        by_cause = friction + direct + torque_per_norm * (coupled + changed)
-        by_norm = torque_per_norm * bounds.norms[..., FEEDBACK, None]
+        parts = {
+            "friction": friction,
+            "sensors": self.apply_inertia(shift, causes["sensors"]),
+            "model": self.apply_inertia(shift, causes["model"]),
+            "coupling": torque_per_norm * causes["coupling"] / inputs.joint_per_norm,
+            "errors themselves": torque_per_norm * (causes["errors themselves"] / inputs.joint_per_norm + changed),
+        }
+        # Where the bound of the norm is smaller, all parts are that much smaller.
+        by_cause, by_norm = sum(parts.values(), np.zeros(1)), torque_per_norm * bounds.norms[..., FEEDBACK, None]
+        share = np.minimum(1.0, by_norm / np.maximum(by_cause, 1e-300))
+        parts = {name: share * values for name, values in parts.items()}
         coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
         position, velocity = tube.position_norm + self.error_norms[1], tube.velocity_norm + self.error_norms[0]
         model = shift * self.smooth_norm / (1.0 - shift)
@@ -323,8 +341,9 @@ class LoopBounds:
         model = model + self.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
         viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self.sensor_errors[0])
         gravity = self.turn_torque(tube.position + self.sensor_errors[1])
-        bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[..., None] + viscous + gravity
-        return bound + self.missed
+        parts["errors themselves"] = parts["errors themselves"] + torque_per_norm * model[..., None] + viscous + gravity
+        parts["model"] = parts["model"] + self.missed
+        return parts
 
     def apply_inertia(self, shift: Array, accelerations: Array) -> Array:
         """Bound ``M(q) a`` for all accelerations at most these, (I, n), M being changed by at most ``shift``, (I,).
@@ -632,8 +651,7 @@ class TubeMap(LoopBounds):
 
     def _norm_of(self, error: Array) -> Array:
         """Bound the norm of every vector whose entries are at most these, (n,), in all intervals, (I,)."""
-        size = np.broadcast_to(error, self.robot.n)
-        norm = np.sqrt(np.einsum("tij,i,j->t", np.abs(self.inertia), size, size))
+        norm = largest_norm(self.inertia, np.broadcast_to(error, self.inertia.shape[:2]))
         return self._refined(np.sqrt(self._nearby) * larger_neighbour(norm))
 
     def _refined(self, values: Array) -> Array:

@@ -107,6 +107,8 @@ class Vertices:
 _MOMENTS = slice(4, 10)
 _DIAGONAL = [4, 6, 9]
 _PRODUCTS = ((5, 4, 6, 9), (7, 4, 9, 6), (8, 6, 9, 4))  # Ixy: Ixx, Iyy, and the moment about the third axis, ...
+_MASSES = 8
+"""Parts that the range of the mass of an object is divided into."""
 _WIDE = 0.5
 """Sum of the radii of the moments of inertia, in units of their largest trace, from which the box is not used."""
 _PAD = 1e-12
@@ -158,6 +160,36 @@ class PayloadSet:
 
         radius = pack(0.0, np.zeros(3), mass[1] * moments)
         return cls(False, objects(middle), radius * (1.0 + _PAD), objects(low), objects(high)[None])
+
+    @classmethod
+    def of_objects(cls, box: Box, shape: PayloadShape) -> PayloadSet | None:
+        """Enclose all objects of a given shape in a box; None where there are none.
+
+        A heavier object in the box has its CoM in a smaller part of the shape's, so masses are divided: each object is
+        in the enclosure of its part, and what holds at all vertices of all parts holds at those of its own.
+
+        Args:
+            box: Box of the parameters, (10,).
+            shape: Box of the CoM and radius of gyration.
+        """
+        lightest, heaviest = max(float(box.lower[0]), 0.0), float(box.upper[0])
+        if lightest <= 0.0:
+            return cls.of_shape((lightest, heaviest), shape)
+        edges, sets = np.linspace(lightest, heaviest, _MASSES + 1 if lightest < heaviest else 2), []
+        for low, high in zip(edges, edges[1:], strict=False):
+            part = _narrowed(shape, (float(low), float(high)), box)
+            if part is not None:
+                sets.append(cls.of_shape((float(low), float(high)), part))
+        return cls._of_any(sets) if sets else None
+
+    @classmethod
+    def _of_any(cls, sets: list[PayloadSet]) -> PayloadSet:
+        """Enclose the union of sets that are added to the last body, each with one enclosure from above."""
+        vertices, lower, upper = (
+            np.unique(np.concatenate(parts), axis=0)
+            for parts in zip(*((one.vertices, one.lower, one.upper[0]) for one in sets), strict=True)
+        )
+        return cls(False, vertices, np.max([one.radius for one in sets], axis=0), lower, upper[None])
 
     @classmethod
     def of_box(cls, box: Box, replaces: bool) -> PayloadSet:
@@ -232,17 +264,13 @@ def candidate_sets(model: ControlModel, last_body: Box) -> list[PayloadSet]:
     if box.lower[0] < 0.0:  # it is a body only together with the last one
         return [PayloadSet.of_box(box + last_body, True)]
     sets = [PayloadSet.of_box(box, False)]
-    shape = None if model.shape is None else _narrowed(model.shape, box)
-    if shape is not None:
-        sets.append(PayloadSet.of_shape((float(box.lower[0]), float(box.upper[0])), shape))
-    return sets
+    objects = None if model.shape is None else PayloadSet.of_objects(box, model.shape)
+    return sets if objects is None else [*sets, objects]
 
 
-def _narrowed(shape: PayloadShape, box: Box) -> PayloadShape | None:
-    """Intersect the CoM of a shape with that of a box of parameters; None where they are disjoint."""
-    lightest, heaviest = float(box.lower[0]), float(box.upper[0])
-    if lightest <= 0.0:
-        return shape
+def _narrowed(shape: PayloadShape, mass: tuple[float, float], box: Box) -> PayloadShape | None:
+    """Intersect the CoM of a shape with that of bodies in a box, of masses in a range; None where they are disjoint."""
+    lightest, heaviest = mass
     low, high = box.lower[1:4], box.upper[1:4]
     com = Box(np.minimum(low / lightest, low / heaviest), np.maximum(high / lightest, high / heaviest))
     common = shape.com.intersect(com)

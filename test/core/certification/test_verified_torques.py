@@ -7,8 +7,10 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path, stop_corners
+from sysid_ros.core.certification.stop_model import counted_friction
 from sysid_ros.core.certification.torque import TorqueBounds, regressor_series, spread_parameters
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.model import TorqueDemand
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
@@ -220,6 +222,57 @@ def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
                     assert np.all(torque <= bound[:, piece] + 1e-9)
                     closest = min(closest, (bound[:, piece] / torque).min())
     assert closest < 1.5
+
+
+@pytest.mark.parametrize("speed", [0.3, 0.8, 2.0])
+def test_no_law_needs_more_torque_with_the_friction_it_compensates(arms, make_plan, true_arm, speed):
+    """On a path and in stops along it; slow ones need less than with friction in any direction."""
+    robot, law = arms["kinova_gen3_2f85"], RobustSettings()
+    payload, rng = (robot.payload_prior.box, robot.payload_prior.nominal), np.random.default_rng(17)
+    spread, brake_time, closest, saved = spread_parameters(robot, (robot.theta_box, payload[0])), 0.8, np.inf, 0.0
+    for _ in range(6):
+        plan = make_plan(robot, rng, speed)
+        middle, half = pieces_of(plan, 15)
+        motion = build_motion(robot, plan, middle, half)
+        both = [TorqueBounds(spread, motion, friction_speed) for friction_speed in (law.friction_speed, 0.0)]
+        clocks = stop_corners() / [1.0, 1.0, brake_time]
+        bound, plain = (np.maximum.reduce([bounds.evaluate(*clock)[0] for clock in clocks]) for bounds in both)
+        path, middles = both[0].evaluate(1.0, 1.0, 0.0)
+        assert np.all(bound <= plain + 1e-12) and np.all(middles <= path + 1e-9)
+        saved = max(saved, (plain - bound).max())
+        drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
+
+        def needed(arm, q, v, a):
+            coulomb = arm.friction[:, 0]
+            return np.abs(arm.torque(q, v, a) - coulomb * arm.sign + coulomb * law.friction_share(v))
+
+        for begin in rng.uniform(0.0, plan.duration, 4):
+            stop = BrakedTrajectory(plan, begin, brake_time)
+            for x in rng.uniform(0.0, 1.0, 12):
+                clock = begin + brake_time * (x - x**3 + 0.5 * x**4)
+                if clock >= plan.duration:
+                    continue
+                piece = min(int(clock / (2 * half[0])), 14)
+                on_path, in_stop = plan.evaluate(clock), stop.evaluate(begin + x * brake_time)
+                for arm in drawn:
+                    assert np.all(needed(arm, *on_path) <= path[:, piece] + 1e-9)
+                    torque = needed(arm, *in_stop)
+                    assert np.all(torque <= bound[:, piece] + 1e-9)
+                    closest = min(closest, (bound[:, piece] / torque).min())
+    assert closest < 1.5
+    assert saved == pytest.approx(0.55, abs=1e-9)  # all of it, of joints that hardly move
+
+
+def test_the_friction_that_counts_is_an_upper_bound_and_convex_in_the_rate():
+    law, rng = RobustSettings(), np.random.default_rng(0)
+    speed, rate = rng.uniform(0.0, 1.2, 4000), rng.uniform(0.0, 1.0, 4000)
+    counted = counted_friction(speed, rate, law.friction_speed)
+    slower = speed * rng.uniform(-1.0, 1.0, 4000)
+    assert np.all(np.abs(law.friction_share(rate * slower)) <= counted + 1e-12)
+    np.testing.assert_allclose(counted_friction(speed, 1.0, law.friction_speed), law.friction_share(speed), atol=1e-12)
+    between, other = 0.5 * (rate + rate[::-1]), counted_friction(speed, rate[::-1], law.friction_speed)
+    assert np.all(counted_friction(speed, between, law.friction_speed) <= 0.5 * (counted + other) + 1e-12)
+    assert np.all(counted_friction(speed, rate, 0.0) == 1.0)
 
 
 def test_corners_enclose_every_stop():

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sysid_ros.core.certification.stop_model import stop_torque_growths
+from sysid_ros.core.certification.stop_model import counted_friction, stop_torque_growths
 from sysid_ros.core.collision.clearance import build_scene_model, displacements, pair_distances, sphere_centers
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.excitation.model import TorqueDemand
 from sysid_ros.core.planning.constraints import DISTANCE_UNIT, Reserve
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
-from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 
@@ -30,7 +30,14 @@ def test_torque_rows_are_those_of_the_sampled_checks(motion, gen3, boxes, errors
     demand = TorqueDemand(gen3, *boxes, errors.torque).evaluate(*trajectory.sample(times))
     limit = problem.model.settings.torque_fraction * gen3.limits.tau_max
     used = samples.torque[0, 0, :201] * (limit - errors.torque) + limit
-    np.testing.assert_allclose(used, demand, atol=1e-9)
+    speed = np.abs(trajectory.sample(times)[1])
+    np.testing.assert_allclose(used, demand - friction_left_out(problem, gen3, speed, 1.0), atol=1e-9)
+
+
+def friction_left_out(problem, robot, speed, rate):
+    """Coulomb friction that is in the bound of the feedback, where the speed of the path is (..., n) [Nm]."""
+    law, coulomb = problem.request.assumptions.control_law, robot.friction(robot.theta_box.upper)[:, 0]
+    return coulomb * (1.0 - counted_friction(speed, rate, law.friction_speed))
 
 
 def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
@@ -50,7 +57,9 @@ def test_torque_rows_cover_stops_along_the_path(motion, gen3, boxes, errors):
                 continue
             braked = BrakedTrajectory(trajectory, begin, settings.brake_time)
             state = tuple(part[None] for part in braked.evaluate(begin + progress * settings.brake_time))
-            np.testing.assert_allclose(used[stage, index], demand.evaluate(*state)[0], atol=1e-6)
+            speed, rate = np.abs(trajectory.evaluate(times[index])[1]), clock_rates(progress, settings.brake_time)[0]
+            wanted = demand.evaluate(*state)[0] - friction_left_out(problem, gen3, speed, rate)
+            np.testing.assert_allclose(used[stage, index], wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("is_from_rest", [True, False])
@@ -86,7 +95,8 @@ def test_rows_cover_a_motion_that_takes_over(make_problem, gen3, boxes, errors):
     times = np.linspace(0.0, 3.0, len(rows) + 1)[1:]
     demand = TorqueDemand(gen3, *boxes, errors.torque).evaluate(*second.sample(times))
     limit = other.model.settings.torque_fraction * gen3.limits.tau_max * (1.0 - Reserve().torque)
-    np.testing.assert_allclose(rows * (limit - errors.torque) + limit, demand, atol=1e-9)
+    left_out = friction_left_out(other, gen3, np.abs(second.sample(times)[1]), 1.0)
+    np.testing.assert_allclose(rows * (limit - errors.torque) + limit, demand - left_out, atol=1e-9)
 
 
 def test_distances_without_errors_are_exact(gen3, scene):

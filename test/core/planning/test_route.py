@@ -23,7 +23,7 @@ from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 TURN = np.array([1.3, 0, 0, 0, 0, 0, 0])
-GOAL_WITH_LITTLE_TORQUE = np.array([0.715, -0.281, -0.231, 1.901, 0.545, 1.562, -0.6])
+GOAL_WITH_LITTLE_TORQUE = np.array([0.715, -0.281, -0.231, 1.901, 0.63, 1.562, -0.6])
 
 
 def tool_at(robot, q):
@@ -186,6 +186,19 @@ def test_where_nothing_exciting_can_be_proven_the_arm_moves_towards_home(gen3):
     np.testing.assert_array_equal(plan.trajectory.start, start)
     np.testing.assert_array_equal(plan.trajectory.end, gen3.home)
     assert plan.time_until_next == plan.duration and plan.condition_number is None
+
+
+@pytest.mark.slow
+def test_a_motion_that_hardly_excites_gives_way_to_one_towards_home(gen3, monkeypatch):
+    monkeypatch.setattr("sysid_ros.core.planning.planner.condition_number", lambda information: 1e6)
+    start, assumptions = gen3.home + 0.2, payload_within(gen3, 0.05, Scene())
+    plan = CertifiedPlanner(gen3).plan(PlanRequest(assumptions, start, time_limit=60.0))
+    np.testing.assert_array_equal(plan.trajectory.start, start)
+    np.testing.assert_array_equal(plan.trajectory.end, gen3.home)
+    assert plan.time_until_next == plan.duration and plan.condition_number is None
+    # At home there is nowhere else to go.
+    plan = CertifiedPlanner(gen3).plan(PlanRequest(assumptions, gen3.home, time_limit=60.0))
+    assert plan.condition_number == 1e6
 
 
 @pytest.mark.slow

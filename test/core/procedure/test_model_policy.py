@@ -106,8 +106,16 @@ def test_the_nominal_payload_that_is_easiest_to_hold_takes_less_feedback_than_th
         return (bound.torque / robot.limits.tau_max).max()
 
     assert easy.box is policy.in_use.box and need(easy.nominal) < need(policy.in_use.nominal)
+    before = policy.in_use.nominal
     policy.note_given(easy)
     assert policy.easiest_to_hold(posture) is easy
+    # Its motions are less exact: from another posture the nominal payload is chosen as after weighing.
+    narrower = inside(robot, 0.4)
+    assert policy.for_chain(narrower, posture).nominal is easy.nominal
+    elsewhere = policy.for_chain(narrower, robot.home)
+    boxes = (robot.theta_box, elsewhere.box)
+    np.testing.assert_array_equal(elsewhere.nominal, weighed_payload(robot, boxes, before, robot.home))
+    assert not np.array_equal(elsewhere.nominal, easy.nominal)
 
 
 def test_without_a_point_estimate_the_nominal_payload_stays(robot, policy):

@@ -12,7 +12,14 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
-from sysid_ros.core.regressors.rest_torque import RestSavings, RestTorque, WeighedBox, gravity_rows, rest_of
+from sysid_ros.core.regressors.rest_torque import (
+    RestSavings,
+    RestTorque,
+    WeighedBox,
+    gravity_rows,
+    largest_rest_torque,
+    rest_of,
+)
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 
@@ -69,6 +76,32 @@ def test_savings_are_those_of_the_linear_programme(robot: RobotModel, seed: int)
                 assert np.abs(row) @ box - value == pytest.approx(wanted, abs=1e-8)
                 assert row @ place == pytest.approx(wanted, abs=1e-8)
                 assert np.all(np.abs(place) <= box * (1.0 + 1e-9))
+
+
+@pytest.mark.parametrize("is_weighed", [False, True])
+def test_largest_torques_at_rest_are_those_of_the_linear_programme(robot: RobotModel, is_weighed: bool):
+    rng, prior = np.random.default_rng(8), robot.payload_prior
+    last, friction = (
+        robot.inertial_slice(robot.n),
+        [robot.friction(x)[:, 3] for x in (robot.theta_box.lower, robot.theta_box.upper)],
+    )
+    for _ in range(3):
+        at, payload = rng.uniform(-1.5, 1.5, size=robot.n), sample_payload(prior, rng)
+        wide = 1e3 if not is_weighed else 1.0
+        rest = weigh(robot, at + 0.2 * rng.normal(size=robot.n), payload, wide * rng.uniform(0.1, 2.0, size=robot.n))
+        box = WeighedBox.of(prior.box, rest) if is_weighed else prior.box
+        found, rows = largest_rest_torque(robot, (robot.theta_box, box), at), gravity_rows(robot, at)
+        center = robot.theta_box.center[: INERTIAL * robot.n].copy()
+        center[last] += prior.box.center
+        for joint, row in enumerate(rows):
+            own = row[INERTIAL * joint :]
+            sides = [
+                sign * row @ center
+                + largest(robot, prior.box, rest, joint, sign * own)
+                + max(sign * one[joint] for one in friction)
+                for sign in (1.0, -1.0)
+            ]
+            assert found[joint] == pytest.approx(max(sides), abs=1e-7)
 
 
 def test_at_its_own_posture_nothing_is_left_but_the_error(robot: RobotModel):

@@ -82,6 +82,46 @@ def test_objects_of_a_shape_are_enclosed():
     assert not is_inside(payloads, from_com_form(2.0, SHAPE.com.center, 0.08 * np.eye(3)))
 
 
+def test_objects_of_a_shape_in_a_box_are_enclosed():
+    """Weighing tells the first moments: a heavier object is nearer, which the products of both ranges forget."""
+    rng = np.random.default_rng(4)
+    middle = from_com_form(1.0, SHAPE.com.center, 0.01 * np.eye(3))
+    wide = np.full(10, 10.0)
+    wide[0] = 0.0
+    lower, upper = middle - wide, middle + wide
+    lower[0], upper[0] = 0.5, 2.0
+    lower[1:4], upper[1:4] = middle[1:4] - [0.02, 0.02, 0.04], middle[1:4] + [0.02, 0.02, 0.04]
+    box = Box(lower, upper)
+    payloads, products = PayloadSet.of_objects(box, SHAPE), PayloadSet.of_shape((0.5, 2.0), SHAPE)
+    motions = rng.normal(size=(40, 6)) * np.r_[0.2 * np.ones(3), np.ones(3)]
+    least, most = energies(payloads.lower, motions).min(axis=1), energies(payloads.upper[0], motions).max(axis=1)
+    inside = [body for body in objects(rng, 3000) if box.contains(body)]
+    for _ in range(200):  # at edges of the first moments
+        mass = rng.uniform(0.5, 2.0)
+        com = np.clip(rng.choice([lower[1:4], upper[1:4]]) / mass, SHAPE.com.lower, SHAPE.com.upper)
+        body = from_com_form(mass, com, mass * SHAPE.gyration**2 * np.eye(3))
+        inside += [body] if box.contains(body) else []
+    assert len(inside) > 100
+    closest = 0.0
+    for body in inside:
+        assert is_inside(payloads, body)
+        energy = energies(body[None], motions)[:, 0]
+        assert np.all(least - 1e-12 <= energy) and np.all(energy <= most + 1e-12)
+        closest = max(closest, (energy / most).max())
+    assert closest > 0.85
+    assert np.mean(most / energies(products.upper[0], motions).max(axis=1)) < 0.8
+    assert not is_inside(payloads, from_com_form(2.0, [0.0, 0.04, -0.3], 0.002 * np.eye(3)))
+
+
+def test_no_objects_in_a_box_that_has_none():
+    lower, upper = np.full(10, -10.0), np.full(10, 10.0)
+    lower[:4], upper[:4] = [1.0, 0.5, -1.0, -1.0], [2.0, 1.0, 1.0, 1.0]  # the CoM is further than the shape allows
+    assert PayloadSet.of_objects(Box(lower, upper), SHAPE) is None
+    upper[0], lower[1] = 1.0, 0.05
+    one_mass = PayloadSet.of_objects(Box(lower, upper), SHAPE)
+    assert one_mass is not None and np.all(one_mass.vertices[:, 0] == 1.0)
+
+
 def test_bodies_of_a_box_are_enclosed():
     rng = np.random.default_rng(1)
     nominal = from_com_form(1.5, [0.02, 0.0, -0.2], np.diag([0.02, 0.015, 0.012]))
