@@ -62,8 +62,9 @@ test: install
 quick-tests: install
 	@$(PYTEST) --kind pure -m "not slow"
 
+# Beside the others they may get a small part of a slow machine: seconds of computing become many minutes.
 pure-tests: install
-	@$(NICE) $(PYTEST) -o cache_dir=.pytest_cache/pure --kind pure
+	@$(NICE) $(PYTEST) -o cache_dir=.pytest_cache/pure -o timeout=1800 -o faulthandler_timeout=2400 --kind pure
 
 # Tests in real time fail where a busy machine stops for a second: files that failed beside others must pass alone.
 process-tests: install

@@ -6,7 +6,9 @@ which no motion can be certified as they are shipped are taken as known within a
 gains. Each motion keeps a clearance of 2 cm in the search and is certified with its own tracking bound; a search makes
 one start after the other until a proven motion has the condition number that is wanted, or its time is over
 (``--best``: it takes all its time). Time is processor time of one core, as other processes only ever add time. Where
-the number is not reached the motion is planned once more, without a proof, with one limit taken away. The paper's
+the number is not reached the motion is planned once more, without a proof, with one limit taken away, and another one
+is searched for from random motions, at all speeds, with half of the tracking errors and with none: what the arm's own
+limits and its rigid torque allow. The paper's
 motion for a Med7 with a tool has the condition number 51 and took 10 minutes for three starts, unproven (EXCITE
 section V-B).
 """
@@ -32,7 +34,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.model import NoExcitationFound, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
 from sysid_ros.core.excitation.planner import base_regressor, condition_number, plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.tool_points import reduce_tool
@@ -47,6 +49,7 @@ from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import available_robots, load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
+from sysid_ros.core.trajectories.families import FourierTrajectory
 
 TOOL_SIZE = np.array([0.03, 0.03, 0.15])
 """Edges of the tool's box [m], the long one along the tool frame's z."""
@@ -61,11 +64,15 @@ _SHORTEST_ITERATIONS = 150
 WANTED, WITHIN = 20.0, 60.0
 """Condition number that is wanted, and the processor time to find it [s]."""
 PAPER = ["EXCITE, LBR Med7", "-", "tool", 600.0, 3, 51.0, "-", "-", "-", "-", "not proven"]
-WITHOUT = FEEDBACK, COLLISIONS, SPEEDS = "feedback torque", "collisions", "lower speeds"
+WITHOUT = FEEDBACK, COLLISIONS, SPEEDS = "without feedback torque", "without collisions", "without lower speeds"
 """What is taken away, one at a time, to see what limits a motion."""
+ANEW = {"with half the errors": 0.5, "with no errors": 0.0}
+"""Shares of its tracking errors with which another motion is searched for at all speeds."""
 NO_COLLISIONS = CollisionModel((), np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), (), None)
 _WITHOUT_TIME = 8.0
 """Processor time of each of these searches [s]."""
+_ANEW_STARTS = 3
+"""Most starts of those that begin anew."""
 
 
 def load_provable(name: str) -> tuple[RobotModel, RobustSettings, str, str]:
@@ -115,7 +122,8 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
     """Tell what limits a motion: the joint whose feedback takes most, the smallest margin, and what would move it.
 
     Returns:
-        Two words, and the condition numbers of motions that are planned without one limit each; a dash for none.
+        Two words, and the condition numbers of motions that are planned without one limit each, and anew with smaller
+        errors; a dash for none.
     """
     plan, robot = found.plans[0], assumptions.robot
     bound = plan.bound
@@ -133,17 +141,28 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
     model = excitation_model(assumptions, errors)
     full = replace(settings, duration=plan.duration, starts=1, time_budget=_WITHOUT_TIME)
     slow, numbers = full.with_speed_share(found.speed_share), list[object]()
+    slow = replace(slow, harmonics=max(slow.harmonics, plan.trajectory.coefficients["sine"].shape[1]))
+
+    def plan_with(model: ExcitationModel, settings: ExcitationSettings, begin_with: FourierTrajectory | None) -> str:
+        try:
+            one = plan_excitation(model, robot.home, settings, begin_with=begin_with, clock=time.process_time)
+            return f"{one.condition_number:.3g}"
+        except (StartOutsideLimits, NoExcitationFound):
+            return "-"
+
     for what in WITHOUT:
         other = {
             FEEDBACK: replace(model, feedback_torque=np.zeros(robot.n)),
             COLLISIONS: replace(model, collision=NO_COLLISIONS),
         }.get(what, model)
         faster = replace(slow, velocity_fraction=full.velocity_fraction) if what == SPEEDS else slow
-        try:
-            plan_found = plan_excitation(other, robot.home, faster, begin_with=plan.trajectory, clock=time.process_time)
-            numbers.append(f"{plan_found.condition_number:.3g}")
-        except (StartOutsideLimits, NoExcitationFound):
-            numbers.append("-")
+        numbers.append(plan_with(other, faster, plan.trajectory))
+    anew = replace(full, starts=_ANEW_STARTS, wanted_condition_number=0.0)
+    for share in ANEW.values():
+        smaller = replace(
+            errors, position=share * errors.position, velocity=share * errors.velocity, torque=share * errors.torque
+        )
+        numbers.append(plan_with(excitation_model(assumptions, smaller), anew, None))
     return words + numbers
 
 
@@ -241,7 +260,7 @@ def main() -> None:
     )
     if limits:
         columns = ["arm", "hand", "cond Y_b", "largest feedback", "smallest margin"]
-        columns += [f"without {name}" for name in WITHOUT]
+        columns += [*WITHOUT, *ANEW]
         print_table(columns, limits, "What limits those that do not reach it, and what they would have, unproven")
     for line in unproven:
         print(line)

@@ -39,8 +39,9 @@ START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
 SAMPLE_TIMEOUT = qos.ALIVE_LEASE + GRACE + 0.5
 """Without samples for this long the arm counts as silent [s]: a driver that has gone is known, and named, before."""
-SECOND_LOOK = 0.5
-"""How much longer samples are waited for before the arm counts as silent in motion [s]."""
+SECOND_LOOK = 1.5
+"""How much longer samples are waited for before the arm counts as silent in motion [s]: on a busy machine it takes a
+while until a driver that has gone is known to have."""
 _NEEDED = ("estimator", "arm_driver", "safe_planner")
 """Nodes without which no motion goes on: one that goes ends a goal at once, also where it waits for another."""
 MODEL_PATIENCE = 2.0
@@ -256,7 +257,7 @@ class RosArm:
         session, monitor, status = self._session, self._monitor, self._status
         session.require_alive(*_NEEDED)
         # A process that was kept from running has not heard what waits for it.
-        if not self._samples_arrive() and not session.wait_until(self._samples_arrive, SECOND_LOOK):
+        if not self._samples_arrive() and not self._wait_until(self._samples_arrive, SECOND_LOOK):
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
             error = timeout if monitor.sample_fault is None else monitor.sample_fault
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")

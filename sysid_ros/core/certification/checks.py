@@ -151,13 +151,25 @@ class AllowedErrors:
         position: Of the position [rad].
         velocity: Of the velocity [rad/s].
         torque: Difference between the commanded torque and what the true parameters need for the plan [Nm].
+        torques: Function that bounds the same over pieces of the plan, of their middles and half lengths (P,) [s], as
+            (P, n) [Nm]; None where only the largest is known.
         stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
     """
 
     position: Array
     velocity: Array
     torque: Array
+    torques: Callable[[Array, Array], Array] | None = None
     stops: Callable[[float], StopBound] | None = None
+
+    def torque_over(self, middle: Array, half: Array) -> Array:
+        """Return the torque of the feedback over pieces of the plan, (n, P) or (n, 1) [Nm].
+
+        Args:
+            middle: Middles of the pieces, (P,) [s].
+            half: Their half lengths, (P,) [s].
+        """
+        return self.torque[:, None] if self.torques is None else self.torques(middle, half).T
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AllowedErrors:
@@ -171,8 +183,9 @@ class AllowedErrors:
             error_bound(f"errors.{name} [{unit}]", getattr(errors, name), n) for name, unit in units
         )
         if isinstance(errors, TrackingBound):
-            return cls(position, velocity, torque, errors.in_stops)
-        return cls(position, velocity, torque, errors.stops if isinstance(errors, AllowedErrors) else None)
+            return cls(position, velocity, torque, errors.torque_over, errors.in_stops)
+        known = (errors.torques, errors.stops) if isinstance(errors, AllowedErrors) else ()
+        return cls(position, velocity, torque, *known)
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:
         """Return the errors in the plan and in stops with these bounds, but for the torque in stops."""
@@ -231,9 +244,14 @@ class MotionChecks:
         """Worst-case torques over the pieces."""
         return TorqueBounds(self._spread, motion)
 
-    def motion_torque(self, torques: TorqueBounds) -> list[Check]:
-        """Torque limits of the plan itself."""
-        return [self._torque(LimitKind.TORQUE, torques, [(1.0, 1.0, 0.0)], [self._errors.torque[:, None]])]
+    def motion_torque(self, torques: TorqueBounds, feedback: Array) -> list[Check]:
+        """Torque limits of the plan itself.
+
+        Args:
+            torques: Worst-case torques over the pieces.
+            feedback: Torque of the feedback in them, (n, P) or (n, 1) [Nm].
+        """
+        return [self._torque(LimitKind.TORQUE, torques, [(1.0, 1.0, 0.0)], [feedback])]
 
     def stop_torque(self, torques: TorqueBounds, brake_time: float, feedback: Array) -> list[Check]:
         """Torque limits of stops that pass the pieces at any share of their progress.

@@ -121,7 +121,10 @@ def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
 
 def _errors(certificate: Certificate, bound: TrackingBound | None) -> AllowedErrors:
     stated = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
-    return AllowedErrors(*stated, None if bound is None else AllowedErrors.of(bound, len(stated[0])).stops)
+    if bound is None:
+        return AllowedErrors(*stated)
+    own = AllowedErrors.of(bound, len(stated[0]))
+    return AllowedErrors(*stated, own.torques, own.stops)
 
 
 class BoundRechecker:

@@ -109,7 +109,8 @@ class Reprover:
                 f"{bound.settling_time:.2f} s"
             )
         position, velocity, torque = (np.maximum(values, proven) for _, _, values, proven in stated)
-        errors = AllowedErrors(position, velocity, torque, AllowedErrors.of(bound, self.robot.n).stops)
+        own = AllowedErrors.of(bound, self.robot.n)
+        errors = AllowedErrors(position, velocity, torque, own.torques, own.stops)
         settings = replace(
             self._settings, torque_fraction=certificate.torque_fraction, brake_times=(certificate.brake_time,)
         )

@@ -193,7 +193,7 @@ def _prove(
     def torques(m: Array, h: Array) -> TorqueBounds:
         return first_torques if m is middle else checks.torques(motion(m, h))
 
-    tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h)), middle, half)
+    tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h), errors.torque_over(m, h)), middle, half)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time, has_stop_bounds = 0.0, bool(settings.brake_times) and errors.stops is not None
 
@@ -204,7 +204,7 @@ def _prove(
         return lambda m, h: checks.stop_torque(torques(m, h), time, stops.torque_over(m, h).T)
 
     def hopeful(time: float) -> Callable[[Array, Array], list[Check]]:
-        return lambda m, h: checks.stop_torque(torques(m, h), time, _HOPEFUL * errors.torque[:, None])
+        return lambda m, h: checks.stop_torque(torques(m, h), time, _HOPEFUL * errors.torque_over(m, h))
 
     for brake_time in settings.brake_times:
         try:

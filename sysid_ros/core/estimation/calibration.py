@@ -74,7 +74,7 @@ _SHRINKS = 0.98
 """Parameters whose standard deviation falls below this part of the prior's get bounds of their own."""
 _BATCH = 16
 """Directions that are bounded together, which limits the memory."""
-_TOLERANCE = 0.02
+_TOLERANCE = 0.005
 """Largest gap of their programmes, relative to the width of the bounds [-]."""
 _JITTER = ERROR_TERMS.index("jitter")
 _ROUNDING = 1e-100

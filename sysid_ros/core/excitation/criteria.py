@@ -29,6 +29,8 @@ _TORQUE_SMOOTHING = 0.1
 """``|tau|`` in the torque error is replaced by ``sqrt(tau^2 + s^2)`` [Nm]."""
 _FEWEST_DIRECTIONS = 3
 """Least number of combinations that the cost of the weakest directions looks at."""
+SMOOTH, SHARP = 8.0, 32.0
+"""Powers of the Schatten norms that bound a condition number: of a first search, and to tell the last per cent."""
 _FLOOR = 1e-9
 """Added to the diagonal of scaled information, so that a motionless start has a finite value."""
 
@@ -194,13 +196,17 @@ class InformationCriterion:
         kind: "d_optimal": -log det of G with scaled columns; "a_optimal": log of the trace of its inverse, scaled
             alike; "condition_number": log of the condition number of the rows (SAFE-ID (30)); "frobenius_bound": log of
             the bound of it by Frobenius norms (:func:`frobenius_bound` of the best multiple of G).
+
+    Attributes:
+        power: Of the Schatten norms whose ratio is a smooth bound of the condition number, above its logarithm by at
+            most log(k) / power.
     """
 
     def __init__(
         self, columns: slice | NDArray[np.intp], scale: Array, weight: float, collected: Array | None, kind: str
     ):
         functions = {"d_optimal": _d_optimal, "a_optimal": _a_optimal, "frobenius_bound": _norm_ratio}
-        self._function = functions.get(kind, _condition)
+        self._function, self.power = functions.get(kind, self._condition), SMOOTH
         is_unscaled = kind in ("condition_number", "frobenius_bound")
         self._scale = np.ones_like(scale) if is_unscaled else scale
         self._columns, self._weight = columns, weight
@@ -222,6 +228,9 @@ class InformationCriterion:
         """Count in a motion made before; see :class:`ArmCriterion`."""
         flat = self._rows(regressor).reshape(-1, self._scale.size)
         self._collected = self._collected + weight * (flat.T @ flat)
+
+    def _condition(self, information: Array) -> tuple[float, Array]:
+        return _norm_ratio(information, self.power)
 
     def _rows(self, regressor: Array) -> Array:
         return regressor[..., self._columns] * self._scale
@@ -301,11 +310,6 @@ def _a_optimal(information: Array) -> tuple[float, Array]:
     inverse = np.linalg.inv(information)
     trace = float(np.trace(inverse))
     return float(np.log(trace)), -inverse @ inverse / trace
-
-
-def _condition(information: Array) -> tuple[float, Array]:
-    """Compute a smooth bound of the log of the condition number of the rows, above it by at most log(k) / 8."""
-    return _norm_ratio(information, 8.0)
 
 
 def _norm_ratio(information: Array, power: float = 2.0) -> tuple[float, Array]:

@@ -190,8 +190,9 @@ class ExcitationModel:
         tracking_velocity: Largest velocity error of the controller, (n,) [rad/s].
         collision: Spheres, pairs and obstacles.
         feedback_torque: Torque of the feedback on top of the model's, (n,) [Nm].
-        stop_torque: What the feedback takes more in stops from high speed, (n,) [Nm]; for the search only, which counts
-            half of it at ``STOP_SPEED``.
+        moving_torque: What the feedback takes more at high speed than at rest, (n,) [Nm]; for the search only, which
+            counts half of it at ``STOP_SPEED``.
+        stop_torque: What it takes more still in stops from high speed, (n,) [Nm]; likewise.
         virtual: Points and ellipsoids that the search keeps apart in place of the distances of spheres; those decide in
             the end all the same. None for the spheres.
     """
@@ -204,6 +205,7 @@ class ExcitationModel:
     tracking_velocity: Array
     collision: CollisionModel
     feedback_torque: Array
+    moving_torque: Array
     stop_torque: Array
     virtual: VirtualShapes | None = None
 
@@ -255,6 +257,7 @@ class ExcitationModel:
             tracking_velocity=error_bound("tracking.velocity [rad/s]", velocity, robot.n),
             collision=build_collision_model(robot, spheres, obstacles, ground_height),
             feedback_torque=error_bound("feedback_torque [Nm]", feedback_torque, robot.n),
+            moving_torque=np.zeros(robot.n),
             stop_torque=np.zeros(robot.n),
         )
 

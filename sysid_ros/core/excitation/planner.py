@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
-from sysid_ros.core.excitation.criteria import PAYLOAD, BaseParameters, measured_radius
+from sysid_ros.core.excitation.criteria import PAYLOAD, SHARP, SMOOTH, BaseParameters, measured_radius
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, check_clearance
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ExcitationSettings
@@ -300,6 +300,8 @@ class _Search:
     def _solve(self, x: Array, has_distances: bool, penalty: float, most: int | None = None) -> Array:
         """Minimise the cost with its penalties by L-BFGS; return the best iterate when the time is over."""
         best = [x]
+        if self.problem.base is not None:
+            self.problem.sharpen(SHARP if penalty >= _STAGES[-1][1] else SMOOTH)
 
         def follow(intermediate_result: OptimizeResult) -> None:
             self.iterations += 1

@@ -14,6 +14,7 @@ from sysid_ros.core.excitation.criteria import (
     BaseParameters,
     Criterion,
     ErrorModel,
+    InformationCriterion,
     build_arm_criterion,
     build_criterion,
     measured_radius,
@@ -104,8 +105,9 @@ class FourierSpace:
         return np.concatenate([self._sine_basis.T @ of_sines, self._cosine_basis.T @ of_cosines])
 
 
-_BETWEEN = 0.98
-"""Part of the limits used at the samples, for what happens between them; a plan is checked densely afterwards."""
+_BETWEEN, _BETWEEN_ARM = 0.98, 0.99
+"""Part of the limits used at the samples, for what happens between them, the latter of a whole arm's speeds and
+accelerations, which are made to fit exactly; a plan is checked densely afterwards."""
 _ROOM = 0.01
 """Distance kept in the search beyond the clearance, which penalties alone would not quite keep [m]."""
 _STOP_PROGRESS = (0.6, 1.0)
@@ -150,6 +152,7 @@ class ExcitationProblem:
         self.limits = build_limits(model, self.space.q_start, settings)
         self.base = BaseParameters.of_settings(robot, settings) if settings.target == ARM_TARGET else None
         """Base parameters to be identified; None for a payload."""
+        self._between = _BETWEEN if self.base is None else _BETWEEN_ARM
         self._regressor = DifferentiableTorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
         self._last = robot.inertial_slice(robot.n)
         around = (self.limits.position_lower, self.limits.position_upper)
@@ -165,13 +168,19 @@ class ExcitationProblem:
         self._criterion = self._build_criterion(model, settings, collected, earlier)
         stops = [clock_rates(progress, settings.brake_time) for progress in _STOP_PROGRESS]
         self._stages = [(1.0, 0.0), *((float(rate), float(slowdown)) for rate, slowdown in stops)]
-        if not self._stop_torque.any() and self._largest_torque() < _IDLE_TORQUE * self.limits.torque_usage:
+        grows = self._stop_torque.any() or self._moving_torque.any()
+        if not grows and self._largest_torque() < _IDLE_TORQUE * self.limits.torque_usage:
             del self._stages[1:]
 
     @property
     def size(self) -> int:
         """Number of coordinates."""
         return self.space.size
+
+    def sharpen(self, power: float) -> None:
+        """Choose the power of the norms that bound a condition number: the greater the nearer, and the less smooth."""
+        if isinstance(self._criterion, InformationCriterion):
+            self._criterion.power = power
 
     def cost(self, x: Array) -> float:
         """Evaluate the criterion at coordinates (size,)."""
@@ -205,7 +214,7 @@ class ExcitationProblem:
             dv += rate * of_v + slowdown * of_a
             da += rate**2 * of_a
         limits = self.limits
-        fastest, strongest = _BETWEEN * limits.velocity, _BETWEEN * limits.acceleration
+        fastest, strongest = self._between * limits.velocity, self._between * limits.acceleration
         bounds = (
             (q, limits.position_lower, limits.position_upper, np.ones(q.shape[1]), dq),
             (v, -fastest, fastest, fastest, dv),
@@ -233,9 +242,10 @@ class ExcitationProblem:
     def _torque_violation(self, regressor: Array, v: Array) -> tuple[float, Array, Array]:
         """Sum the squares of torques beyond their limits, with its derivatives by the regressor and the velocity."""
         nominal, demand = self._worst_torque(regressor)
-        # Feedback in stops grows with the speed from which they begin.
-        square = 1.0 + (v**2).sum(axis=1) / STOP_SPEED**2
-        demand[len(v) :] += np.tile((1.0 - 1.0 / square)[:, None] * self._stop_torque, (len(self._stages) - 1, 1))
+        # Feedback grows with the speed, in stops with that from which they begin.
+        square, stages = 1.0 + (v**2).sum(axis=1) / STOP_SPEED**2, len(self._stages)
+        growing = np.stack([self._moving_torque] + [self._moving_torque + self._stop_torque] * (stages - 1))
+        demand += ((1.0 - 1.0 / square)[:, None] * growing[:, None]).reshape(demand.shape)
         limit = _BETWEEN * self.limits.torque_usage
         beyond = np.maximum(demand / self._torque_limits - limit, 0.0)
         weight = np.zeros_like(regressor)
@@ -245,8 +255,8 @@ class ExcitationProblem:
             factor = 2.0 * beyond[sample, joint] / self._torque_limits[joint]
             side = np.sign(nominal[sample, joint])[:, None] * self._center
             weight[sample, joint] = factor[:, None] * (side + np.sign(rows) * self._radius)
-        by_growth = (2.0 * beyond[len(v) :] / self._torque_limits) @ self._stop_torque
-        by_square = by_growth.reshape(-1, len(v)).sum(axis=0) / square**2
+        by_growth = np.einsum("snj,sj->n", (2.0 * beyond / self._torque_limits).reshape(stages, *v.shape), growing)
+        by_square = by_growth / square**2
         return float((beyond**2).sum()), weight, 2.0 / STOP_SPEED**2 * by_square[:, None] * v
 
     def _worst_torque(self, regressor: Array) -> tuple[Array, Array]:
@@ -263,7 +273,7 @@ class ExcitationProblem:
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
         center[sliding] = radius[sliding] = 0.0
         self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_max
-        self._stop_torque = model.stop_torque
+        self._moving_torque, self._stop_torque = model.moving_torque, model.stop_torque
 
     def _largest_torque(self) -> float:
         """Compute the largest share of a torque limit in random motions that reach the other limits."""

@@ -13,7 +13,7 @@ CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "weakest_dir
 ARM_CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "frobenius_bound")
 PARAMETERS = MEASURED, INERTIAL_ONLY = "measured", "inertial"
 TARGETS = PAYLOAD_TARGET, ARM_TARGET = "payload", "arm"
-_FEWEST_HARMONICS, _MOST_HARMONICS = 2, 20
+_FEWEST_HARMONICS, MOST_HARMONICS = 2, 20
 _FASTER = 1.5
 """How much higher the highest frequency of slow motions may be."""
 
@@ -24,7 +24,7 @@ class ExcitationSettings(Settings):
 
     duration: float = setting(5.0, "s", lower=0.5, upper=60.0)
     """Duration of the trajectory, one period of its base frequency."""
-    harmonics: int = setting(5, "-", lower=_FEWEST_HARMONICS, upper=_MOST_HARMONICS)
+    harmonics: int = setting(5, "-", lower=_FEWEST_HARMONICS, upper=MOST_HARMONICS)
     """Number of harmonics."""
     amplitude: float = setting(0.8, "rad", lower=0.01, upper=math.pi)
     """Largest distance of a joint from its start position; keeps the arm from flinging about."""
@@ -72,7 +72,7 @@ class ExcitationSettings(Settings):
         """
         stretched = replace(self, duration=duration)
         harmonics = round(self.harmonics * duration / self.duration)
-        return replace(stretched, harmonics=min(max(harmonics, _FEWEST_HARMONICS), _MOST_HARMONICS))
+        return replace(stretched, harmonics=min(max(harmonics, _FEWEST_HARMONICS), MOST_HARMONICS))
 
     def with_limit_share(self, share: float) -> ExcitationSettings:
         """Return these settings with only a share of their speed and acceleration limits [-].
@@ -95,7 +95,7 @@ class ExcitationSettings(Settings):
         """
         if not 0.05 <= share <= 1.0:
             raise ParameterOutOfRange("speed_share [-]", share, "from 0.05 to 1")
-        most = max(self.harmonics, _MOST_HARMONICS)
+        most = max(self.harmonics, MOST_HARMONICS)
         harmonics = min(round(self.harmonics / max(share, 1.0 / _FASTER)), most)
         return replace(self, velocity_fraction=max(self.velocity_fraction * share, 0.01), harmonics=harmonics)
 
@@ -116,15 +116,15 @@ class ExcitationSettings(Settings):
         Raises:
             ParameterOutOfRange: One of them is out of range.
         """
-        harmonics = min(max(round(0.5 * duration), _FEWEST_HARMONICS), _MOST_HARMONICS)
+        harmonics = min(max(round(0.5 * duration), _FEWEST_HARMONICS), MOST_HARMONICS)
         values: dict[str, Any] = {
             "target": ARM_TARGET,
             "criterion": "condition_number",
             "duration": duration,
             "harmonics": harmonics,
             "amplitude": math.pi,
-            "velocity_fraction": 0.97,
-            "acceleration_fraction": 0.97,
+            "velocity_fraction": 0.995,
+            "acceleration_fraction": 0.995,
             "torque_fraction": 0.97,
             "starts": 20,
             "max_iterations": 400,

@@ -32,7 +32,7 @@ from sysid_ros.core.excitation.planner import (
     plan_excitation,
 )
 from sysid_ros.core.excitation.problem import FourierSpace
-from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
+from sysid_ros.core.excitation.settings import ARM_TARGET, MOST_HARMONICS, ExcitationSettings
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
@@ -64,6 +64,13 @@ _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 8
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
+_MUCH_FEEDBACK = 0.3
+"""Share of a torque limit from which feedback is so much that stops of random motions are looked at, too."""
+_FINER = 2
+"""Harmonics that are added where a motion is proven but not good enough: what it has at hand is used up."""
+_FAR = 2.0
+"""How much larger than what is wanted a condition number is from which another start promises more than planning the
+motion of this one again."""
 _GAIN = 0.004
 """By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
 _OTHER_START = 7919
@@ -320,6 +327,12 @@ class _ProvenSearch:
         self._seed, self.starts = settings.seed, 0
         self._stop_torque = np.zeros(task.q_start.size)
         """What stops of the motions of this start have lacked so far, (n,) [Nm]."""
+        self._first_stop_torque = np.zeros(task.q_start.size)
+        """What stops of random motions take more than their errors that are allocated, (n,) [Nm]."""
+        self._finer = 0
+        """Harmonics that motions of this start have more than the settings say."""
+        self._is_close = False
+        """Whether a motion was refused for what position or velocity errors leave of the limits."""
 
     def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
         """Return the best proven motion, what was planned of it, and its share of the speed limits.
@@ -394,7 +407,7 @@ class _ProvenSearch:
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
         self.starts += 1
-        self._stop_torque = np.zeros(self._assumptions.robot.n)
+        self._stop_torque, self._finer = self._first_stop_torque.copy(), 0
         plan: ExcitationPlan | None = self._plan(share, errors, seconds)
         for left in reversed(range(_ROUNDS)):
             # Slower or smaller it shows less.
@@ -408,18 +421,33 @@ class _ProvenSearch:
             made, path, plan = plan, plan.trajectory, None
             if attempt.bound is None and nearly.proven is not None:
                 attempt, path = nearly, _stretched(path, 1.0, nearly.scale)
-            if left and not (self._is_over and self._best is not None):
+            if left and not (self._best is not None and (self._is_over or self._is_far(made))):
                 plan, errors, share = self._plan_again(share, attempt, path, errors)
             if plan is None and attempt.proven is None and nearly.proven is None:
                 self._refused.append((share, made))
 
+    def _is_far(self, plan: ExcitationPlan) -> bool:
+        """Whether a motion shows so much less than is wanted that another start promises more."""
+        enough, starts = self._settings.enough, self._settings.starts
+        return enough > 0.0 and self.starts < starts and self._figure(plan.trajectory) > np.log(_FAR * enough)
+
     def _plan(
         self, share: float, errors: TrackingAllocation, seconds: float, begin_with: FourierTrajectory | None = None
     ) -> ExcitationPlan:
+        settings = self._settings.with_speed_share(share)
         settings = replace(
-            self._settings.with_speed_share(share), starts=1, seed=self._seed, time_budget=max(seconds, _LEAST_SEARCH)
+            settings,
+            harmonics=min(settings.harmonics + self._finer, max(settings.harmonics, MOST_HARMONICS)),
+            starts=1,
+            seed=self._seed,
+            time_budget=max(seconds, _LEAST_SEARCH),
         )
-        model = replace(excitation_model(self._assumptions, errors), stop_torque=self._stop_torque)
+        moving = np.zeros_like(errors.torque)
+        if begin_with is not None:
+            # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
+            moving = np.maximum(errors.torque - self._room(), 0.0)
+        model = excitation_model(self._assumptions, replace(errors, torque=errors.torque - moving))
+        model = replace(model, moving_torque=moving, stop_torque=self._stop_torque)
         return plan_excitation(
             model, self._task.q_start, settings, earlier=self._earlier,
             is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
@@ -447,16 +475,20 @@ class _ProvenSearch:
         Returns:
             The plan, None where nothing leads to one; its errors and its share of the speed limits.
         """
+        if attempt.proven is not None:
+            self._finer += _FINER
         if attempt.bound is not None:
             errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
             if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                missing = np.zeros(self._assumptions.robot.n)
-                joint = self._assumptions.robot.joint_names.index(refusal.names[0])
-                missing[joint] = refusal.value - refusal.allowed
+                missing = self._missing(refusal)
                 if refusal.limit is LimitKind.BRAKING_TORQUE:
                     self._stop_torque = self._stop_torque + 2.0 * missing
                 else:
                     errors = replace(errors, torque=errors.torque + missing)
+            elif refusal is not None and refusal.limit in (LimitKind.POSITION, LimitKind.VELOCITY):
+                self._is_close = True
+            if self._is_close:
+                errors = self._with_stops(errors, attempt.bound)
             try:
                 return self._plan(share, errors, self._left, path), errors, share
             except (StartOutsideLimits, NoExcitationFound) as reason:
@@ -490,23 +522,55 @@ class _ProvenSearch:
         robot, short = self._assumptions.robot, settings.with_duration(min(settings.duration, _PROBE_TIME))
         space = FourierSpace(self._task.q_start, short.harmonics, short.duration, short.samples)
         rng, found = np.random.default_rng(settings.seed), list[TrackingBound]()
+        more = np.zeros(robot.n)
         for _ in range(_PROBES):
             x = rng.normal(size=(space.n, space.per_joint))
             _, v, a = (np.abs(part).max(axis=0) for part in space.states(x))
             speed = settings.velocity_fraction * robot.limits.v_max
             x /= np.maximum(v / speed, a / (settings.acceleration_fraction * robot.limits.a_max))[:, None]
             try:
-                found.append(self._assumptions.bound(space.trajectory(x)))
+                bound = self._assumptions.bound(space.trajectory(x))
+                if np.any(bound.torque > _MUCH_FEEDBACK * robot.limits.tau_max):
+                    stops = bound.in_stops(self._task.verifier.brake_times[0]).torque.max(axis=0)
+                    if np.any(stops > robot.limits.tau_max):
+                        self._reasons.append("stops of motions as fast as this need more torque than there is")
+                        continue
+                    more = np.maximum(more, stops - _ALLOWANCE * bound.torque)
+                found.append(bound)
             except BoundNotAvailable as reason:
                 self._reasons.append(str(reason))
+        self._first_stop_torque = more
         return found
 
-    def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
-        """Return errors whose torque is no more than the start has left, and no less than the least ones."""
+    def _with_stops(self, errors: TrackingAllocation, bound: TrackingBound) -> TrackingAllocation:
+        """Return errors with what those of a motion are in stops, in place of what is assumed of that."""
+        for brake_time in self._task.verifier.brake_times:
+            try:
+                stops = bound.in_stops(brake_time)
+            except BoundNotAvailable:
+                continue
+            fast = stops.speed_errors(self._assumptions.robot.limits.v_max)
+            position, velocity = np.maximum(bound.position, stops.position), np.maximum(bound.velocity, fast)
+            return replace(errors, position=_MARGIN * position, velocity=_MARGIN * velocity)
+        return errors
+
+    def _missing(self, refusal: PlanRejected) -> Array:
+        """Return by how much a limit of a joint was broken, (n,)."""
+        missing = np.zeros(self._assumptions.robot.n)
+        missing[self._assumptions.robot.joint_names.index(refusal.names[0])] = abs(refusal.value - refusal.allowed)
+        return missing
+
+    def _room(self) -> Array:
+        """Return the torque that holding the start leaves, with an allowance, (n,) [Nm]."""
         task, robot = self._task, self._assumptions.robot
         at_rest = np.zeros((1, robot.n))
         holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
-        room = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_max - holding)
+        room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_max - holding)
+        return room
+
+    def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
+        """Return errors whose torque is no more than the start has left, and no less than the least ones."""
+        room = self._room()
         return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
 
     def _allocate(self, bounds: list[TrackingBound], allowance: float) -> TrackingAllocation:

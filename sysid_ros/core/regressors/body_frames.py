@@ -349,21 +349,23 @@ class _Program:
                     begun.add(needed)
                     result.append((needed if needed in self.values else None, self._record_start(needed)))
             tape = Tape(self._scratch)
-            self._record_reverse_features(tape, body)
+            self._record_reverse_products(tape, body)
             self._record_reverse_motion(tape, body)
             result.append((None, tape))
         return result
 
     def _record_start(self, body: int) -> Tape:
-        """Set derivatives by a body's motion to zero and add those by its blocks."""
-        tape, by = Tape(self._scratch), self._by[body]
-        tape.record(self._by_products[body].fill, 0.0)
-        if body in self.values:
-            tape.record(by[:, :2].fill, 0.0)
-            tape.record(by[:, -1].fill, 0.0)
-            self._record_reverse_blocks(tape, body)
-        else:
+        """Set derivatives by a body's motion and its products to what its blocks contribute, zero for the others."""
+        tape, by, products = Tape(self._scratch), self._by[body], self._by_products[body]
+        if body not in self.values:
+            tape.record(products.fill, 0.0)
             tape.record(by.fill, 0.0)
+            return tape
+        self._record_reverse_blocks(tape, body)
+        wrench = self._by_wrenches[body]
+        tape.record(by[:, 0].fill, 0.0)
+        for rows, out in ((slice(3), by[3:, 1]), (slice(3, 12), products), (slice(12, 15), by[:3, 1])):
+            tape.record(np.matmul, _REVERSE_FEATURES[rows], wrench, out)
         return tape
 
     def _record_reverse_blocks(self, tape: Tape, body: int) -> None:
@@ -382,15 +384,9 @@ class _Program:
             tape.sum_products("cjn,jmn->mcn", motion[:3, sliding], mass[: motion[:, sliding].shape[1]], by_force)
         tape.sum_products("cjn,jmn->mcn", motion[3:, 2:], rest, by_moment)
 
-    def _record_reverse_features(self, tape: Tape, body: int) -> None:
-        """Pass derivatives by force and moment, and those by products of w, on to the motion."""
+    def _record_reverse_products(self, tape: Tape, body: int) -> None:
+        """Pass derivatives by products of w on to w."""
         by, products = self._by[body], self._by_products[body]
-        if body in self._by_wrenches:
-            found = self._other[: 15 * self._samples].reshape(15, -1)
-            tape.record(np.matmul, _REVERSE_FEATURES, self._by_wrenches[body], found)
-            tape.record(np.add, by[3:, 1], found[:3], by[3:, 1])
-            tape.record(np.add, by[:3, 1], found[12:], by[:3, 1])
-            tape.record(np.add, products, found[3:12], products)
         added = self._other[: 3 * self._samples].reshape(3, -1)
         tape.sum_products("ikn,kn->in", products.reshape(3, 3, -1), self._motions[body][3:, 0], added)
         tape.record(np.add, by[3:, 0], added, by[3:, 0])

@@ -21,7 +21,7 @@ from sysid_ros.core.tracking_bound.disturbance import Signal, bound_torques
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.scalar_loop import POSITION, VELOCITY, BoundNotAvailable, horizon
-from sysid_ros.core.tracking_bound.stops import StopBound, bound_stops
+from sysid_ros.core.tracking_bound.stops import StopBound, bound_stops, largest_over
 from sysid_ros.core.tracking_bound.tube import SETTLED, ErrorBounds, Tube, TubeMap
 from sysid_ros.core.trajectories.base import Trajectory
 
@@ -86,6 +86,8 @@ class TrackingBound:
         settling_time: Time after that until ``position``, ``velocity`` and ``torque`` hold [s].
         inertia_ratios: Smallest and largest ratio of true to nominal inertia in any direction [-].
         shares: Contributions to ``position`` by cause, each (n,) [rad].
+        torques: Bounds of that torque in J intervals from the start of the motion, as long as those of ``whole``; the
+            last one with what follows, (J, n) [Nm].
         whole: Motion and tube, from the history to half a second after the end.
         start: Start of the motion in it [s].
         proof: What bounds of stops go on from; None where it was dropped, see :meth:`without_proof`.
@@ -99,6 +101,7 @@ class TrackingBound:
     settling_time: float
     inertia_ratios: tuple[float, float]
     shares: dict[str, Array] = field(repr=False)
+    torques: Array = field(repr=False)
     whole: TrackingHistory = field(repr=False)
     start: float = 0.0
     proof: TubeProof | None = field(default=None, repr=False, compare=False)
@@ -110,13 +113,23 @@ class TrackingBound:
     )
 
     def __post_init__(self) -> None:
-        for array in (self.position, self.velocity, self.torque, self.take_over, *self.shares.values()):
+        for array in (self.position, self.velocity, self.torque, self.take_over, self.torques, *self.shares.values()):
             array.setflags(write=False)
 
     @property
     def law(self) -> ControlLaw:
         """Control law the bound is for."""
         return self.whole.settings.law
+
+    def torque_over(self, middle: Array, half: Array) -> Array:
+        """Return the bounds of the feedback's torque over pieces of the motion, (P, n) [Nm].
+
+        Args:
+            middle: Middles of the pieces, (P,) [s].
+            half: Their half lengths, (P,) [s].
+        """
+        times = np.arange(len(self.torques) + 1, dtype=np.float64) * self.whole.samples.step
+        return largest_over(times, self.torques, middle, half)
 
     def in_stops(self, brake_time: float) -> StopBound:
         """Bound the errors in all stops along the path, whenever they begin in the motion.
@@ -199,8 +212,9 @@ def tracking_bound(
 def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
     """Enlarge an empty tube until it maps into itself, and return its image.
 
-    The map is convex in the size of the tube, so secant steps towards the smallest invariant tube hardly ever overshoot
-    it; where one does, plain iteration goes on from before.
+    But for friction, which jumps where errors reach the desired speed, the map is convex in the size of the tube, so
+    secant steps towards the smallest invariant tube seldom overshoot it. From a tube that is on average larger than its
+    image plain iteration goes on, which also makes it smaller; from one without an image it goes on from before.
     """
     tube, found = tube_map.empty_tube(), None
     longest, before = _LONGEST_STEP, None
@@ -218,12 +232,16 @@ def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
         if tube.contains(found):
             return found, bounds
         size, missing = tube.size, found.size - tube.size
-        stretch = 1.0
-        if before is not None and longest > 1.0:
-            slope = (before[1] - missing) / max(size - before[0], 1e-300)
-            stretch = max(1.0, 1.0 / max(slope, 1.0 / longest))
-        before = (size, missing)
-        tube = tube.stepped(found.scaled(1.0 + _MARGIN), stretch).after(tube_map.past_tube)
+        if missing <= 0.0:
+            longest = 1.0
+        image = found.scaled(1.0 + _MARGIN)
+        if longest > 1.0:
+            stretch = 1.0
+            if before is not None:
+                slope = (before[1] - missing) / max(size - before[0], 1e-300)
+                stretch = max(1.0, 1.0 / max(slope, 1.0 / longest))
+            image = tube.stepped(image, stretch)
+        before, tube = (size, missing), image.after(tube_map.past_tube)
     raise BoundNotAvailable(
         "no tube maps into itself: the parameter boxes are too wide, or the motion too fast, for these gains"
     )
@@ -235,14 +253,18 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
     now = slice(samples.past, None)
     take_over, settling_time = _take_over(tube_map, tube, bounds)
     off, off_rate = link_errors(tube_map.robot)
+    torques = (1.0 + SETTLED) * tube_map.bound_torque(tube, bounds)[now]
+    intervals = max(int(np.ceil(duration / samples.step - 1e-9)), 1)
+    torques[intervals - 1] = torques[intervals - 1 :].max(axis=0)
     return TrackingBound(
         position=tube.position[now].max(axis=0) + off,
         velocity=tube.velocity[now].max(axis=0) + off_rate,
-        torque=(1.0 + SETTLED) * tube_map.bound_torque(tube, bounds)[now].max(axis=0),
+        torque=torques.max(axis=0),
         take_over=take_over + off,
         settling_time=settling_time,
         inertia_ratios=bounds.inputs.ratios,
         shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
+        torques=torques[:intervals].copy(),
         whole=TrackingHistory(samples, tube, tube_map.model.total, settings),
         start=samples.past * samples.step,
         proof=TubeProof(tube_map, tube, bounds, duration),

@@ -111,10 +111,22 @@ class StopBound:
             middle: Middles of the pieces, (P,) [s].
             half: Their half lengths, (P,) [s].
         """
-        last = len(self.torque) - 1
-        first = np.clip(np.searchsorted(self.times, middle - half, side="left") - 1, 0, last)
-        final = np.clip(np.searchsorted(self.times, middle + half, side="right") - 1, first, last)
-        return np.stack([self.torque[i : j + 1].max(axis=0) for i, j in zip(first, final, strict=True)])
+        return largest_over(self.times, self.torque, middle, half)
+
+
+def largest_over(times: Array, values: Array, middle: Array, half: Array) -> Array:
+    """Return the largest values of the cells that pieces of time touch, (P, n).
+
+    Args:
+        times: Ends of J cells, (J + 1,) [s]; what is before or after them belongs to the first or the last one.
+        values: Values of the cells, (J, n).
+        middle: Middles of the pieces, (P,) [s].
+        half: Their half lengths, (P,) [s].
+    """
+    last = len(values) - 1
+    first = np.clip(np.searchsorted(times, middle - half, side="left") - 1, 0, last)
+    final = np.clip(np.searchsorted(times, middle + half, side="right") - 1, first, last)
+    return np.stack([values[i : j + 1].max(axis=0) for i, j in zip(first, final, strict=True)])
 
 
 class _Clock:
@@ -520,7 +532,7 @@ class _StopMap(LoopBounds):
     def _bound_inputs(self, tube: Tube) -> LoopInputs:
         """Compute kernels and disturbances for errors in the tube; disturbances before the stops are among them."""
         path, past, slow, cells = self._path, self._inputs, self.slow_terms, self._cells
-        shift = max(past.shift, float((slow["inertia_slope"] * tube.position_norm).max()))
+        shift = max(past.shift, float(self.inertia_shift(tube).max()))
         if not shift < 0.5:
             raise BoundNotAvailable("the position errors in stops may change the inertia by half")
         ratios = path.ratio.near(SAMPLING * (tube.position.reshape(-1, path.robot.n).max(axis=0) + path.half_spacing))

@@ -307,25 +307,31 @@ class LoopBounds:
             feedback_norm=norms[..., FEEDBACK],
         )
 
+    def inertia_shift(self, tube: Tube) -> Array:
+        """Bound the relative change of M between desired and true position, (I,) [-]."""
+        return self.slow_terms["inertia_slope"] * tube.position_norm
+
     def bound_torque(self, tube: Tube, bounds: ErrorBounds) -> Array:
         """Bound the commanded torque less the torque the true arm needs for the desired motion, (I, n) [Nm]: step 6.
 
         It is ``M (f - a_w)``, plus the nominal torque at the measured state less that at the desired one.
         """
         slow, inputs = self.slow_terms, bounds.inputs
-        torque_per_norm = np.sqrt((1.0 + inputs.shift) * self.inertia_diagonal)
+        # M is that of the moment; what acted before has its effect through the norms, with the largest change.
+        shift = self.inertia_shift(tube)
+        torque_per_norm = np.sqrt((1.0 + shift)[..., None] * self.inertia_diagonal)
         causes = {name: values[..., FEEDBACK] for name, values in bounds.causes.items()}
         # Through the centre kernel friction acts on its own joint, but for the change of the inertia since it acted.
         center = inputs.kernels.residual.center[:, FEEDBACK]
         friction = self.convolve(center, inputs.friction_torque)
         changed = (inputs.kernels.inertia_drift + center.sum() * inputs.shift) * inputs.friction.norm.max()
-        direct = self.apply_inertia(inputs.shift, causes["sensors"] + causes["model"])
+        direct = self.apply_inertia(shift, causes["sensors"] + causes["model"])
         coupled = (causes["coupling"] + causes["errors themselves"]) / inputs.joint_per_norm
         by_cause = friction + direct + torque_per_norm * (coupled + changed)
         by_norm = torque_per_norm * bounds.norms[..., FEEDBACK, None]
         coriolis, coriolis_slope = slow["coriolis_rate"], slow["coriolis_slope"]
         position, velocity = tube.position_norm + self.error_norms[1], tube.velocity_norm + self.error_norms[0]
-        model = inputs.shift * self.smooth_norm / (1.0 - inputs.shift)
+        model = shift * self.smooth_norm / (1.0 - shift)
         model = model + coriolis * velocity
         model = model + self.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
         viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self.sensor_errors[0])
@@ -333,14 +339,16 @@ class LoopBounds:
         bound: Array = np.minimum(by_cause, by_norm) + torque_per_norm * model[..., None] + viscous + gravity
         return bound + self.missed
 
-    def apply_inertia(self, shift: float, accelerations: Array) -> Array:
-        """Bound ``M(q) a`` for all accelerations at most these, (I, n), with q in the tube, (I, n) [Nm].
+    def apply_inertia(self, shift: Array, accelerations: Array) -> Array:
+        """Bound ``M(q) a`` for all accelerations at most these, (I, n), M being changed by at most ``shift``, (I,).
+
+        The result is (I, n) [Nm].
 
         ``|y^T (M(q) - M(q_d)) z| <= shift |y| |z|`` in the norm of ``M(q_d)``, and with unit vectors for y and z
         ``|M(q)_ij| <= |M(q_d)_ij| + shift sqrt(M(q_d)_ii M(q_d)_jj)``: an entry that is 0 at q_d need not stay it.
         """
         size = np.sqrt(self.inertia_diagonal)
-        changed = shift * size * np.einsum("...i,...i->...", size, accelerations)[..., None]
+        changed = size * (shift * np.einsum("...i,...i->...", size, accelerations))[..., None]
         bound: Array = np.einsum("...ij,...j->...i", self.magnitude, accelerations) + changed
         return bound
 
@@ -578,7 +586,7 @@ class TubeMap(LoopBounds):
     def _inputs(self, tube: Tube) -> LoopInputs:
         """Compute kernels and disturbances for errors in the tube."""
         slow = self.slow_terms
-        shift = float((slow["inertia_slope"] * tube.position_norm).max())
+        shift = float(self.inertia_shift(tube).max())
         if not shift < 0.5:
             raise BoundNotAvailable(
                 "the position errors may change the inertia by half: the parameter boxes are too wide, or the motion "

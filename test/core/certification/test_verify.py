@@ -8,14 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pinocchio as pin
 import pytest
-from proofs import certify, verify
+from proofs import assume, certify, verify
 
-from sysid_ros.core.certification.checks import ROUNDING, Check, Division
+from sysid_ros.core.certification.checks import ROUNDING, AllowedErrors, Check, Division
 from sysid_ros.core.certification.stop_model import STOP_ERRORS, LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.excitation.model import TorqueDemand
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.core.trajectories.base import InvalidTrajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
@@ -84,6 +85,28 @@ def test_margins_are_never_above_what_simulation_finds(
     assert {LimitKind.TORQUE, LimitKind.OBSTACLE} <= rejected
     # Not vacuous: for every kind the simulation comes close to the margin somewhere.
     assert max(smallest.values()) < 0.03
+
+
+def test_torque_limits_count_the_feedback_at_each_time(arms, small_payload):
+    """The margin is that of the worst parameters and of the bound at this time, and more than with the largest."""
+    robot = arms["kinova_gen3_2f85"]
+    boxes = robot.theta_box, small_payload(robot)[0]
+    step = np.array([0.9, 0.6, -0.8, 0.5, 0.9, -0.6, 0.9])
+    plan = BezierTrajectory(robot.home, ZERO, ZERO, robot.home + step, 2.0)
+    bound, settings = assume(robot, boxes).bound(plan), VerifierSettings(brake_times=())
+    largest = AllowedErrors(bound.position, bound.velocity, bound.torque)
+    found, with_largest = (
+        verify(robot, plan, boxes, errors, settings=settings).margins[LimitKind.TORQUE].value
+        for errors in (bound, largest)
+    )
+    times = np.linspace(0.0, plan.duration, 2001)
+    demand = TorqueDemand(robot, *boxes, ZERO).evaluate(*plan.sample(times))
+    at_each_time, at_most = (
+        1.0 - ((demand + feedback) / robot.limits.tau_max).max()
+        for feedback in (bound.torque_over(times, np.zeros_like(times)), bound.torque)
+    )
+    assert at_each_time - settings.rate_tolerance - 0.01 < found <= at_each_time + 1e-9
+    assert with_largest <= at_most + 1e-9 < found, "not vacuous: the largest is not where the motion needs most"
 
 
 def close_call(robot, errors, scene=None, **limits):

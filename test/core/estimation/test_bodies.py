@@ -84,7 +84,7 @@ class TestAnyBody:
         rng = np.random.default_rng(len(body) + adversarial)
         truth, block = simulate(robot, tools, settings, rng, 1.3, CAMERA, adversarial=adversarial)
         estimate, history, _ = estimate_from_samples(robot, [block], settings)
-        assert len(history) == 2
+        assert len(history) == 4
         for item in [*history, estimate]:
             assert item.is_consistent and item.contains(truth), (item.alarm, truth - item.lower, item.upper - truth)
             assert item.combinations is None or item.combinations.contains(truth)

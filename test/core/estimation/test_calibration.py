@@ -343,7 +343,7 @@ def test_torque_lag_and_direction_of_gravity_are_results_with_bounds(arm, tools)
 
 @pytest.mark.slow
 def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_rows(arm, tools, dumbbell):
-    """Against the exact programme of all rows of all recordings, by HiGHS."""
+    """Against the exact programme of all rows of all recordings and of the shapes of their loads, by HiGHS."""
     world, (load, body) = TrueWorld(arm, tools, 6, adversarial=False), weight_of(arm, 5)
     recordings = [
         LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
@@ -351,7 +351,8 @@ def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_ro
     ]
     calibration = calibrate_arm(arm, recordings, RECORD)
     block = world.record(dumbbell, 21)
-    settings = EstimatorSettings(use_cone=False, bound_tolerance=1e-3)
+    # Every update adds cuts of the shape; the exact programme has all of them, but not the box found so far.
+    settings = EstimatorSettings(bound_tolerance=1e-3, update_windows=5)
     estimator = StreamingEstimator(apply_calibration(calibration, arm, today=TODAY), settings)
     estimator.add(block)
     estimate = estimator.estimate()
@@ -361,11 +362,11 @@ def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_ro
     for recording in (held, *recordings):
         work = Work(1, lambda progress: None, lambda: False)
         parts.append((*collect_rows(narrowed, recording, settings, none, work), recording.load.prior.box))
-    joint = join_recordings(parts, none)  # whose nuisances begin with the payload
+    joint = add_load_cuts(join_recordings(parts, none), parts, none)  # whose nuisances begin with the payload
     for index in (0, 3):
         low, high = exact_range(joint, joint.radius.size + index)
         exact = 0.5 * (high - low) * arm.payload_prior.box.radius[index]
-        assert 0.9 * exact < estimate.radius[index] < 1.1 * exact, (index, exact, estimate.radius[index])
+        assert 0.85 * exact < estimate.radius[index] < 1.1 * exact, (index, exact, estimate.radius[index])
 
 
 @pytest.mark.slow

@@ -75,7 +75,8 @@ def test_with_tilt_and_lag_the_payload_has_bounds(recording):
     for method in ("left_inverse", "set_membership"):
         settings = dataclasses.replace(AWARE, method=method, update_windows=30)
         estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2, torque=0.25), [block], settings)
-        assert estimate.is_consistent and estimate.number_of_windows > 90 and len(history) == 3
+        assert estimate.is_consistent and estimate.number_of_windows > 90
+        assert len(history) == (5 if method == "set_membership" else 3)
         assert estimate.radius[0] < 0.7 * robot.payload_prior.box.radius[0]
         assert np.all(np.abs(residuals.measured - residuals.explained) < 1.5 * residuals.allowed)
         widths.append(estimate.radius)
@@ -86,13 +87,13 @@ def test_the_sensor_of_the_last_joint_is_off_by_more_than_a_fifth_of_a_newton_me
     """Budgets for the whole prior hide it behind their quadrature term; those for the bounds found so far show it."""
     robot, block = recording
     rows = []
-    settings = dataclasses.replace(AWARE, update_windows=30)
+    settings = dataclasses.replace(AWARE, update_windows=30)  # bounds are renewed after 10, 20 and 30 windows
     estimator = StreamingEstimator(uncertain(robot, 0.2, torque=0.2), settings, on_rows=rows.append)
     estimator.add(block)
     estimate = estimator.estimate()
     assert estimate.alarm.code is AlarmCode.JOINTLY_INCONSISTENT and estimate.alarm.joint == "lbr_A7"
     quadrature = [part.errors[6, ERROR_TERMS.index("quadrature")] / part.duration[6] for part in rows]
-    assert np.median(quadrature[:30]) > 0.1 and np.median(quadrature[30:]) < 0.05
+    assert np.median(quadrature[:10]) > 0.1 and np.median(quadrature[30:]) < 0.05
 
 
 def test_all_windows_together_show_what_none_shows_alone(recording):

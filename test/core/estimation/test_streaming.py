@@ -64,7 +64,7 @@ def test_results_do_not_depend_on_the_blocks(robot, recording):
     pieces, again, residual_again = estimate_from_samples(robot, blocks, FAST)
     for name in ("values", "lower", "upper"):
         np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
-    assert len(again) == len(history) == 2
+    assert len(again) == len(history) == 4, "after 2, 5, 8 and 16 windows"
     np.testing.assert_array_equal(residual.measured, residual_again.measured)
 
 
@@ -261,9 +261,9 @@ def test_compaction_waits_for_the_next_window_or_for_who_asks(robot, tools, dumb
 
     estimator = StreamingEstimator(robot, settings, on_rows=lambda _: seen.append(None), on_update=on_update)
     estimator.add(record(robot, tools, dumbbell, seed=4, duration=1.1))
-    assert stored == [10, 20] and estimator.estimate().contains(dumbbell)
+    assert stored == [3, 6, 10, 20] and estimator.estimate().contains(dumbbell)
     assert len(estimator._bounds.rows) < 20 and estimator.stored_windows == estimator._bounds.all_rows
-    assert [count for count in seen if count] == ([10, 11] if ask else [])
+    assert [count for count in seen if count] == ([3, 6, 10, 11] if ask else [])
 
 
 @pytest.mark.slow
@@ -273,9 +273,11 @@ def test_compaction_costs_little(robot, tools, dumbbell):
     for max_windows in (1000, EstimatorSettings().max_windows):
         settings = EstimatorSettings(max_windows=max_windows)
         estimate, history, _ = estimate_from_samples(robot, [block], settings)
-        assert len(history) == 3 and all(item.contains(dumbbell) for item in history)
+        assert len(history) == 5 and all(item.contains(dumbbell) for item in history)
         widths.append(estimate.radius)
-    assert np.all(widths[1] <= 1.08 * widths[0])
+    # Single bounds jump a little where other cuts of the shape are found on the way.
+    cost = widths[1] / widths[0]
+    assert np.all(cost <= 1.15) and np.exp(np.mean(np.log(cost))) <= 1.05
 
 
 def test_the_shares_add_up_and_the_labels_say_what_they_are(robot, recording):
@@ -334,9 +336,8 @@ def test_rows_are_made_with_the_bounds_found_so_far(robot, tools, dumbbell, monk
         np.array([of[k].error.sum() for of in (rows["narrowed"], rows["prior"])]) for k in (0, len(rows["prior"]) - 1)
     )
     assert first[0] == first[1] and last[0] < 0.98 * last[1]
-    assert np.all(radii["narrowed"] <= radii["prior"] * (1 + 1e-2)) and np.any(
-        radii["narrowed"] < 0.98 * radii["prior"]
-    )
+    gain = radii["narrowed"] / radii["prior"]  # single bounds jump a little with the cuts that are found on the way
+    assert np.all(gain <= 1.05) and np.exp(np.mean(np.log(gain))) < 0.98 and np.any(gain < 0.95)
     after, fresh = [], []
     estimator = StreamingEstimator(robot, on_rows=after.append)
     estimator.add(block.slice(0, 2600))
@@ -347,10 +348,22 @@ def test_rows_are_made_with_the_bounds_found_so_far(robot, tools, dumbbell, monk
     np.testing.assert_array_equal(after[count].errors, fresh[0].errors)
 
 
+def test_short_motions_are_bounded_better_by_early_renewals(robot, recording, dumbbell, monkeypatch):
+    """Each renewal adds the cuts that its solutions violate; rows that are kept need not be many."""
+    settings, radii = EstimatorSettings(max_windows=20), []
+    for is_early in (True, False):
+        estimate, history, _ = estimate_from_samples(robot, [recording.slice(0, 1600)], settings)
+        assert len(history) == (3 if is_early else 1) and all(item.contains(dumbbell) for item in history)
+        radii.append(estimate.radius)
+        monkeypatch.setattr(StreamingEstimator, "_is_due", lambda self, windows: windows % 15 == 0)
+    gain = radii[0] / radii[1]
+    assert np.all(gain <= 1.01) and np.exp(np.mean(np.log(gain))) < 0.95
+
+
 def test_residuals_of_perfect_data(robot, tools, dumbbell):
     block = tools.record(robot, robot.theta_nominal, dumbbell, tools.FourierMotion(robot, 1), 1.0)
     estimate, history, residuals = estimate_from_samples(robot, [block], QUICK)
-    assert estimate.number_of_windows == 10 and len(history) == 2
+    assert estimate.number_of_windows == 10 and len(history) == 4
     np.testing.assert_allclose(residuals.times, np.arange(0.05, 1.0, 0.1))
     assert residuals.measured.shape == residuals.explained.shape == residuals.allowed.shape == (10, 7)
     assert np.all(residuals.rms < 0.1) and np.abs(residuals.measured).max() > 3.0

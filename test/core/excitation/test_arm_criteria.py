@@ -7,7 +7,14 @@ import pytest
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.excitation.criteria import BaseParameters, ErrorModel, build_arm_criterion, frobenius_bound
+from sysid_ros.core.excitation.criteria import (
+    SHARP,
+    SMOOTH,
+    BaseParameters,
+    ErrorModel,
+    build_arm_criterion,
+    frobenius_bound,
+)
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import (
     base_regressor,
@@ -54,6 +61,22 @@ def test_the_frobenius_bound_is_never_below_the_condition_number():
 def test_the_frobenius_bound_is_reached_by_a_matrix_of_one_column():
     assert frobenius_bound(np.array([[1.0]])) == 1.0
     assert frobenius_bound(np.array([[4.0]])) == pytest.approx(0.5 * (4.0 + 0.25))  # it depends on units
+
+
+def test_a_sharper_bound_is_nearer_to_the_condition_number(arm_model, gen3):
+    settings = ExcitationSettings.for_arm(4.0, parameters="inertial")
+    problem = ExcitationProblem(arm_model, gen3.home, settings)
+    x = 0.5 * np.random.default_rng(2).normal(size=problem.size)
+    rows = base_regressor(gen3, problem.base, [problem.space.trajectory(x)])
+    exact, count = np.log(condition_number(rows.T @ rows)), problem.base.columns.size
+    smooth = problem.cost(x)
+    problem.sharpen(SHARP)
+    sharp, gradient = problem.cost_gradient(x)
+    # The regressor is sampled more coarsely in the search.
+    assert abs(sharp - exact) < 0.02 + np.log(count) / SHARP and sharp < smooth <= sharp + np.log(count) / SMOOTH
+    direction, step = np.random.default_rng(3).normal(size=x.size), 1e-6
+    slope = (problem.cost(x + step * direction) - problem.cost(x - step * direction)) / (2 * step)
+    assert gradient @ direction == pytest.approx(slope, rel=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "slack"), [("condition_number", 1.7), ("frobenius_bound", 7.0)])

@@ -54,11 +54,13 @@ def test_cost_gradient(model, gen3, x, criterion, collected):
 
 
 @pytest.mark.parametrize("has_distances", [False, True])
-@pytest.mark.parametrize(("size", "stops"), [(0.3, 0.0), (1.0, 0.0), (2.0, 0.0), (1.0, 8.0)])
-def test_gradient_of_the_objective_with_its_penalties(model, gen3, size, stops, has_distances):
+@pytest.mark.parametrize(
+    ("size", "moving", "stops"), [(0.3, 0.0, 0.0), (1.0, 0.0, 0.0), (2.0, 0.0, 0.0), (1.0, 0.0, 8.0), (1.0, 7.0, 3.0)]
+)
+def test_gradient_of_the_objective_with_its_penalties(model, gen3, size, moving, stops, has_distances):
     crate = Obstacle("crate", [0.2, 0.75, 0.3], [0.2, 0.2, 0.2])
     around = replace(model, collision=replace(model.collision, obstacles=(crate,)), feedback_torque=np.full(N, 2.0))
-    around = replace(around, stop_torque=np.full(N, stops))
+    around = replace(around, moving_torque=np.full(N, moving), stop_torque=np.full(N, stops))
     problem = ExcitationProblem(around, gen3.home, ExcitationSettings(amplitude=3.0, torque_fraction=1.0))
     x = size * np.random.default_rng(4).normal(size=problem.size)
     value, gradient = problem.objective(x, has_distances)
@@ -70,13 +72,14 @@ def test_gradient_of_the_objective_with_its_penalties(model, gen3, size, stops, 
         assert gradient @ direction == pytest.approx(slope, rel=1e-4, abs=1e-4 * np.linalg.norm(gradient))
 
 
-def test_torque_that_stops_need_counts_by_speed(gen3):
-    """It is none at rest, half at 0.75 rad/s and all at high speed, and counts in stops alone."""
+@pytest.mark.parametrize(("name", "stages"), [("stop_torque", 2.0), ("moving_torque", 3.0)])
+def test_torque_of_fast_motions_counts_by_speed(gen3, name, stages):
+    """It is none at rest, half at 0.75 rad/s and all at high speed; that of stops counts in their two stages alone."""
     free, settings = ExcitationModel.of(gen3), ExcitationSettings(amplitude=3.0, torque_fraction=1.0)
     torque = np.zeros(N)
     torque[1] = 10.0 * gen3.limits.tau_max[1]  # far beyond the limit wherever it counts
-    plain = ExcitationProblem(replace(free, stop_torque=1e-9 * torque), gen3.home, settings)
-    more = ExcitationProblem(replace(free, stop_torque=torque), gen3.home, settings)
+    plain = ExcitationProblem(replace(free, **{name: 1e-9 * torque}), gen3.home, settings)
+    more = ExcitationProblem(replace(free, **{name: torque}), gen3.home, settings)
     x = 1e-4 * np.random.default_rng(5).normal(size=plain.size)
     violations = [problem.objective(x)[0] - problem.cost(x) for problem in (plain, more)]
     assert violations[0] == pytest.approx(0.0, abs=1e-9) and violations[1] == pytest.approx(0.0, abs=1e-9)
@@ -86,9 +89,9 @@ def test_torque_that_stops_need_counts_by_speed(gen3):
     violation = (more.objective(x, penalty=1.0)[0] - more.cost(x)) - (
         plain.objective(x, penalty=1.0)[0] - plain.cost(x)
     )
-    # Two stages of stops, each with a demand of at least nothing and at most the whole limit before.
-    assert 2.0 * np.square(np.maximum(10.0 * share - 1.0, 0.0)).sum() <= violation
-    assert violation <= 2.0 * np.square(10.0 * share + 0.03).sum()
+    # Each stage has a demand of at least nothing and at most the whole limit before.
+    assert stages * np.square(np.maximum(10.0 * share - 1.0, 0.0)).sum() <= violation
+    assert violation <= stages * np.square(10.0 * share + 0.03).sum()
 
 
 def test_each_limit_is_part_of_the_penalty(model, gen3):

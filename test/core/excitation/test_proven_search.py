@@ -73,6 +73,10 @@ class Bound:
 
     def __init__(self, n, torque=2.0):
         self.position, self.velocity, self.torque = np.full(n, 1e-3), np.full(n, 1e-2), np.full(n, torque)
+        self.stop_torque = self.torque
+
+    def in_stops(self, brake_time):
+        return SimpleNamespace(torque=self.stop_torque[None])
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +164,52 @@ def test_what_stops_lack_is_left_free_in_stops(robot, search):
     assert script.calls[-1].begin_with is None and not script.calls[-1].model.stop_torque.any(), "another start"
 
 
+def test_what_stops_leave_of_other_limits_is_what_they_are_proven_to(robot, search):
+    """Where the errors of stops are more than is assumed of them, the next plan leaves room for those of the bound."""
+    n, asked = robot.n, []
+
+    class WithStops(Bound):
+        def in_stops(self, brake_time):
+            asked.append(brake_time)
+            if brake_time < 0.8:
+                raise BoundNotAvailable("too short")
+            return SimpleNamespace(position=np.full(n, 7e-3), speed_errors=lambda v_max: np.full(n, 5e-2))
+
+    script = search([30.0, 25.0, 19.0], {0: LimitKind.POSITION}, bound=lambda path: WithStops(n))
+    assert isinstance(script.found, whole_arm.ArmExcitation)
+    first, again, last = (call.model for call in script.calls)
+    np.testing.assert_allclose(first.tracking_position, 1.75 * 1.25e-3)
+    for model in (again, last):
+        np.testing.assert_allclose(model.tracking_position, 1.03 * 7e-3)
+        np.testing.assert_allclose(model.tracking_velocity, 1.03 * 5e-2)
+    assert asked == [0.5, 0.8, 0.5, 0.8]
+
+
+def test_torque_that_the_start_has_not_is_left_to_fast_parts(robot, search):
+    """Errors of a whole motion may be more than its start leaves, where they are less."""
+    huge = np.r_[0.95 * robot.limits.tau_max[0], np.ones(robot.n - 1)]
+    script = search([15.0, 16.0], {0: "refused"}, bound=lambda path: Bound(robot.n, huge))
+    again = script.calls[1].model
+    total = 1.03 * huge
+    total[1] += 5.0  # what the verifier found too much
+    np.testing.assert_allclose(again.feedback_torque + again.moving_torque, total)
+    assert again.feedback_torque[0] < 0.9 * robot.limits.tau_max[0] < total[0] and not again.moving_torque[1:].any()
+    assert not script.calls[0].model.moving_torque.any()
+
+
+def test_a_motion_that_is_proven_but_not_good_enough_gets_more_harmonics(robot, search):
+    script = search([30.0, 25.0, 22.0, 19.0], {1: "refused"})
+    assert [call.settings.harmonics for call in script.calls] == [3, 5, 5, 7]
+    script = search([30.0, 30.0, 19.0])
+    assert [call.settings.harmonics for call in script.calls] == [3, 5, 3], "another start begins anew"
+
+
+def test_what_shows_far_too_little_makes_way_for_another_start(robot, search):
+    script = search([50.0, 45.0, 30.0, 19.0], {0: "refused"})
+    assert script.found.starts == (2,), "planned again until it is proven, then another start"
+    assert [call.begin_with is None for call in script.calls] == [True, False, True, False]
+
+
 def test_what_is_refused_for_little_is_also_tried_a_little_smaller(robot, search):
     """It counts if nothing better is proven, and is planned again all the same."""
     sizes = []
@@ -201,10 +251,10 @@ def test_what_leaves_no_room_for_its_errors_is_made_slower_beginning_with_itself
     shows = [14.0, no_room, no_room, no_room, 15.0, no_room, 16.0, 18.0]
     refusals = dict.fromkeys(range(3), "refused")
     script = search(shows, refusals, bound=lambda path: Bound(robot.n, 4.0))
-    shares = [call.settings.velocity_fraction / 0.97 for call in script.calls]
+    shares = [call.settings.velocity_fraction / 0.995 for call in script.calls]
     assert shares == pytest.approx([1.0, 1.0, 0.7, 0.5, 0.35, 0.35, 0.28, 0.28]), "fast ones begin anew"
     first, again, slower, last = script.calls[4:]
-    assert slower.settings.acceleration_fraction == 0.97 and slower.settings.harmonics == first.settings.harmonics
+    assert slower.settings.acceleration_fraction == 0.995 and slower.settings.harmonics == first.settings.harmonics
     assert first.begin_with is None and again.begin_with is slower.begin_with is script.paths[1][0]
     assert last.begin_with is script.paths[2][0]
     torques = [call.model.feedback_torque[0] for call in script.calls[4:]]
@@ -220,6 +270,24 @@ def test_errors_are_allocated_as_far_as_the_start_has_the_torque(robot, search):
     assert allocated[0] == pytest.approx(huge), "never less than the smallest errors of random motions"
     script = search([15.0], bound=lambda path: Bound(robot.n, np.r_[0.8 * huge, np.full(robot.n - 1, 1.0)]))
     assert 0.8 * huge < script.calls[0].model.feedback_torque[0] < 0.98 * huge < 1.25 * 0.8 * huge
+
+
+def test_speeds_from_which_stops_need_more_torque_than_there_is_are_not_planned(robot, search):
+    probes = []
+
+    def bound(path):
+        probes.append(path)
+        one = Bound(robot.n, np.r_[0.4 * robot.limits.tau_max[0], np.ones(robot.n - 1)])
+        one.stop_torque = one.torque * (3.0 if len(probes) <= 4 else 1.5)  # two for each share
+        return one
+
+    script = search([15.0], bound=bound)
+    first = script.calls[0]
+    assert first.settings.velocity_fraction == pytest.approx(0.5 * 0.995), (
+        "all and 0.7 of the limits are too fast to be stopped"
+    )
+    missing = 0.25 * 0.4 * robot.limits.tau_max[0]
+    np.testing.assert_allclose(first.model.stop_torque, np.r_[missing, np.full(robot.n - 1, 0.25)])
 
 
 def test_in_a_last_try_what_was_refused_is_stretched(robot, search):

@@ -358,9 +358,9 @@ class BoundState:
         """Compact the older rows if with the next update there would be too many windows."""
         settings = self._settings
         stored = sum(1 for rows in self.rows if rows.window[0] >= 0)
-        if stored + settings.update_windows <= settings.max_windows:
-            return
         keep = max(1, settings.max_windows // 2)
+        if stored + settings.update_windows <= settings.max_windows or len(self.rows) <= keep:
+            return
         old, recent = Rows.stack(self.rows[:-keep]), self.rows[-keep:]
         if self._warm_start is not None and self._warm_start.multipliers is not None:
             fixed = sum(len(part) for part in self._fixed)
