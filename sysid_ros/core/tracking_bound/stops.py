@@ -28,6 +28,7 @@ from sysid_ros.core.tracking_bound.loop_response import Kernel, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable, horizon
+from sysid_ros.core.tracking_bound.term_nodes import largest_between
 from sysid_ros.core.tracking_bound.tube import (
     SAMPLING,
     SETTLED,
@@ -313,7 +314,7 @@ class _Cells:
         states, count = terms.states, len(self.upper)
         rest = replace(states, v=np.zeros_like(states.v), a=np.zeros_like(states.a))
         slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, states.v)
-        still = {x.name: larger_neighbour(np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
+        still = {x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
         largest, rates = terms.largest, terms.rates
         speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
         upper, slow = self.upper, self.slow

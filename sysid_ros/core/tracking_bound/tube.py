@@ -13,6 +13,7 @@ docs/theory/tracking_bound.md, "Theorem" and "Torque".
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,12 @@ from sysid_ros.core.tracking_bound.scalar_loop import (
     bound_integral,
     horizon,
 )
+from sysid_ros.core.tracking_bound.term_nodes import (
+    choose_term_nodes,
+    fastest_oscillation,
+    largest_between,
+    nodes_to_add,
+)
 from sysid_ros.core.tracking_bound.uncertainty import (
     InertialUncertainty,
     InertiaRatio,
@@ -62,19 +69,23 @@ from sysid_ros.core.tracking_bound.uncertainty import (
 )
 
 Array = NDArray[np.float64]
+_Terms = TypeVar("_Terms", TermStates, InertiaTerms, ModelTerms)
 
 _STRIDE = 2
-"""The smooth model error is evaluated at every so many nodes, of short motions at all."""
+"""The smooth model error is evaluated at every so many nodes, of short and of fast motions at all."""
 _LEAST_INTERVALS = 125
 """Motions, with the time after them, in which that leaves fewer intervals are short ones."""
-_TERM_ANGLE, _TERM_STEP = 0.35, 0.25
-"""Slowly varying terms are evaluated whenever the joints together have turned so far [rad], and after this time [s]."""
+_PHASE = 0.5
+"""Largest phase of the fastest oscillation between every other node [rad]; otherwise the model error needs all."""
+_REFINEMENTS = 2
+"""Times that nodes are added to those of the slowly varying terms."""
 _PROBES = 3
-"""Number of these at which the slope of the inertia ratio by position is evaluated."""
+"""Number of these nodes at which the slope of the inertia ratio by position is evaluated."""
 _MOSTLY = 0.5
 """Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
 """Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
+_NORMS = tuple(x.name for x in fields(ModelTerms) if x.name not in ("inertia", "torque_gradient"))
 SLOW_TERMS = (
     "inertia_slope",
     "inertia_rate",
@@ -84,7 +95,7 @@ SLOW_TERMS = (
     "coriolis_slope",
 )
 SAMPLING = 1.05
-"""Factor on the slowly varying terms that covers what lies between their nodes, and products of errors; measured."""
+"""Factor on the slowly varying terms, as estimated between their nodes, for what they are in the tube; measured."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +206,11 @@ class TermNodes:
     Attributes:
         states: Desired states at the nodes.
         inertia: The inertia there.
-        largest: The larger terms at both ends of each interval; the inertia bounds that in between.
+        largest: The largest terms in each interval, estimated from the nodes; the inertia bounds that in between.
         inverses: Matrices of which a convex combination bounds the inverse inertia in the interval, (2, S - 1, n, n).
         rates: Largest rates of the motion in the intervals.
         jumps: Jumps of the acceleration there over the age of what is held, (S - 1, n) [rad/s^3].
+        times: Times of the nodes, (S,) [s].
     """
 
     states: TermStates
@@ -207,6 +219,7 @@ class TermNodes:
     inverses: Array
     rates: MotionRates
     jumps: Array
+    times: Array
 
     def residual(self, arm: ControlledArm, terms: ModelTerms, rates: MotionRates) -> ResidualDisturbance:
         """Bound the residual disturbance in the intervals.
@@ -410,13 +423,14 @@ class TubeMap(LoopBounds):
         past_tube: Tube | None = None,
     ):
         self.robot, self.model, self.samples, self.settings, self.past_tube = robot, model, samples, settings, past_tube
-        stride = _STRIDE if len(samples.q) - 1 - samples.past >= _STRIDE * _LEAST_INTERVALS else 1
+        is_long = len(samples.q) - 1 - samples.past >= _STRIDE * _LEAST_INTERVALS
+        stride = _STRIDE if is_long and _STRIDE * samples.step * fastest_oscillation(samples) <= _PHASE else 1
         nodes = self.fine = coarse_nodes(len(samples.q) - 1, stride)
         coarse = samples.every(stride)
         changes = coarse.rates, coarse.jumps, samples.step * np.diff(nodes)
         self._jets = ChainJets(robot, (coarse.q, coarse.v, coarse.a), *changes)
-        chosen = _choose_term_nodes(samples, nodes)
-        q, v, a = (x[chosen] for x in (samples.q, samples.v, samples.a))
+        chosen = choose_term_nodes(samples, nodes)
+        q = samples.q[chosen]
         self.uncertainty, self.ratio = _narrowest(robot, model, q)
         arm = self.arm = ControlledArm(robot, model, settings)
         regressor = self.regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
@@ -427,9 +441,7 @@ class TubeMap(LoopBounds):
         between = self.rates_between(nodes)
         self.smooth = compute_smooth_disturbance(arm, regressor, self.uncertainty, coarse, (self.inertia, between))
 
-        states = TermStates(q, v, a)
-        inertia = InertiaTerms.of(robot, self.uncertainty, q)
-        terms = compute_model_terms(robot, regressor, self.uncertainty, states, inertia)
+        chosen, states, inertia, terms = self._evaluate_terms(chosen)
         self.half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
         self.inertia_change = between.inertia_change(self.inertia, self.inverse)
         self._nearby = self.inertia_change.nearby
@@ -443,12 +455,13 @@ class TubeMap(LoopBounds):
         self.magnitude = self._refined(larger_neighbour(np.abs(self.inertia))) + off
 
         speeds = samples.rates_over(chosen)
-        found = {x.name: larger_neighbour(np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
+        times = samples.step * chosen.astype(np.float64)
+        found = {x.name: largest_between(times, np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
         largest = ModelTerms(**found | {"inertia": np.maximum.reduceat(self.magnitude, chosen[:-1], axis=0)})
         # What is held jumps where the acceleration does.
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
         inverses = self._bound_inverses(terms.inertia, np.searchsorted(nodes, chosen))
-        self.terms = TermNodes(states, inertia, largest, inverses, speeds, jumps)
+        self.terms = TermNodes(states, inertia, largest, inverses, speeds, jumps, times)
         residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
         self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
         self._residual = ResidualDisturbance(
@@ -468,6 +481,29 @@ class TubeMap(LoopBounds):
         )
         self.sensor_errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
         self.error_norms = [self._norm_of(error) for error in self.sensor_errors]
+
+    def _evaluate_terms(
+        self, chosen: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], TermStates, InertiaTerms, ModelTerms]:
+        """Evaluate the slowly varying terms at chosen nodes, and at more of them where the terms bend."""
+
+        def evaluate(nodes: NDArray[np.intp]) -> tuple[TermStates, InertiaTerms, ModelTerms]:
+            states = TermStates(*(x[nodes] for x in (self.samples.q, self.samples.v, self.samples.a)))
+            inertia = InertiaTerms.of(self.robot, self.uncertainty, states.q)
+            terms = compute_model_terms(self.robot, self.regressor, self.uncertainty, states, inertia)
+            return states, inertia, terms
+
+        states, inertia, terms = evaluate(chosen)
+        for _ in range(_REFINEMENTS):
+            added = nodes_to_add(self.samples, self.fine, chosen, (getattr(terms, name) for name in _NORMS))
+            if not added.size:
+                break
+            order = np.argsort(np.concatenate([chosen, added]))
+            chosen = np.concatenate([chosen, added])[order]
+            more = evaluate(added)
+            states, inertia = _merged(states, more[0], order), _merged(inertia, more[1], order)
+            terms = _merged(terms, more[2], order)
+        return chosen, states, inertia, terms
 
     def _bound_inverses(self, ends: Array, at: NDArray[np.intp]) -> Array:
         """Bound the inverse inertia between some of the nodes by those at both ends, (2, S - 1, n, n).
@@ -666,21 +702,10 @@ def _bound_coupling(kernel: Kernel, norm: Array) -> Array:
     return result
 
 
-def _choose_term_nodes(samples: MotionSamples, nodes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Choose the nodes at which the slowly varying terms are evaluated, the first and the last among them.
-
-    They are the denser the faster the joints turn.
-    """
-    rates = samples.rates
-    sums = [rate.sum(axis=1) ** (1.0 / order) for order, rate in enumerate(rates.orders, start=1)]
-    density = np.maximum(np.max(sums, axis=0) / _TERM_ANGLE, 1.0 / _TERM_STEP)
-    total = np.concatenate([[0.0], np.cumsum(density)])[nodes] * samples.step
-    count = int(np.ceil(total[-1]))
-    spread = np.searchsorted(total, np.linspace(0.0, total[-1], count + 1)).clip(0, len(nodes) - 1)
-    # Where the jerk jumps an interval ends.
-    bends = np.searchsorted(nodes, np.flatnonzero(samples.kinks.any(axis=(0, 2))))
-    chosen: NDArray[np.intp] = nodes[np.unique(np.concatenate([spread, bends]))]
-    return chosen
+def _merged(first: _Terms, second: _Terms, order: NDArray[np.intp]) -> _Terms:
+    """Put terms at nodes together, in this order."""
+    names = [x.name for x in fields(first)]
+    return replace(first, **{x: np.concatenate([getattr(first, x), getattr(second, x)])[order] for x in names})
 
 
 def _passive_norm(robot: RobotModel, model: ControlModel, speeds: MotionRates, inverses: Array) -> Array:

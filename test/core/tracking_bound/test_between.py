@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from scipy.linalg import eigh
 
+import sysid_ros.core.tracking_bound.term_nodes as term_nodes
 import sysid_ros.core.tracking_bound.tube as tube_module
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.model import ControlModel
@@ -18,8 +19,9 @@ from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.disturbance import speed_range
-from sysid_ros.core.tracking_bound.motion import sample_motion
-from sysid_ros.core.tracking_bound.tube import TubeMap
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
+from sysid_ros.core.tracking_bound.motion import larger_neighbour, sample_motion
+from sysid_ros.core.tracking_bound.tube import SAMPLING, TubeMap
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
 
@@ -36,6 +38,10 @@ def draw_motion(kind, robot, rng):
         sine, cosine = rest_projection(5)
         size = rng.normal(size=(2, n, 4)) * 0.05
         return FourierTrajectory(robot.home, size[0] @ sine.T, size[1] @ cosine.T, 2.0, 1.0)
+    if kind == "tremor":
+        sine, cosine = rest_projection(3)
+        size = rng.normal(size=(2, n, 2)) * 0.005
+        return FourierTrajectory(robot.home, size[0] @ sine.T, size[1] @ cosine.T, 10.0 / 3.0, 0.9)
     path = BezierTrajectory(robot.home, still, still, robot.home + rng.uniform(-1.0, 1.0, n), rng.uniform(1.5, 3.0))
     return path if kind == "long" else BrakedTrajectory(path, rng.uniform(0.3, 1.4), rng.uniform(0.3, 0.9))
 
@@ -163,6 +169,66 @@ def test_speeds_between_the_nodes_are_in_range(robot):
     assert np.all(slowest[interval] <= speed + 1e-9) and np.all(speed <= fastest[interval] + 1e-9)
 
 
+def term_shares(robot, tube_map, motion):
+    """Largest share of what is used in an interval that each term reaches at, and between, the samples of a motion.
+
+    Terms that are next to nothing, less than a twentieth of their largest value, are left out.
+    """
+    samples, used = tube_map.samples, tube_map.terms.largest
+    times = 0.5 * samples.step * np.arange(2 * tube_map.intervals)
+    inside = times < motion.duration
+    interval = np.flatnonzero(inside) // 2 + samples.past
+    states = TermStates(*motion.sample(times[inside]))
+    terms = compute_model_terms(robot, tube_map.regressor, tube_map.uncertainty, states)
+    shares = {}
+    for name in (one.name for one in fields(ModelTerms) if one.name not in ("inertia", "torque_gradient")):
+        values = getattr(terms, name)
+        counts = values > 0.05 * values.max()
+        shares[name] = (values[counts] / getattr(used, name)[tube_map.spread[interval[counts]]]).max()
+    return shares
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "tremor"])
+def test_terms_between_their_nodes_are_about_as_estimated(robot, kind):
+    """So that most of the factor is left for what they are in the tube."""
+    rng = np.random.default_rng(40)
+    model = ControlModel.of_boxes(robot)
+    for _ in range(2):
+        motion = draw_motion(kind, robot, rng)
+        tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
+        shares = term_shares(robot, tube_map, motion)
+        print(kind, len(tube_map.terms.times), {name: round(float(share), 4) for name, share in shares.items()})
+        assert max(shares.values()) <= SAMPLING
+        # Bounds over all parameters also depend a little on the nodes that are evaluated together; these do not.
+        assert all(shares[name] <= 1.02 for name in ("inertia_slope", "inertia_rate", "coriolis_rate", "torque_rate"))
+
+
+@pytest.mark.parametrize(("kind", "phase"), [("fast", 0.8), ("tremor", np.inf)])
+def test_nodes_that_miss_an_oscillation_are_caught(robot, monkeypatch, kind, phase):
+    """The check above sees terms that exceed both nodes about them by more than the factor."""
+    rng = np.random.default_rng(40)
+    model, motion = ControlModel.of_boxes(robot), draw_motion(kind, robot, rng)
+    monkeypatch.setattr(term_nodes, "_PHASE", phase)
+    monkeypatch.setattr(tube_module, "_REFINEMENTS", 0)
+    monkeypatch.setattr(tube_module, "largest_between", lambda times, values: larger_neighbour(values))
+    tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
+    assert max(term_shares(robot, tube_map, motion).values()) > SAMPLING
+
+
+def test_the_largest_value_between_nodes_is_that_of_a_curve_through_them():
+    times = np.array([0.0, 0.1, 0.25, 0.3, 0.5, 0.55, 0.7])
+    dense = np.linspace(0.0, 0.7, 701)
+    for phase in np.linspace(0.0, 3.0, 13):
+        curves = [lambda t, p=phase: 1.5 + np.cos(5.0 * t + p), lambda t, p=phase: 2.0 + np.sin(6.0 * t + p) + t**2]
+        for curve in curves:
+            found = term_nodes.largest_between(times, curve(times))
+            at = np.searchsorted(times, dense[:-1], side="right") - 1
+            assert np.all(curve(dense[:-1]) <= found[at] * 1.001)
+            assert np.all(found <= 1.2 * larger_neighbour(curve(times)))
+    rising = np.exp(times)
+    np.testing.assert_array_equal(term_nodes.largest_between(times, rising), rising[1:])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bound_from_denser_terms_without_their_factor_is_smaller(robot, kind, monkeypatch):
     """What the slowly varying terms leave to a factor of 5 % is covered by it."""
@@ -172,8 +238,9 @@ def test_a_bound_from_denser_terms_without_their_factor_is_smaller(robot, kind, 
     model = ControlModel(robot.theta_nominal, robot.theta_box, payload, box)
     motion = draw_motion(kind, robot, rng)
     bound = tracking_bound(robot, model, motion)
-    for name, value in (("_TERM_ANGLE", 0.05), ("_TERM_STEP", 0.04), ("SAMPLING", 1.0)):
-        monkeypatch.setattr(tube_module, name, value)
+    monkeypatch.setattr(tube_module, "SAMPLING", 1.0)
+    for name, value in (("_ANGLE", 0.05), ("_STEP", 0.04)):
+        monkeypatch.setattr(term_nodes, name, value)
     dense = tracking_bound(robot, model, motion)
     assert np.all(dense.position <= bound.position) and np.all(dense.velocity <= bound.velocity)
     assert np.all(dense.torque <= bound.torque)
