@@ -111,8 +111,8 @@ class TrackingBound:
     claims: str = (
         "Tracking errors are bounded for every arm and payload in the boxes (a payload whose box lies in the robot's "
         "prior being an object of that prior), with friction, sensor errors, delay and sampling as configured, while "
-        "no torque saturates. The model error, friction and the reference are bounded between samples, too; the "
-        "factor of 5 % on what the errors cause themselves is measured."
+        "no torque saturates. The model error, friction and the reference are bounded between samples, too; for what "
+        "the errors cause themselves, terms of the model are estimated there, and the factor of 5 % is measured."
     )
 
     def __post_init__(self) -> None:
