@@ -64,8 +64,6 @@ _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 8
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
-_MUCH_FEEDBACK = 0.3
-"""Share of a torque limit from which feedback is so much that stops of random motions are looked at, too."""
 _FINER = 2
 """Harmonics that are added where a motion is proven but not good enough: what it has at hand is used up."""
 _FAR = 2.0
@@ -327,8 +325,6 @@ class _ProvenSearch:
         self._seed, self.starts = settings.seed, 0
         self._stop_torque = np.zeros(task.q_start.size)
         """What stops of the motions of this start have lacked so far, (n,) [Nm]."""
-        self._first_stop_torque = np.zeros(task.q_start.size)
-        """What stops of random motions take more than their errors that are allocated, (n,) [Nm]."""
         self._finer = 0
         """Harmonics that motions of this start have more than the settings say."""
         self._is_close = False
@@ -407,7 +403,7 @@ class _ProvenSearch:
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
         self.starts += 1
-        self._stop_torque, self._finer = self._first_stop_torque.copy(), 0
+        self._stop_torque, self._finer = np.zeros(self._assumptions.robot.n), 0
         plan: ExcitationPlan | None = self._plan(share, errors, seconds)
         for left in reversed(range(_ROUNDS)):
             # Slower or smaller it shows less.
@@ -522,24 +518,15 @@ class _ProvenSearch:
         robot, short = self._assumptions.robot, settings.with_duration(min(settings.duration, _PROBE_TIME))
         space = FourierSpace(self._task.q_start, short.harmonics, short.duration, short.samples)
         rng, found = np.random.default_rng(settings.seed), list[TrackingBound]()
-        more = np.zeros(robot.n)
         for _ in range(_PROBES):
             x = rng.normal(size=(space.n, space.per_joint))
             _, v, a = (np.abs(part).max(axis=0) for part in space.states(x))
             speed = settings.velocity_fraction * robot.limits.v_max
             x /= np.maximum(v / speed, a / (settings.acceleration_fraction * robot.limits.a_max))[:, None]
             try:
-                bound = self._assumptions.bound(space.trajectory(x))
-                if np.any(bound.torque > _MUCH_FEEDBACK * robot.limits.tau_max):
-                    stops = bound.in_stops(self._task.verifier.brake_times[0]).torque.max(axis=0)
-                    if np.any(stops > robot.limits.tau_max):
-                        self._reasons.append("stops of motions as fast as this need more torque than there is")
-                        continue
-                    more = np.maximum(more, stops - _ALLOWANCE * bound.torque)
-                found.append(bound)
+                found.append(self._assumptions.bound(space.trajectory(x)))
             except BoundNotAvailable as reason:
                 self._reasons.append(str(reason))
-        self._first_stop_torque = more
         return found
 
     def _with_stops(self, errors: TrackingAllocation, bound: TrackingBound) -> TrackingAllocation:

@@ -73,10 +73,6 @@ class Bound:
 
     def __init__(self, n, torque=2.0):
         self.position, self.velocity, self.torque = np.full(n, 1e-3), np.full(n, 1e-2), np.full(n, torque)
-        self.stop_torque = self.torque
-
-    def in_stops(self, brake_time):
-        return SimpleNamespace(torque=self.stop_torque[None])
 
 
 @pytest.fixture(scope="module")
@@ -270,24 +266,6 @@ def test_errors_are_allocated_as_far_as_the_start_has_the_torque(robot, search):
     assert allocated[0] == pytest.approx(huge), "never less than the smallest errors of random motions"
     script = search([15.0], bound=lambda path: Bound(robot.n, np.r_[0.8 * huge, np.full(robot.n - 1, 1.0)]))
     assert 0.8 * huge < script.calls[0].model.feedback_torque[0] < 0.98 * huge < 1.25 * 0.8 * huge
-
-
-def test_speeds_from_which_stops_need_more_torque_than_there_is_are_not_planned(robot, search):
-    probes = []
-
-    def bound(path):
-        probes.append(path)
-        one = Bound(robot.n, np.r_[0.4 * robot.limits.tau_max[0], np.ones(robot.n - 1)])
-        one.stop_torque = one.torque * (3.0 if len(probes) <= 4 else 1.5)  # two for each share
-        return one
-
-    script = search([15.0], bound=bound)
-    first = script.calls[0]
-    assert first.settings.velocity_fraction == pytest.approx(0.5 * 0.995), (
-        "all and 0.7 of the limits are too fast to be stopped"
-    )
-    missing = 0.25 * 0.4 * robot.limits.tau_max[0]
-    np.testing.assert_allclose(first.model.stop_torque, np.r_[missing, np.full(robot.n - 1, 0.25)])
 
 
 def test_in_a_last_try_what_was_refused_is_stretched(robot, search):
