@@ -54,6 +54,8 @@ from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
 WEIGHING = 1.0  # [s]
 FIRST_LIMIT = 10.0  # [s]; the nodes give a plan from rest this long
 LIMITS = {"no errors": 0.0, "errors at rest": 1.0}  # shares of the errors of the arm held at the start
+MOST_MOVES = 3
+"""Certified moves from rest, to where more can be proven, that a problem may take before its chain."""
 
 
 class RestProver(RobustProver):
@@ -83,6 +85,7 @@ class Found:
     found: int = 0
     asked: int = 0
     whole: int = 0
+    moves: int = 0
     ends: list[float] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -146,11 +149,11 @@ def draw_payload(robot: RobotModel, rng: np.random.Generator) -> np.ndarray:
 
 
 def solve(planner: CertifiedPlanner, case: tuple, plans: int, deadline: float, got: Found) -> None:
-    """Plans a chain and notes what came of it."""
+    """Plans a chain and notes what came of it; certified moves to where it can begin are not among its plans."""
     q, known = case
     got.problems += 1
-    before, information = None, np.zeros((10, 10))
-    for number in range(plans):
+    before, information, number = None, np.zeros((10, 10)), 0
+    for _ in range(plans + MOST_MOVES):
         wanted = PlanRequest(
             known,
             start=q,
@@ -170,10 +173,17 @@ def solve(planner: CertifiedPlanner, case: tuple, plans: int, deadline: float, g
         finally:
             (got.later if before else got.first).append(time.monotonic() - begin)
         got.found += 1
+        if plan.statistics is None:
+            q = plan.trajectory.end
+            got.moves += 1
+            continue
         got.certified.append(plan.statistics.seconds["first"])
-        before, information = plan, information + plan.information_gained
-    got.whole += 1
-    got.ends.append(plan.condition_number)
+        before, information, number = plan, information + plan.information_gained, number + 1
+        if number == plans:
+            got.whole += 1
+            got.ends.append(plan.condition_number)
+            return
+    got.reasons.append(f"no chain after {MOST_MOVES} moves")
 
 
 def time_constant(planner: CertifiedPlanner, case: Case, q: np.ndarray, known: Assumptions, deadline: float) -> float:
@@ -225,6 +235,7 @@ def main() -> None:
         times = np.concatenate([getattr(got, name) for got in every])
         quantiles = ", ".join(f"{label} {np.percentile(times, q):.3f} s" for label, q in (("median", 50), ("p99", 99)))
         print(f"{len(times)} plans, {text}: {quantiles}")
+    print(f"{sum(got.moves for got in every)} of the plans were moves from rest to where a chain can begin")
 
 
 if __name__ == "__main__":
