@@ -106,7 +106,8 @@ def identify_from(planner: CertifiedPlanner, drawn: Drawn) -> dict:
 
 def plan_from(planner: CertifiedPlanner, q: np.ndarray, known: Assumptions) -> dict:
     """What comes of it with one nominal payload."""
-    found, at, legs, failures = {}, q, 0, 0
+    at, legs, failures = q, 0, 0
+    found: dict = {"outcome": NOTHING, "reason": f"no motion that excites after {LEGS} certified moves"}
     while legs + failures < LEGS:
         try:
             plan = planner.plan(PlanRequest(known, at, time_limit=TIME_LIMIT))
