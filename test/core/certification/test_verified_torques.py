@@ -193,6 +193,17 @@ def test_what_decides_is_as_exact_as_when_everything_is_worked_out(arms, make_pl
     assert np.all(bound >= exact - 1e-12) and np.all(exact[~decides] <= exact_middle.max())
 
 
+def instants_of_stops(plan, brake_time, half, rng):
+    """Random instants of stops begun at any time: time of the path, number of its piece, state of the stop."""
+    for begin in rng.uniform(0.0, plan.duration, 4):
+        stop = BrakedTrajectory(plan, begin, brake_time)
+        for x in rng.uniform(0.0, 1.0, 12):
+            clock = begin + brake_time * (x - x**3 + 0.5 * x**4)
+            if clock < plan.duration:
+                piece = min(int(clock / (2 * half[0])), len(half) - 1)
+                yield clock, piece, stop.evaluate(begin + x * brake_time)
+
+
 @pytest.mark.parametrize("brake_time", [0.3, 1.2])
 def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
     """Real stops, begun at any time, simulated as trajectories."""
@@ -203,24 +214,16 @@ def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
     closest = np.inf
     for _ in range(6):
         plan = make_plan(robot, rng, 2.0)
-        count = 15
-        middle, half = pieces_of(plan, count)
+        middle, half = pieces_of(plan, 15)
         bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
         corners = [bounds.evaluate(r, square, slow / brake_time)[0] for r, square, slow in stop_corners()]
         bound = np.maximum.reduce(corners)
         drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
-        for begin in rng.uniform(0.0, plan.duration, 4):
-            stop = BrakedTrajectory(plan, begin, brake_time)
-            for x in rng.uniform(0.0, 1.0, 12):
-                clock = begin + brake_time * (x - x**3 + 0.5 * x**4)
-                if clock >= plan.duration:
-                    continue
-                piece = min(int(clock / (2 * half[0])), count - 1)
-                state = stop.evaluate(begin + x * brake_time)
-                for arm in drawn:
-                    torque = np.abs(arm.torque(*state))
-                    assert np.all(torque <= bound[:, piece] + 1e-9)
-                    closest = min(closest, (bound[:, piece] / torque).min())
+        for _, piece, state in instants_of_stops(plan, brake_time, half, rng):
+            for arm in drawn:
+                torque = np.abs(arm.torque(*state))
+                assert np.all(torque <= bound[:, piece] + 1e-9)
+                closest = min(closest, (bound[:, piece] / torque).min())
     assert closest < 1.5
 
 
@@ -246,19 +249,12 @@ def test_no_law_needs_more_torque_with_the_friction_it_compensates(arms, make_pl
             coulomb = arm.friction[:, 0]
             return np.abs(arm.torque(q, v, a) - coulomb * arm.sign + coulomb * law.friction_share(v))
 
-        for begin in rng.uniform(0.0, plan.duration, 4):
-            stop = BrakedTrajectory(plan, begin, brake_time)
-            for x in rng.uniform(0.0, 1.0, 12):
-                clock = begin + brake_time * (x - x**3 + 0.5 * x**4)
-                if clock >= plan.duration:
-                    continue
-                piece = min(int(clock / (2 * half[0])), 14)
-                on_path, in_stop = plan.evaluate(clock), stop.evaluate(begin + x * brake_time)
-                for arm in drawn:
-                    assert np.all(needed(arm, *on_path) <= path[:, piece] + 1e-9)
-                    torque = needed(arm, *in_stop)
-                    assert np.all(torque <= bound[:, piece] + 1e-9)
-                    closest = min(closest, (bound[:, piece] / torque).min())
+        for clock, piece, in_stop in instants_of_stops(plan, brake_time, half, rng):
+            for arm in drawn:
+                assert np.all(needed(arm, *plan.evaluate(clock)) <= path[:, piece] + 1e-9)
+                torque = needed(arm, *in_stop)
+                assert np.all(torque <= bound[:, piece] + 1e-9)
+                closest = min(closest, (bound[:, piece] / torque).min())
     assert closest < 1.5
     assert saved == pytest.approx(0.55, abs=1e-9)  # all of it, of joints that hardly move
 
