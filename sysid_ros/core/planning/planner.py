@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -180,10 +181,12 @@ class CertifiedPlanner:
                 raise failure
             return self._elsewhere(request, failure, now, patience)
         information = strategy.information(found)
-        if request.predecessor is None and request.goal is None and condition_number(information) > _HARDLY_EXCITING:
-            leg = self._leg_home(request, now, patience)
-            if leg is not None:
-                return leg
+        is_first = request.predecessor is None and request.goal is None
+        if is_first and condition_number(information) > _HARDLY_EXCITING and not patience.is_up():
+            with suppress(PlanRejected, BoundNotAvailable):
+                leg = self._leg_home(request, now, patience)
+                if leg is not None:
+                    return leg
         return self._certified(request, found, information, candidates, now)
 
     def certify(self, trajectory: Trajectory, assumptions: Assumptions, now: float = 0.0) -> CertifiedPlan:
@@ -385,14 +388,16 @@ class CertifiedPlanner:
         return way[1:]
 
     def _leg_home(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
-        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there."""
+        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there.
+
+        Raises:
+            PlanRejected: The arm cannot be held there.
+            BoundNotAvailable: Likewise.
+        """
         home = self.robot.home
-        if patience.is_up() or np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
+        if np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
             return None
-        try:
-            return self._plan_leg(replace(request, goal=home), now, patience)
-        except (PlanRejected, BoundNotAvailable):
-            return None
+        return self._plan_leg(replace(request, goal=home), now, patience)
 
     def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
         """Plan towards the home posture where no exciting motion from rest can be proven.
@@ -401,13 +406,12 @@ class CertifiedPlanner:
             PlanFailure: That cannot be proven either, or was not asked for. Where the arm cannot even be held for
                 certain it names the nearest posture found where it can.
         """
-        start, home = request.state[0], self.robot.home
+        start = request.state[0]
         try:
             self._hold(request, start)
-            if request.goal is None and np.abs(home - start).max() > _SAME_POSTURE:
-                leg = self._plan_leg(replace(request, goal=home), now, patience)
-                if leg is not None:
-                    return leg
+            leg = self._leg_home(request, now, patience) if request.goal is None else None
+            if leg is not None:
+                return leg
         except (PlanRejected, BoundNotAvailable) as refusal:
             advice, nearest = failure.advice, self._nearest_held(request, patience)
             if nearest is not None:
