@@ -491,8 +491,10 @@ def run_trial(
     outcome.refused = [
         Refusal(a.failure.code.name, str(a.failure)) for a in records.attempts if a.failure is not None
     ] + [Refusal(TOO_LATE if r.late is not None else REFUSED, str(r)) for r in records.refusals]
-    outcome.conditions = [float(a.plan.condition_number) for a in records.attempts if a.plan is not None]
-    outcome.planning = [float(a.plan.statistics.seconds["total"]) for a in records.attempts if a.plan is not None]
+    found = [a.plan for a in records.attempts if a.plan is not None]
+    # A certified move to where more can be proven is not meant to excite: it has neither number nor statistics.
+    outcome.conditions = [np.inf if plan.condition_number is None else float(plan.condition_number) for plan in found]
+    outcome.planning = [float(plan.statistics.seconds["total"]) for plan in found if plan.statistics is not None]
     if final is not None:
         outcome.widths = (final.estimate.radius / robot.payload_prior.box.radius).tolist()
     check_motion(running)

@@ -172,7 +172,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
     rows = []
     for number in range(max((len(o.conditions) for o in moved), default=0)):
         values = [o.conditions[number] for o in moved if len(o.conditions) > number]
-        rows.append([number + 1, len(values), *np.quantile(values, [0.1, 0.5, 0.9])])
+        rows.append([number + 1, len(values), *np.quantile(values, [0.1, 0.5, 0.9], method="nearest")])
     print_table(
         ["plans", "trials", "10 %", "median", "90 %"], rows, "Condition number of the information planned so far"
     )

@@ -18,6 +18,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
@@ -65,7 +66,7 @@ class PlanRequests:
         self._planner = CertifiedPlanner(robot, values.search, values.verifier)
         self.planning_time = values.planner.planning_time
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
-        self._control = RobustSettings()
+        self._control = default_gains(robot)
         self._law_fault: str | None = None
         self._loop_ns: int | None = None  # time of the loop, as it said last
         self._heard_ns = 0  # when that was, steady time

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import joint_axis
@@ -67,13 +68,13 @@ class Assumptions:
             nominal: Nominal payload of the controller, (10,); None for the one that makes the tracking bound small,
                 as drivers choose it too.
             scene: What surrounds the arm; None for nothing.
-            control_law: The control law; the one with default settings if None.
+            control_law: The control law; the one with the arm's default gains if None.
         """
         prior = robot.payload_prior
         boxes = (robot.theta_box, prior.box if box is None else box)
         if nominal is None:
             nominal = choose_payload(robot, boxes, prior.nominal if guess is None else guess)
-        return cls(robot, boxes, nominal, scene or Scene(), control_law or RobustSettings())
+        return cls(robot, boxes, nominal, scene or Scene(), control_law or default_gains(robot))
 
     def bound(self, motion: Motion, history: TrackingHistory | None = None) -> TrackingBound:
         """Compute the tracking bound of a motion.

@@ -35,7 +35,7 @@ def require_certifiable(robot: RobotModel, control_law: RobustSettings | None = 
 
     Args:
         robot: The arm.
-        control_law: The control law; None for the one with default settings.
+        control_law: The control law; None for the one with the arm's default gains.
 
     Raises:
         NeverCertified: It cannot.

@@ -10,7 +10,7 @@ from sysid_ros.core.control.baselines import (
     OnlineModelSettings,
     PidSettings,
 )
-from sysid_ros.core.control.gains import choose_gains
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.robust import ControlStatus, RobustController
 from sysid_ros.core.control.settings import ROBUST, Controller, RobustSettings
@@ -30,8 +30,6 @@ __all__ = [
     "build_controller",
 ]
 
-_BANDWIDTH_PERIOD = 0.2
-"""Bandwidth of the robust controller times period, as at 1 ms; more loses its phase margin to delay and hold [-]."""
 _FREQUENCY_SHARE = 0.3
 """Natural frequency of computed torque over the bandwidth that the robust law has on the same arm [-]."""
 CONTROLLERS = (ROBUST, "gravity_pid", ONLINE_MODEL)
@@ -56,10 +54,7 @@ def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Cont
         return GravityPid(robot, PidSettings(period=period))
     if name not in CONTROLLERS:
         raise ParameterOutOfRange("controller", name, f"one of {', '.join(CONTROLLERS)}")
-    bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
-    settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
-    if robot.elasticity is not None:
-        settings = choose_gains(robot, settings).settings
+    settings = default_gains(robot, period)
     if name == ROBUST:
         return RobustController(robot, settings)
     return OnlineModelController(robot, online_model_settings(settings.bandwidth, period), learns=False)

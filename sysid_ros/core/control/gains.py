@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ NOISE_SHARE = 0.1
 _RATIO = 10.0**0.1
 """Ratio of the bandwidths that are tried."""
 _LEAST = 10.0
+_BANDWIDTH_PERIOD = 0.2
+"""Bandwidth of the robust controller times period, as at 1 ms; more loses its phase margin to delay and hold [-]."""
 _SLOW_SHARE = 0.1
 """Largest rate of position error and integral over the bandwidth: three times that decays as one loop."""
 
@@ -101,6 +104,21 @@ def noise_share(robot: RobotModel, settings: RobustSettings) -> Array:
     return largest
 
 
+def default_gains(robot: RobotModel, period: float = RobustSettings().period) -> RobustSettings:
+    """Return the gains that an arm has unless others are asked for: lower ones at long periods and with elastic joints.
+
+    Args:
+        robot: The arm.
+        period: Time between two torques [s]; the delay may be as long.
+
+    Raises:
+        NoStableGains: The joints are so elastic that no gains keep their margins.
+    """
+    bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
+    settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
+    return settings if robot.elasticity is None else _gains_by_rule(_Same(robot), settings)
+
+
 def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     """Choose the highest bandwidth, up to that of ``settings``, whose loops keep their margins.
 
@@ -122,6 +140,24 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
         bandwidth /= _RATIO
     worst = int(np.argmin(np.where(np.isnan(choice.margins.gain), 0.0, choice.margins.gain)))
     raise NoStableGains(robot.joint_names[worst], tried.bandwidth)
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """An arm that equals no other but itself, which is enough to remember what was worked out for it."""
+
+    robot: RobotModel
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.robot is self.robot
+
+    def __hash__(self) -> int:
+        return id(self.robot)
+
+
+@lru_cache(maxsize=8)
+def _gains_by_rule(arm: _Same, settings: RobustSettings) -> RobustSettings:
+    return choose_gains(arm.robot, settings).settings
 
 
 def with_bandwidth(settings: RobustSettings, bandwidth: float) -> RobustSettings:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics
@@ -90,7 +91,7 @@ def typical_feedback_torque(
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,); the robot's own without them.
         settings: Gains of the controller.
     """
-    settings = settings or RobustSettings()
+    settings = settings or default_gains(robot)
     inertia = ArmDynamics(robot, ControlModel.of_boxes(robot, boxes).total, armature=True).inertia(robot.home)
     return (settings.bandwidth + settings.position_gain) * np.diag(inertia) * robot.sensors.velocity_error
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 from sysid_ros.core.model.mechanics import add_payload
@@ -189,7 +190,7 @@ def tracking_bound(
         robot: The arm.
         model: Nominal parameters of the controller, and boxes that contain the true ones.
         motion: Trajectory, or a posture (n,) [rad] to hold.
-        settings: Gains and timing of the controller.
+        settings: Gains and timing of the controller; the arm's default ones if None.
         history: History of the predecessor, in whose last state the motion starts; without it, the motion starts from
             rest. The controller's nominal parameters must be those of the history: they change at rest only.
 
@@ -198,7 +199,7 @@ def tracking_bound(
             controller are not those of the history.
         ParameterOutOfRange: The motion does not fit the arm, or does not start at rest or where the history ends.
     """
-    settings = settings or RobustSettings()
+    settings = settings or default_gains(robot)
     past = past_tube = None
     if history is not None:
         if history.settings != settings:

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.possible import require_certifiable
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.control.model import ControlModel
@@ -12,6 +14,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PositionSide
 from sysid_ros.core.tracking_bound.bound import tracking_bound
+from sysid_ros.core.tracking_bound.nominal_payload import best_payload
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 
@@ -50,3 +53,26 @@ def test_there_is_no_bound_where_the_loop_of_elastic_joints_has_no_gain_to_spare
     assert (
         tracking_bound(replace(gen3, elasticity=None), known(gen3), gen3.home, RobustSettings()).position.max() < 0.01
     )
+
+
+def test_an_elastic_arm_is_assumed_to_have_the_gains_of_the_rule_where_none_are_named(gen3):
+    by_rule = build_controller("robust", gen3).settings
+    assert Assumptions.of_payload(gen3).control_law == by_rule != RobustSettings()
+    assert Assumptions.of_payload(replace(gen3, elasticity=None)).control_law == RobustSettings()
+    model = known(gen3)
+    np.testing.assert_array_equal(
+        tracking_bound(gen3, model, gen3.home).torque, tracking_bound(gen3, model, gen3.home, by_rule).torque
+    )
+    require_certifiable(gen3)  # with the gains of a rigid arm no motion had a bound
+
+
+def test_the_nominal_payload_of_an_elastic_arm_is_chosen_by_the_bounds_that_it_has(gen3):
+    boxes = gen3.theta_box, known(gen3).payload_box
+    proposed = [2.0 * known(gen3).payload, known(gen3).payload]
+
+    def use(payload):
+        bound = tracking_bound(gen3, ControlModel.of_boxes(gen3, boxes, payload), gen3.home)
+        return (bound.torque / gen3.limits.tau_max).max()
+
+    assert use(proposed[1]) < use(proposed[0])
+    np.testing.assert_array_equal(best_payload(gen3, boxes, proposed, gen3.home), proposed[1])
