@@ -104,7 +104,9 @@ _MODES_ON_TOPICS = ("ros2_control", "monitor_only", "external")
 
 ARGUMENTS = (
     Argument(
-        "model", "kinova_gen3_2f85", "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file"
+        "model",
+        "kinova_gen3_2f85",
+        "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file; NAME:elastic for elastic joints",
     ),
     _ROBOT_NAME,
     Argument(

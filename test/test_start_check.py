@@ -92,8 +92,9 @@ def test_what_others_move_needs_no_proof_and_a_real_arm_no_payload(run):
     for line in (
         "identify --model ur5e --mode monitor_only",
         "identify --nodes-only",
-        "identify --model kuka_lbr_med7 --mode hardware --robot-ip 10.0.0.1 --fri-version 2.5 --max-motion-time 20",
-        "identify --mode hardware --robot-ip gen3.local",
+        "identify --model kuka_lbr_med7:elastic --mode hardware --robot-ip 10.0.0.1 --fri-version 2.5",
+        "identify --model kinova_gen3:elastic --mode hardware --robot-ip gen3.local",
+        "demo --model kinova_gen3_2f85:elastic",
         "demo --payload none",
         "space --object tool",
     ):

@@ -27,7 +27,7 @@ from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.model.loader import find_settings, load_robot
+from sysid_ros.core.model.loader import load_robot, read_settings
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel, tool_transform
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
@@ -132,8 +132,7 @@ def write_robot(name: str, folder: Path) -> Path:
     Raises:
         SysidError: There is no such robot.
     """
-    source = find_settings(name)
-    values = read_yaml(source)
+    source, values = read_settings(name)
     relative = values["sensors"]["effort_relative_error"]
     values.pop("calibration", None)  # of another arm than the simulated one, which is calibrated here
     gain = GAIN_SHARE * np.asarray(relative, dtype=float)

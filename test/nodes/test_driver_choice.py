@@ -23,9 +23,16 @@ def test_a_copy_with_tighter_limits_keeps_its_driver(tmp_path, source, driver):
     copy.write_text(text)
     robot = load_robot(copy)
     assert robot.protocol == driver
-    build = ArmDriverParameters(model=str(copy), mode="hardware", robot_ip="192.0.2.1").build(robot)
-    (setup,) = build.args
+    real = {"model": str(copy), "mode": "hardware", "robot_ip": "192.0.2.1"}
+    (setup,) = ArmDriverParameters(**real, accept_rigid_joints=True).build(robot).args
     assert setup.driver.value == driver
+    with pytest.raises(
+        ParameterOutOfRange, match=r"first_motion.yaml'; allowed: an arm with elastic joints.*:elastic'"
+    ):
+        ArmDriverParameters(**real).build(robot)
+    elastic = {**real, "model": f"{copy}:elastic"}
+    (setup,) = ArmDriverParameters(**elastic).build(load_robot(elastic["model"])).args
+    assert setup.build_arm(load_robot(elastic["model"])) is not None
 
 
 def test_an_arm_without_a_protocol_has_no_driver_of_its_own():
@@ -49,7 +56,7 @@ def test_a_real_arm_gets_no_law_without_a_proven_bound_unless_that_is_accepted(l
     elsewhere = "192.0.2.1"
     for mode, address in (("hardware", elsewhere), ("emulated", elsewhere), ("emulated_ros2_control", "")):
         topics = Ros2ControlSettings(torque_command=TorqueCommand.FULL)
-        real = {"mode": mode, "robot_ip": address, "ros2_control": topics}
+        real = {"mode": mode, "robot_ip": address, "ros2_control": topics, "accept_rigid_joints": True}
         with pytest.raises(ParameterOutOfRange, match=refusal):
             setup_of(**real)
         assert not setup_of(**real, accept_unproven_controller=True).loop.allows_uncertified

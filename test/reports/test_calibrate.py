@@ -263,6 +263,9 @@ def test_a_person_is_asked_where_the_arm_is_real(suites, tmp_path, monkeypatch, 
     asked = []
     monkeypatch.setattr("builtins.input", asked.append)
     words = run_words(tmp_path, "--mode", "hardware", "--robot-ip", "10.0.0.1", "--weight", "1.5")
+    assert calibrate.main(words) == ExitStatus.BAD_INPUT and not asked
+    assert "an arm with elastic joints where a real one moves" in capsys.readouterr().err
+    words += ["--model", f"{MODEL}:elastic"]
     assert calibrate.main(words) == ExitStatus.OK
     assert asked == ["Empty the hand, then press Enter: ", "Attach the reference weight of 1.5 kg, then press Enter: "]
     assert [set(parameters) for *_, parameters in suites.started] == [{"identification"}] * 2  # nothing is simulated

@@ -16,6 +16,7 @@ from sysid_ros.core.certification.authentication import KeyUnusable, read_secret
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.control.settings import ROBUST
+from sysid_ros.core.model.loader import ELASTIC
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
@@ -50,6 +51,8 @@ class ConnectionParameters(RobotParameters):
     """Control law."""
     accept_unproven_controller: bool = parameter(False, read_only=True)
     """On a real arm: accept a control law without a proven tracking bound. No motion is ever certified for one."""
+    accept_rigid_joints: bool = parameter(False, read_only=True)
+    """On a real arm: accept that its joints are taken for rigid, with gains that make elastic ones oscillate."""
     loop: LoopSettings = parameters_from(LoopSettings, read_only=True)
     robot_ip: str = parameter_like(FriSettings, "robot_ip", read_only=True)
     connect_timeout: float = parameter_like(FriSettings, "connect_timeout", read_only=True)
@@ -250,6 +253,14 @@ class ConnectionParameters(RobotParameters):
         loop = replace(self.loop, allows_uncertified=is_unproven and self.is_surely_simulated)
         setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, loop)
         setup.build_arm(robot)  # refuses what it cannot work with
+        moves_real_arm = not self._mode.is_simulated and not self.is_monitor
+        if moves_real_arm and robot.elasticity is None and not self.accept_rigid_joints:
+            allowed = (
+                "an arm with elastic joints where a real one moves, as gains of rigid ones make real gears oscillate: "
+                f"'{self.model}{ELASTIC}' where its settings say how elastic they are, or elasticity.is_elastic in "
+                "settings of your own; accept_rigid_joints=true accepts rigid ones"
+            )
+            raise ParameterOutOfRange("parameter 'model'", self.model, allowed)
         return partial(build_loop, setup)
 
     def _connection(self, driver: Driver, robot: RobotModel, resolve: Callable[[str], str]) -> tuple[object, ...]:

@@ -19,6 +19,8 @@ from sysid_ros.core.model.urdf import read_urdf
 
 _PREFIXES = ("", "kuka_", "kuka_lbr_")
 """Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
+ELASTIC = ":elastic"
+"""Put after the name or the path of a robot: its joints are elastic, whatever its settings say."""
 
 
 def config_directories() -> tuple[Path, ...]:
@@ -49,7 +51,7 @@ def load_robot(
     Args:
         robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, the path of a
             YAML file of that form, or of a URDF: then everything it does not say is assumed, with wide boxes, as by
-            :func:`load_robot_from_urdf`.
+            :func:`load_robot_from_urdf`. With :data:`ELASTIC` at its end the joints are elastic.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
         calibration: File of ``sysid calibrate`` for this arm, in place of the one that the setting ``calibration``
@@ -69,17 +71,14 @@ def load_robot(
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """
-    if Path(robot).suffix == ".urdf":
+    named, says_elastic = _split(robot)
+    if is_elastic is None and says_elastic:
+        is_elastic = True
+    if Path(named).suffix == ".urdf":
         if known_within is not None:
             raise ParameterOutOfRange("known_within", known_within, "a settings file: `sysid new-robot` writes one")
-        return _load_bare(Path(robot), urdf_text, snap_angles, calibration, is_elastic)
-    path = find_settings(robot)
-    try:
-        values = read_yaml(path)
-    except UnreadableYaml as error:
-        raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
-    if is_elastic is not None:
-        values = _with_elasticity(values, is_elastic, path.name)
+        return _load_bare(Path(named), urdf_text, snap_angles, calibration, is_elastic)
+    path, values = read_settings(named, is_elastic)
     if known_within is not None:
         values = _known(values, known_within, path.name)
     settings = Section(values, path.name)
@@ -96,6 +95,33 @@ def load_robot(
     if calibration is None:
         return robot_model
     return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
+
+
+def read_settings(robot: str | Path, is_elastic: bool | None = None) -> tuple[Path, Any]:
+    """Return the settings file of a robot and what it contains.
+
+    Args:
+        robot: As for :func:`load_robot`, but no URDF.
+        is_elastic: Whether joints are elastic, in place of what the file and the end of the name say.
+
+    Raises:
+        ModelError: There is no such robot, or its file cannot be read.
+        ParameterOutOfRange: The file does not say how elastic the joints are.
+    """
+    path, (_, says_elastic) = find_settings(robot), _split(robot)
+    try:
+        values = read_yaml(path)
+    except UnreadableYaml as error:
+        raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
+    if is_elastic is None and says_elastic:
+        is_elastic = True
+    return path, values if is_elastic is None else _with_elasticity(values, is_elastic, path.name)
+
+
+def _split(robot: str | Path) -> tuple[str, bool]:
+    """Return the name or path of a robot, and whether it is said to have elastic joints."""
+    text = str(robot)
+    return text.removesuffix(ELASTIC), text.endswith(ELASTIC)
 
 
 def _load_bare(
@@ -157,13 +183,15 @@ def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
     Raises:
         ModelError: There are no such settings, or they cannot be read.
     """
-    path = find_settings(robot)
+    path, (_, says_elastic) = find_settings(robot), _split(robot)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise ModelError(f"cannot read the robot settings {path}: {error}") from error
     new = {"urdf": urdf, "calibration": calibration}
     kept = [line for line in lines if line.split(":")[0] not in new]
+    if says_elastic:
+        kept = [line.replace("is_elastic: false", "is_elastic: true") for line in kept]
     return "\n".join([*kept, "", *(f"{name}: {value}" for name, value in new.items())]) + "\n"
 
 
@@ -209,11 +237,12 @@ def find_settings(robot: str | Path) -> Path:
     Raises:
         ModelError: There is no such robot.
     """
-    path = Path(robot)
+    named, _ = _split(robot)
+    path = Path(named)
     if path.suffix in (".yaml", ".yml"):
         return path
     known = available_robots()
-    name = next((prefix + str(robot) for prefix in _PREFIXES if prefix + str(robot) in known), None)
+    name = next((prefix + named for prefix in _PREFIXES if prefix + named in known), None)
     for folder in config_directories() if name is not None else ():
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"

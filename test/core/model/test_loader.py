@@ -9,7 +9,7 @@ import yaml
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
-from sysid_ros.core.model.loader import available_robots, config_directories, load_robot
+from sysid_ros.core.model.loader import available_robots, calibrated_settings, config_directories, load_robot
 from sysid_ros.core.model.robot import frame_placement
 
 NAME = "kinova_gen3_2f85"
@@ -256,3 +256,31 @@ def test_an_arm_that_is_known_within_a_share():
             load_robot("ur5e", known_within=wrong)
     with pytest.raises(ParameterOutOfRange, match="known_within is 0.2; allowed: a settings file"):
         load_robot(config_directories()[0].parent / "urdf" / "ur5e.urdf", known_within=0.2)
+
+
+def test_a_name_may_say_that_the_joints_are_elastic(tmp_path):
+    assert load_robot("kinova_gen3").elasticity is None
+    elastic = load_robot("kinova_gen3:elastic")
+    assert elastic.name == "kinova_gen3" and elastic.elasticity is not None
+    np.testing.assert_array_equal(
+        elastic.elasticity.stiffness, load_robot("kinova_gen3", is_elastic=True).elasticity.stiffness
+    )
+    assert load_robot("iiwa7:elastic").elasticity is not None
+    assert load_robot("kinova_gen3:elastic", is_elastic=False).elasticity is None
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, "elasticity": {**GOOD["elasticity"], "is_elastic": False}}))
+    assert load_robot(file, URDF).elasticity is None
+    assert load_robot(f"{file}:elastic", URDF).elasticity is not None
+    with pytest.raises(ParameterOutOfRange, match="elasticity is None; allowed: a mapping that says how elastic"):
+        load_robot("ur5e:elastic")
+    with pytest.raises(ModelError, match="robot 'kinova_gen3:soft' is unknown"):
+        load_robot("kinova_gen3:soft")
+    urdf = tmp_path / "mine.urdf"
+    urdf.write_text(URDF)
+    with pytest.raises(ParameterOutOfRange, match="does not say how elastic"):
+        load_robot(f"{urdf}:elastic")
+
+
+def test_settings_with_a_calibration_of_an_elastic_arm_say_that_it_is_elastic():
+    assert "is_elastic: false" in calibrated_settings("kinova_gen3", "arm.urdf", "calibration.yaml")
+    assert "is_elastic: true" in calibrated_settings("kinova_gen3:elastic", "arm.urdf", "calibration.yaml")
