@@ -71,9 +71,7 @@ def load_robot(
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """
-    named, says_elastic = _split(robot)
-    if is_elastic is None and says_elastic:
-        is_elastic = True
+    named, is_elastic = _split(robot, is_elastic)
     if Path(named).suffix == ".urdf":
         if known_within is not None:
             raise ParameterOutOfRange("known_within", known_within, "a settings file: `sysid new-robot` writes one")
@@ -108,20 +106,21 @@ def read_settings(robot: str | Path, is_elastic: bool | None = None) -> tuple[Pa
         ModelError: There is no such robot, or its file cannot be read.
         ParameterOutOfRange: The file does not say how elastic the joints are.
     """
-    path, (_, says_elastic) = find_settings(robot), _split(robot)
+    named, is_elastic = _split(robot, is_elastic)
+    path = find_settings(named)
     try:
         values = read_yaml(path)
     except UnreadableYaml as error:
         raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
-    if is_elastic is None and says_elastic:
-        is_elastic = True
     return path, values if is_elastic is None else _with_elasticity(values, is_elastic, path.name)
 
 
-def _split(robot: str | Path) -> tuple[str, bool]:
-    """Return the name or path of a robot, and whether it is said to have elastic joints."""
+def _split(robot: str | Path, is_elastic: bool | None = None) -> tuple[str, bool | None]:
+    """Return the name or path of a robot, and whether its joints are elastic; None where its settings say so alone."""
     text = str(robot)
-    return text.removesuffix(ELASTIC), text.endswith(ELASTIC)
+    if is_elastic is None and text.endswith(ELASTIC):
+        is_elastic = True
+    return text.removesuffix(ELASTIC), is_elastic
 
 
 def _load_bare(
@@ -183,14 +182,15 @@ def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
     Raises:
         ModelError: There are no such settings, or they cannot be read.
     """
-    path, (_, says_elastic) = find_settings(robot), _split(robot)
+    named, is_elastic = _split(robot)
+    path = find_settings(named)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise ModelError(f"cannot read the robot settings {path}: {error}") from error
     new = {"urdf": urdf, "calibration": calibration}
     kept = [line for line in lines if line.split(":")[0] not in new]
-    if says_elastic:
+    if is_elastic:
         kept = [line.replace("is_elastic: false", "is_elastic: true") for line in kept]
     return "\n".join([*kept, "", *(f"{name}: {value}" for name, value in new.items())]) + "\n"
 
