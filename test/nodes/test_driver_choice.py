@@ -23,16 +23,18 @@ def test_a_copy_with_tighter_limits_keeps_its_driver(tmp_path, source, driver):
     copy.write_text(text)
     robot = load_robot(copy)
     assert robot.protocol == driver
-    real = {"model": str(copy), "mode": "hardware", "robot_ip": "192.0.2.1"}
-    (setup,) = ArmDriverParameters(**real, accept_rigid_joints=True).build(robot).args
-    assert setup.driver.value == driver
-    with pytest.raises(
-        ParameterOutOfRange, match=r"first_motion.yaml'; allowed: an arm with elastic joints.*:elastic'"
-    ):
-        ArmDriverParameters(**real).build(robot)
-    elastic = {**real, "model": f"{copy}:elastic"}
-    (setup,) = ArmDriverParameters(**elastic).build(load_robot(elastic["model"])).args
-    assert setup.build_arm(load_robot(elastic["model"])) is not None
+    refusal = r"first_motion.yaml'; allowed: an arm with elastic joints.*:elastic'"
+    for mode in ("hardware", "emulated"):  # an emulated arm has no address elsewhere
+        real = {"model": str(copy), "mode": mode, "robot_ip": "192.0.2.1"}
+        (setup,) = ArmDriverParameters(**real, accept_rigid_joints=True).build(robot).args
+        assert setup.driver.value == driver
+        with pytest.raises(ParameterOutOfRange, match=refusal):
+            ArmDriverParameters(**real).build(robot)
+        elastic = {**real, "model": f"{copy}:elastic"}
+        (setup,) = ArmDriverParameters(**elastic).build(load_robot(elastic["model"])).args
+        assert setup.build_arm(load_robot(elastic["model"])) is not None
+    for simulated in ({"mode": "mock"}, {"mode": "emulated"}, {"mode": "emulated", "robot_ip": "127.0.0.1"}):
+        assert ArmDriverParameters(model=str(copy), **simulated).build(robot)
 
 
 def test_an_arm_without_a_protocol_has_no_driver_of_its_own():

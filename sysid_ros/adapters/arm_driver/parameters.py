@@ -253,7 +253,9 @@ class ConnectionParameters(RobotParameters):
         loop = replace(self.loop, allows_uncertified=is_unproven and self.is_surely_simulated)
         setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, loop)
         setup.build_arm(robot)  # refuses what it cannot work with
-        moves_real_arm = not self._mode.is_simulated and not self.is_monitor
+        # Over topics an emulated controller is started with the driver; at another address a real arm may answer.
+        is_emulated = self.is_surely_simulated or self._mode is Mode.EMULATED_ROS2_CONTROL
+        moves_real_arm = not is_emulated and not self.is_monitor
         if moves_real_arm and robot.elasticity is None and not self.accept_rigid_joints:
             allowed = (
                 "an arm with elastic joints where a real one moves, as gains of rigid ones make real gears oscillate: "
