@@ -100,6 +100,11 @@ class ConsistencyMonitor:
         self._joint = JointConsistency()
         self._recent: list[Rows] = []
 
+    @property
+    def searches(self) -> int:
+        """Number of searches of all rows so far: what makes a check take as long as a renewal of the bounds."""
+        return self._joint.searches
+
     def check_sensors(self, window: Window) -> Alarm | None:
         """Return an alarm if positions and velocities of a window do not belong together."""
         return check_sensors(self._stream.model, window)
@@ -140,8 +145,9 @@ class ConsistencyMonitor:
 class StreamingEstimator:
     """Estimates a payload, another body or all of them from samples as they arrive.
 
-    Bounds are renewed after every ``update_windows`` windows, at first more often, and intersected with the earlier
-    ones, so they only shrink until :meth:`reset`. The results do not depend on how the samples are cut into blocks.
+    Bounds are renewed after every ``update_windows`` windows, at first more often, or with the next window where the
+    check of this one takes as long, and intersected with the earlier ones, so they only shrink until :meth:`reset`. The
+    results do not depend on how the samples are cut into blocks.
 
     Args:
         robot: The arm with its parameter box, and the prior of the payload.
@@ -185,7 +191,7 @@ class StreamingEstimator:
         self._rest: RestTorque | None = None
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
-        self._is_settled = True
+        self._is_settled, self._is_late = True, False
 
     def reset(self, reason: str) -> str:
         """Discard all data, as after a change of payload; return a notice with the reason."""
@@ -254,7 +260,7 @@ class StreamingEstimator:
         alarm = self._consistency.check_sensors(window)
         if alarm is not None:
             return self._raise_alarm(alarm)
-        rows = self.stream.build_rows(window)
+        rows, searches = self.stream.build_rows(window), self._consistency.searches
         alarm = self._consistency.check_rows(rows)
         if alarm is not None:
             return self._handle_inconsistency(alarm)
@@ -267,7 +273,10 @@ class StreamingEstimator:
         self._latest = None
         if self._on_rows:
             self._on_rows(rows)
-        return self._update() if self._is_due(self._excitation.windows) else []
+        is_due = self._is_late or self._is_due(self._excitation.windows)
+        # A search of all rows takes as long as a renewal, which then waits for the next window: none takes both.
+        self._is_late = is_due and not self._is_late and self._consistency.searches > searches
+        return self._update() if is_due and not self._is_late else []
 
     def _is_due(self, windows: int) -> bool:
         """Return whether the bounds are to be renewed now that there are so many windows.
