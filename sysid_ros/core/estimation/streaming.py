@@ -341,8 +341,7 @@ class StreamingEstimator:
                 return self._no_estimate(alarm), None
             if update.bounds.values is not None:
                 return self._make_estimate(update.bounds.values, update, update.bounds.shares), update
-            fitted = self._bounds.build_problem(update.rows.select(update.rows.window != BOUNDS_ONLY))
-            values = point.estimate(fitted, update.known.box)
+            values = point.estimate(update.problem.select(update.rows.window != BOUNDS_ONLY), update.known.box)
         except NoBodyInBox as failure:
             rows = Rows.stack(self._bounds.rows)
             alarm = self._consistency.explain(self._bounds.build_problem(rows), rows)
