@@ -55,6 +55,8 @@ _SAME_POSTURE = 2e-3
 """Windows at rest within this distance of a posture weigh in it [rad]."""
 _ROUNDING = 1e-12
 """Share of the size of a torque that rounding is allowed for."""
+_MANY_ROWS = 200
+"""A search of more rows for a feasible point takes about as long as a renewal of the bounds."""
 RECENT_WINDOWS = 100
 """Windows that are kept for the check of joint consistency as they are, while the bounds use compacted ones: compacted
 rows preserve the bounds, but less of what is inconsistent with a window of another payload."""
@@ -93,17 +95,16 @@ class ConsistencyMonitor:
         stream: Source of the windows.
         settings: Method and number of windows kept.
         bounds: Bounds and compacted rows of the windows that passed.
+
+    Attributes:
+        searched: Rows that were searched for a feasible point with the last window; 0 where it needed no search.
     """
 
     def __init__(self, stream: RowStream, settings: EstimatorSettings, bounds: BoundState):
         self._stream, self._settings, self._bounds = stream, settings, bounds
         self._joint = JointConsistency()
         self._recent: list[Rows] = []
-
-    @property
-    def searches(self) -> int:
-        """Number of searches of all rows so far: what makes a check take as long as a renewal of the bounds."""
-        return self._joint.searches
+        self.searched = 0
 
     def check_sensors(self, window: Window) -> Alarm | None:
         """Return an alarm if positions and velocities of a window do not belong together."""
@@ -111,7 +112,7 @@ class ConsistencyMonitor:
 
     def check_rows(self, rows: Rows) -> Alarm | None:
         """Return an alarm if the rows of a window are infeasible, alone or with those before; else keep them."""
-        window = self._bounds.build_problem(rows)
+        window, self.searched = self._bounds.build_problem(rows), 0
         if find_inconsistent_rows(window).size:
             return self.explain(window, rows)
         if self._settings.method == "sensitivity":  # claims nothing that could be infeasible
@@ -119,6 +120,7 @@ class ConsistencyMonitor:
         parts, cuts = [*self._bounds.compacted, *self._recent, rows], self._bounds.cuts
 
         def build_all() -> Problem:
+            self.searched = sum(len(part) for part in parts)
             problem = self._bounds.build_problem(Rows.stack(parts))
             return add_cuts(problem, cuts) if len(cuts) else problem
 
@@ -260,7 +262,7 @@ class StreamingEstimator:
         alarm = self._consistency.check_sensors(window)
         if alarm is not None:
             return self._raise_alarm(alarm)
-        rows, searches = self.stream.build_rows(window), self._consistency.searches
+        rows = self.stream.build_rows(window)
         alarm = self._consistency.check_rows(rows)
         if alarm is not None:
             return self._handle_inconsistency(alarm)
@@ -274,8 +276,8 @@ class StreamingEstimator:
         if self._on_rows:
             self._on_rows(rows)
         is_due = self._is_late or self._is_due(self._excitation.windows)
-        # A search of all rows takes as long as a renewal, which then waits for the next window: none takes both.
-        self._is_late = is_due and not self._is_late and self._consistency.searches > searches
+        # A search of many rows takes as long as a renewal, which then waits for the next window: none takes both.
+        self._is_late = is_due and not self._is_late and self._consistency.searched > _MANY_ROWS
         return self._update() if is_due and not self._is_late else []
 
     def _is_due(self, windows: int) -> bool:

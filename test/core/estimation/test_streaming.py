@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation import streaming
 from sysid_ros.core.estimation.bounds.consistency import JointConsistency
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -358,14 +359,14 @@ def test_a_renewal_waits_where_all_rows_were_searched(robot, recording, monkeypa
         return check(self, window, rows, build_all)
 
     monkeypatch.setattr(JointConsistency, "check", search)
-    ends = []
-    for size in (len(recording), 70):
-        part = recording.slice(0, 1510)
+    part, ends = recording.slice(0, 1510), {}
+    for many, size in ((200, 2000), (0, 2000), (0, 70)):  # rows whose search takes long, samples of a block
+        monkeypatch.setattr(streaming, "_MANY_ROWS", many)
         blocks = [part.slice(first, first + size) for first in range(0, len(part), size)]
         _, history, _ = estimate_from_samples(robot, blocks, dataclasses.replace(QUICK, bound_tolerance=1e-2))
-        assert [item.number_of_windows for item in history] == [2, 3, 6, 11, 15]
-        ends.append([item.upper for item in history])
-    np.testing.assert_array_equal(*ends)
+        assert [item.number_of_windows for item in history] == ([1, 3, 5, 10, 15] if many else [2, 3, 6, 11, 15])
+        ends[many, size] = [item.upper for item in history]
+    np.testing.assert_array_equal(ends[0, 2000], ends[0, 70])
 
 
 def test_short_motions_are_bounded_better_by_early_renewals(robot, recording, dumbbell, monkeypatch):
