@@ -5,9 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sysid_ros.core.regressors import InvalidSamples, MomentumDerivatives, MomentumRegressor
+from sysid_ros.core.regressors import (
+    InvalidSamples,
+    MomentumDerivatives,
+    MomentumRegressor,
+    RegressorDifferentiator,
+)
 from sysid_ros.core.regressors import regressor_derivatives as module
-from sysid_ros.core.regressors.regressor_derivatives import RegressorDifferentiator
 
 STEP = 1e-5
 
