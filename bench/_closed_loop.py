@@ -2,6 +2,8 @@
 
 Checks share nothing with what they check but the robot model: collisions are decided by coal (through Pinocchio's
 geometry models) between all spheres of links that are not neighbours, torques by Pinocchio's RNEA of the true arm.
+Arms are simulated by MuJoCo, with Runge-Kutta or semi-implicit steps, or by steps of our own with Pinocchio, so that no
+error of a simulation is shared by all of them.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import coal
+import mujoco
 import numpy as np
 import pinocchio as pin
+from _pinocchio_physics import PinocchioPhysics
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
@@ -36,6 +40,7 @@ from sysid_ros.emulation.lockstep_identification import LockstepBackend, Lockste
 
 Array = np.ndarray
 
+SIMULATIONS = ("MuJoCo, Runge-Kutta", "MuJoCo, semi-implicit", "Pinocchio")
 NOISES = (Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN)
 GROUND = 0.0
 MAX_OBSTACLES = 8
@@ -46,6 +51,8 @@ HELD_AFTER = 0.5
 HELD_SHARE = 0.5
 """Share of the torque limits that holding may take where it cannot be proven before weighing [-]."""
 ROUNDING = 1e-9
+SEMI_IMPLICIT_STEPS = 10
+"""Steps per cycle of the method of first order."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class Trial:
         planning_times: Simulated planning times [s].
         delay: Cycles from a measurement to the torque computed from it.
         stiffness_share: Where the stiffness of elastic joints is, from the softest (-1) to the stiffest (1) [-].
+        simulation: One of :data:`SIMULATIONS`.
         labels: What kind of draw it is, for tables.
     """
 
@@ -74,6 +82,7 @@ class Trial:
     planning_times: tuple[float, ...]
     delay: int = 0
     stiffness_share: float = 0.0
+    simulation: str = SIMULATIONS[0]
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -213,6 +222,7 @@ def draw_trial(robot: RobotModel, planner: CertifiedPlanner, seed: int) -> Trial
     times = tuple(float(t) for t in rng.uniform(0.2, 1.3, 4))
     late, delay = rng.integers(0, 4), int(np.random.default_rng((seed, 6)).integers(0, 2))
     stiffness = float(np.random.default_rng((seed, 7)).choice([-1.0, 0.0, 1.0])) if robot.elasticity else 0.0
+    simulation = SIMULATIONS[int(np.random.default_rng((seed, 8)).choice(3, p=[0.25, 0.25, 0.5]))]
     if late == 0:
         times = (0.0,)
     elif late == 1:
@@ -224,11 +234,11 @@ def draw_trial(robot: RobotModel, planner: CertifiedPlanner, seed: int) -> Trial
             labels = {
                 "arm": "corner" if corner else "inside", "payload": kind, "noise": noise.value,
                 "obstacles": str(count), "planning": ("none", "some late", "in time", "in time")[late],
-                "delay": str(delay),
+                "delay": str(delay), "simulation": simulation,
             }  # fmt: skip
             if robot.elasticity:
                 labels["stiffness"] = {-1.0: "softest", 0.0: "nominal", 1.0: "stiffest"}[stiffness]
-            return Trial(seed, theta, payload, noise, scene, start, times, delay, stiffness, labels)
+            return Trial(seed, theta, payload, noise, scene, start, times, delay, stiffness, simulation, labels)
     return None
 
 
@@ -373,6 +383,27 @@ class TrueTorque:
 # One trial
 
 
+def build_arm(robot: RobotModel, trial: Trial) -> MujocoArm:
+    """The simulated arm of a trial."""
+    is_semi_implicit = trial.simulation == SIMULATIONS[1]
+    settings = MujocoSettings(noise=trial.noise, seed=trial.seed, stiffness_share=trial.stiffness_share)
+    if is_semi_implicit:
+        settings = replace(settings, substeps=SEMI_IMPLICIT_STEPS)
+    arm = MujocoArm(robot, trial.theta, trial.payload, trial.start, settings)
+    if is_semi_implicit:
+        model = arm.physics._model  # noqa: SLF001 - nobody else integrates like this
+        model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        model.dof_solref[:, 0] = 2.0 * model.opt.timestep  # what this method allows: friction stops no sooner
+    elif trial.simulation == SIMULATIONS[2]:
+        elasticity = robot.elasticity
+        if elasticity is not None:
+            stiffness = elasticity.stiffness * (1.0 + trial.stiffness_share * elasticity.stiffness_error)
+            elasticity = replace(elasticity, stiffness=stiffness)
+        arm.physics = PinocchioPhysics(robot, trial.theta, trial.payload, arm.period, elasticity)
+        arm.physics.place(trial.start)
+    return arm
+
+
 @dataclass(frozen=True)
 class Change:
     """What is true from a cycle on."""
@@ -441,8 +472,7 @@ def run_trial(
         is_broken: Whether an assumption is broken, so that alarms are no false ones.
     """
     begin, log = time.process_time(), Log()
-    settings = MujocoSettings(noise=trial.noise, seed=trial.seed, stiffness_share=trial.stiffness_share)
-    arm = MujocoArm(robot, trial.theta, trial.payload, trial.start, settings)
+    arm = build_arm(robot, trial)
     arm.inject(InjectedFaults(command_delay=trial.delay))
     change_arm(arm)
     loop = ControlLoop(arm, build_controller("robust", robot), robot)

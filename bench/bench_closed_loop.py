@@ -3,12 +3,13 @@
 ``python bench/bench_closed_loop.py [--trials N] [--first K] [--plans N] [--workers N] [--results FILE] [--broken N]``.
 Every trial draws an arm in its box, a payload of the prior (a quarter at the corners, a quarter none), the kind of
 sensor errors, up to eight turned boxes, a posture in which the arm can be held whatever it carries, and the simulated
-time that planning takes (some plans come too late). The procedure of the nodes runs in lock-step with MuJoCo. In every
-period the *true* state is compared with limits, obstacles (coal), the bounds of the certificate in force and its
-margins, and every estimate with the true payload. N counts the trials in which the arm moved; where no first plan is
-found it does not. Any violation is printed with its seed; ``--seed K`` repeats one trial. With ``--results`` every
-trial is noted in a file as soon as it is done, and those that are there already are not run again: with as many trials
-as the file has, the tables are made of it alone. Exit status 1 if anything was violated.
+time that planning takes (some plans come too late). The procedure of the nodes runs in lock-step with the simulated
+arm, by MuJoCo (Runge-Kutta or semi-implicit steps) or by steps of our own with Pinocchio. In every period the *true*
+state is compared with limits, obstacles (coal), the bounds of the certificate in force and its margins, and every
+estimate with the true payload. N counts the trials in which the arm moved; where no first plan is found it does not.
+Any violation is printed with its seed; ``--seed K`` repeats one trial. With ``--results`` every trial is noted in a
+file as soon as it is done, and those that are there already are not run again: with as many trials as the file has, the
+tables are made of it alone. Exit status 1 if anything was violated.
 
 ``--elastic`` gives arm and model the elastic gears of the robot file, from the softest to the stiffest there may be.
 ``--broken N`` runs N trials of each kind in which an assumption is broken on purpose, and tells what became of it.
@@ -183,7 +184,7 @@ def summarise(outcomes: list[Outcome], title: str) -> None:
             for k, name in enumerate(PARAMETER_NAMES)
         ]
         print_table(["parameter", "10 %", "median", "90 %", "max"], rows, "Final radius over that of the prior")
-    for label in ("arm", "payload", "noise", "obstacles", "planning", "delay"):
+    for label in ("simulation", "arm", "payload", "noise", "obstacles", "planning", "delay"):
         groups = Counter(o.labels.get(label, "-") for o in outcomes)
         rows = []
         for value in sorted(groups):

@@ -106,7 +106,8 @@ ARGUMENTS = (
     Argument(
         "model",
         "kinova_gen3_2f85",
-        "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file; NAME:elastic for elastic joints",
+        "Robot: a name from config/ (kinova_gen3, kuka_lbr_med7, ...) or a YAML file; NAME:elastic for elastic joints, "
+        "NAME:PRIOR or NAME:elastic:PRIOR for another one of its payload priors",
     ),
     _ROBOT_NAME,
     Argument(

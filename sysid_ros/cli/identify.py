@@ -60,7 +60,7 @@ def build_parser() -> CommandParser:
         examples=(
             "sysid identify --model kinova_gen3_2f85 --payload dumbbell_4lb",
             "sysid identify --model kuka_lbr_med7 --mode emulated --payload 1.5",
-            "sysid identify --model iiwa7:elastic --mode hardware --robot-ip 10.0.0.3",
+            "sysid identify --model iiwa7:elastic:compact_tool --mode hardware \\\n  --robot-ip 10.0.0.3",
         ),
         endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
         allow_abbrev=False,

@@ -369,7 +369,10 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
         outside = ~((result.estimate.lower <= result.truth) & (result.truth <= result.estimate.upper))
         if outside.any():
             names = ", ".join(np.array(inertia.PARAMETER_NAMES)[outside])
-            texts.append(f"the truth lies OUTSIDE the bounds of {names}: an assumption does not hold, or it is a bug")
+            prior, why = result.robot.payload_prior, "an assumption does not hold, or it is a bug"
+            if prior.target == "payload" and not prior.contains(result.truth):
+                why = f"the payload prior '{prior.name}' excludes it"
+            texts.append(f"the truth lies OUTSIDE the bounds of {names}: {why}")
     return tuple(texts)
 
 

@@ -10,14 +10,78 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import _closed_loop  # noqa: E402
-from _closed_loop import Change, Geometry, Outcome, check_estimates, check_motion, draw_trial, run_trial  # noqa: E402
+from _closed_loop import (  # noqa: E402
+    SIMULATIONS,
+    Change,
+    Geometry,
+    Outcome,
+    Trial,
+    build_arm,
+    check_estimates,
+    check_motion,
+    draw_trial,
+    run_trial,
+)
 from _closed_loop_faults import run_broken  # noqa: E402
+from _pinocchio_physics import solve_friction  # noqa: E402
 
 from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
 from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
+from sysid_ros.core.model.loader import load_robot  # noqa: E402
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload  # noqa: E402
 from sysid_ros.core.planning.planner import CertifiedPlanner  # noqa: E402
+from sysid_ros.drivers.mujoco.simulation import Noise  # noqa: E402
 
 PATIENCE = 60.0  # seconds of real time: what is found must not depend on how fast the machine is
+
+
+@pytest.mark.parametrize("is_elastic", [False, True])
+@pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
+def test_simulations_that_share_no_integrator_agree(name, is_elastic):
+    """Joints that slide, stick and turn about; the payload is dropped on the way."""
+    robot, rng = load_robot(name, is_elastic=is_elastic), np.random.default_rng(0)
+    truth = sample_parameters(robot, rng, True), sample_payload(robot.payload_prior, rng, False)
+    frequencies, moves, paths = 2.0 * np.pi * np.linspace(0.4, 1.3, robot.n), np.arange(robot.n) != 0, []
+    for simulation in SIMULATIONS:
+        trial = Trial(
+            0, *truth, Noise.NONE, Scene((), ground_height=0.0), robot.home, (0.0,), 0, 1.0, simulation=simulation
+        )
+        arm, path = build_arm(robot, trial), []
+        arm.connect()
+        balance, coulomb = arm.physics.static_torque(), arm.physics.friction[:, 0]
+        for cycle in range(500):
+            if cycle == 400:
+                arm.physics.set_payload(None)
+            wave = np.sin(1e-3 * cycle * frequencies)
+            push = np.where(moves, 1.2 * coulomb * np.sign(wave) + 0.04 * robot.limits.tau_max * wave, 0.2 * coulomb)
+            arm.physics.advance(balance + push)
+            path.append((*arm.physics.measured, arm.physics.q))
+        paths.append(np.array(path))
+    moved = np.ptp(paths[0][:, 2], axis=0)
+    sticks = np.abs(paths[0][:, 1]) < 1e-3
+    assert moved.max() > 0.1 and 10 < sticks.sum(axis=0).max() < 500, (
+        "joints have to move, and one to stick for a while"
+    )
+    for other in paths[1:]:
+        off = np.abs(other - paths[0]).max(axis=(0, 2))
+        assert max(off[0], off[2]) < 0.005 * moved.max() and off[1] < 0.05, off
+    lost = np.abs(paths[2][-1, 1] - paths[2][400, 1])
+    assert lost.max() > 0.1, "the lost payload has to show"
+
+
+def test_friction_of_the_second_simulation_obeys_its_law():
+    rng, stuck = np.random.default_rng(3), 0
+    for _ in range(200):
+        factor = rng.normal(size=(7, 7)) * 10.0 ** rng.uniform(-0.5, 0.5, 7)
+        inverse, largest = factor @ factor.T + 0.01 * np.eye(7), rng.uniform(0.0, 1.0, 7)
+        free = inverse @ (rng.uniform(-2.0, 2.0, 7) * largest)
+        v, impulse = solve_friction(inverse, free, largest, rng.uniform(-1.0, 1.0, 7) * largest)
+        np.testing.assert_allclose(v, free - inverse @ impulse, atol=1e-9 * np.abs(free).max())
+        assert np.all(np.abs(impulse) <= largest)
+        held = np.abs(impulse) < largest * (1.0 - 1e-9)
+        assert np.all(np.abs(v[held]) < 1e-6) and np.all(v[~held] * impulse[~held] >= -1e-6)
+        stuck += int(held.sum())
+    assert 100 < stuck < 1300
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import JointNotFound, NotPhysicallyConsistent, ParameterOutOfRange
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, tool_transform
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InjectedFaults, InvalidCommand, Pacing
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
@@ -192,6 +193,17 @@ def test_a_weight_hangs_where_it_is_said_to(robot, text, place):
     rotation, origin = tool_transform(robot)
     assert mass == pytest.approx(1.5)
     np.testing.assert_allclose(rotation.T @ (np.array(first_moment) / mass - origin), place, atol=1e-12)
+
+
+def test_a_mass_is_one_that_the_payload_prior_allows():
+    """Unless it says where it hangs, or no such payload of the prior has this mass."""
+    small, wide = load_robot("iiwa7:compact_tool"), load_robot("iiwa7")
+    usual = load_payload(wide, "1.5")
+    assert wide.payload_prior.contains(usual) and not small.payload_prior.contains(usual)
+    chosen = load_payload(small, "1.5")
+    assert chosen[0] == pytest.approx(1.5) and small.payload_prior.contains(chosen)
+    np.testing.assert_array_equal(load_payload(small, "1.5 at 0 0 0.14"), load_payload(wide, "1.5 at 0 0 0.14"))
+    np.testing.assert_array_equal(load_payload(small, "5"), load_payload(wide, "5"))
 
 
 @pytest.mark.parametrize("text", ["1.5 at 0.1", "1.5 at 0 0 nan", "-1 at 0 0 0.1", "a at 0 0 0", "-1"])

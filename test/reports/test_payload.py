@@ -187,4 +187,6 @@ def test_notices_name_what_the_numbers_give_rise_to(result):
     texts = "\n".join(notices(heavy))
     assert "not guaranteed to contain the truth" in texts and "is above the arm's rated payload of 1 kg" in texts
     wrong = dataclasses.replace(result, truth=result.truth + np.eye(10)[0])
-    assert "OUTSIDE the bounds of m:" in notices(wrong)[-1]
+    assert notices(wrong)[-1].endswith("OUTSIDE the bounds of m: the payload prior 'held_object' excludes it")
+    allowed = dataclasses.replace(result, truth=0.5 * result.truth)
+    assert "OUTSIDE the bounds of m" in notices(allowed)[-1] and notices(allowed)[-1].endswith("or it is a bug")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ _PREFIXES = ("", "kuka_", "kuka_lbr_")
 """Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
 ELASTIC = ":elastic"
 """Put after the name or the path of a robot: its joints are elastic, whatever its settings say."""
+_AFTER_NAME = re.compile(r"(.+):(\w+)")
+"""A robot with one thing more said about it."""
 
 
 def config_directories() -> tuple[Path, ...]:
@@ -44,6 +48,7 @@ def load_robot(
     snap_angles: bool = True,
     calibration: str | Path | None = None,
     is_elastic: bool | None = None,
+    prior: str | None = None,
     known_within: float | None = None,
 ) -> RobotModel:
     """Load a robot by name or from its settings file.
@@ -51,12 +56,14 @@ def load_robot(
     Args:
         robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, the path of a
             YAML file of that form, or of a URDF: then everything it does not say is assumed, with wide boxes, as by
-            :func:`load_robot_from_urdf`. With :data:`ELASTIC` at its end the joints are elastic.
+            :func:`load_robot_from_urdf`. With :data:`ELASTIC` at its end the joints are elastic; with ``:NAME`` what it
+            may carry is that of its payload priors, such as ``iiwa7:elastic:compact_tool``.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
         calibration: File of ``sysid calibrate`` for this arm, in place of the one that the setting ``calibration``
             names.
         is_elastic: Whether joints are elastic, in place of what the setting ``elasticity.is_elastic`` says.
+        prior: Name of a payload prior, in place of the one that the setting ``payload_prior`` names.
         known_within: Share within which this very arm is known, in place of what the settings say [-]: the
             pseudo-inertias of its bodies (``inertial_uncertainty.pseudo_inertia``), Coulomb and viscous friction and
             armatures. Torque offsets stay as the settings have them.
@@ -71,12 +78,12 @@ def load_robot(
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """
-    named, is_elastic = _split(robot, is_elastic)
-    if Path(named).suffix == ".urdf":
+    asked = _Named.of(robot).overridden(is_elastic, prior)
+    if Path(asked.robot).suffix == ".urdf":
         if known_within is not None:
             raise ParameterOutOfRange("known_within", known_within, "a settings file: `sysid new-robot` writes one")
-        return _load_bare(Path(named), urdf_text, snap_angles, calibration, is_elastic)
-    path, values = read_settings(named, is_elastic)
+        return _load_bare(asked, urdf_text, snap_angles, calibration)
+    path, values = read_settings(robot, is_elastic, prior)
     if known_within is not None:
         values = _known(values, known_within, path.name)
     settings = Section(values, path.name)
@@ -95,40 +102,73 @@ def load_robot(
     return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
 
 
-def read_settings(robot: str | Path, is_elastic: bool | None = None) -> tuple[Path, Any]:
+def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str | None = None) -> tuple[Path, Any]:
     """Return the settings file of a robot and what it contains.
 
     Args:
         robot: As for :func:`load_robot`, but no URDF.
         is_elastic: Whether joints are elastic, in place of what the file and the end of the name say.
+        prior: Name of a payload prior, likewise.
 
     Raises:
         ModelError: There is no such robot, or its file cannot be read.
-        ParameterOutOfRange: The file does not say how elastic the joints are.
+        ParameterOutOfRange: The file does not say how elastic the joints are, or has no such prior.
     """
-    named, is_elastic = _split(robot, is_elastic)
-    path = find_settings(named)
+    asked = _Named.of(robot).overridden(is_elastic, prior)
+    path = find_settings(robot)
     try:
         values = read_yaml(path)
     except UnreadableYaml as error:
         raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
-    return path, values if is_elastic is None else _with_elasticity(values, is_elastic, path.name)
+    if asked.is_elastic is not None:
+        values = _with_elasticity(values, asked.is_elastic, path.name)
+    return path, values if asked.prior is None else _with_prior(values, asked.prior, path.name)
 
 
-def _split(robot: str | Path, is_elastic: bool | None = None) -> tuple[str, bool | None]:
-    """Return the name or path of a robot, and whether its joints are elastic; None where its settings say so alone."""
-    text = str(robot)
-    if is_elastic is None and text.endswith(ELASTIC):
-        is_elastic = True
-    return text.removesuffix(ELASTIC), is_elastic
+@dataclass(frozen=True)
+class _Named:
+    """What the name of a robot, or a path, says, with all that may follow it after colons.
+
+    Attributes:
+        robot: The name or path alone.
+        is_elastic: Whether its joints are elastic; None where its settings say so alone.
+        prior: Which of its payload priors counts; None for that of its settings.
+    """
+
+    robot: str
+    is_elastic: bool | None = None
+    prior: str | None = None
+
+    @classmethod
+    def of(cls, robot: str | Path) -> _Named:
+        """Take a name apart."""
+        text, is_elastic, prior = str(robot), None, None
+        while match := _AFTER_NAME.fullmatch(text):
+            text, said = match.groups()
+            if f":{said}" == ELASTIC:
+                is_elastic = True
+            elif prior is None:
+                prior = said
+            else:
+                raise ModelError(f"robot '{robot}' names two payload priors, {said} and {prior}; allowed: one")
+        return cls(text, is_elastic, prior)
+
+    def overridden(self, is_elastic: bool | None, prior: str | None) -> _Named:
+        """Replace what was said by what is given."""
+        return _Named(
+            self.robot,
+            self.is_elastic if is_elastic is None else is_elastic,
+            self.prior if prior is None else prior,
+        )
 
 
-def _load_bare(
-    path: Path, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None, is_elastic: bool | None
-) -> RobotModel:
+def _load_bare(asked: _Named, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None) -> RobotModel:
     """Load an arm of which there is only a URDF."""
-    if is_elastic:
+    path = Path(asked.robot)
+    if asked.is_elastic:
         raise ParameterOutOfRange("is_elastic", True, f"false: {path.name} does not say how elastic the joints are")
+    if asked.prior is not None:
+        raise ParameterOutOfRange("payload prior", asked.prior, f"none: {path.name} does not say what may be carried")
     if urdf_text is None:
         urdf_text = read_urdf_file(path)
     robot = load_robot_from_urdf(urdf_text, name=path.stem, snap_angles=snap_angles)
@@ -154,6 +194,14 @@ def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
     if not isinstance(values, Mapping) or not isinstance(values.get("elasticity"), Mapping):
         raise ParameterOutOfRange(f"{name}.elasticity", None, "a mapping that says how elastic the joints are")
     return {**values, "elasticity": {**values["elasticity"], "is_elastic": is_elastic}}
+
+
+def _with_prior(values: Any, prior: str, name: str) -> Any:
+    priors = values.get("payload_priors") if isinstance(values, Mapping) else None
+    if not isinstance(priors, Mapping) or prior not in priors:
+        known = ", ".join(map(str, priors)) if isinstance(priors, Mapping) else "none"
+        raise ParameterOutOfRange("payload prior", prior, f"one of {name}: {known} (or 'elastic' for elastic joints)")
+    return {**values, "payload_prior": prior}
 
 
 def _known(values: Any, share: float, name: str) -> Any:
@@ -182,15 +230,16 @@ def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
     Raises:
         ModelError: There are no such settings, or they cannot be read.
     """
-    named, is_elastic = _split(robot)
-    path = find_settings(named)
+    asked, path = _Named.of(robot), find_settings(robot)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise ModelError(f"cannot read the robot settings {path}: {error}") from error
     new = {"urdf": urdf, "calibration": calibration}
+    if asked.prior is not None:
+        new["payload_prior"] = asked.prior
     kept = [line for line in lines if line.split(":")[0] not in new]
-    if is_elastic:
+    if asked.is_elastic:
         kept = [line.replace("is_elastic: false", "is_elastic: true") for line in kept]
     return "\n".join([*kept, "", *(f"{name}: {value}" for name, value in new.items())]) + "\n"
 
@@ -237,7 +286,7 @@ def find_settings(robot: str | Path) -> Path:
     Raises:
         ModelError: There is no such robot.
     """
-    named, _ = _split(robot)
+    named = _Named.of(robot).robot
     path = Path(named)
     if path.suffix in (".yaml", ".yml"):
         return path

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.calibration import ArmCalibration
-from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
 
 Array = NDArray[np.float64]
 
@@ -29,6 +29,8 @@ FRICTION = 4
 """Friction parameters of a joint: Coulomb F_c [Nm], viscous F_v [Nm s/rad], armature I_a [kg m^2], offset beta [Nm]."""
 FRICTION_NAMES = ("F_c", "F_v", "I_a", "beta")
 FRICTION_UNITS = ("Nm", "Nm s/rad", "kg m^2", "Nm")
+_ROUNDING = 1e-9
+"""By how much a payload may be outside its shape for rounding [m], and as a share of its moments of inertia."""
 
 
 class EffortMeaning(Enum):
@@ -231,6 +233,15 @@ class PayloadShape:
     gyration: float
     turned: TurnedBox | None = None
 
+    def contains(self, parameters: Array) -> bool:
+        """Test whether a body with these parameters (10,) has its CoM and radii of gyration in the ranges."""
+        mass, com, inertia = to_com_form(parameters)
+        if mass == 0.0:
+            return not np.any(parameters)
+        is_inside = np.all((self.com.lower - _ROUNDING <= com) & (com <= self.com.upper + _ROUNDING))
+        largest = mass * self.gyration**2 * (1.0 + _ROUNDING)
+        return bool(is_inside and np.linalg.eigvalsh(inertia)[-1] <= largest)
+
 
 @dataclass(frozen=True)
 class PayloadPrior:
@@ -252,6 +263,10 @@ class PayloadPrior:
     target: str = "payload"
     spheres: tuple[Sphere, ...] = ()
     shape: PayloadShape | None = None
+
+    def contains(self, parameters: Array) -> bool:
+        """Test whether the prior allows for a payload with these parameters, (10,)."""
+        return self.box.contains(parameters) and (self.shape is None or self.shape.contains(parameters))
 
 
 @dataclass(frozen=True)

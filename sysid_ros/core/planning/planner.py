@@ -175,7 +175,7 @@ class CertifiedPlanner:
         found = strategy.run()
         if found is None:
             is_late = candidates.must_stop()  # with what calls are expected to take now; a rejection may change that
-            advice = _advice(strategy.rejection, request.assumptions.control_law)
+            advice = _advice(strategy.rejection, request.assumptions)
             failure = PlanFailure(strategy.rejection, candidates.statistics(), advice)
             if is_late or request.predecessor is not None:
                 raise failure
@@ -538,13 +538,23 @@ def _refused(refusal: PlanRejected | BoundNotAvailable, what: str) -> Rejection:
     return Rejection(code, f"{what} with every payload of the box: {refusal}", refusal)
 
 
-def _advice(rejection: Rejection, control: RobustSettings) -> str:
-    """Say what else would help, where the controller's period is longer than it has to be."""
-    usual, period = RobustSettings().period, control.period
-    if not isinstance(rejection.cause, BoundNotAvailable) or period <= usual:
+def _advice(rejection: Rejection, known: Assumptions) -> str:
+    """Say what else would help where there is no tracking bound: what is known of the payload, or a shorter period."""
+    if not isinstance(rejection.cause, BoundNotAvailable):
         return ""
-    shorter = f"every {1e3 * usual:g} ms (an LBR's send_period {usual:g})"
-    return (
-        f". The control law runs every {1e3 * period:g} ms: {shorter}, or with a narrower payload prior, motions "
-        "have bounds that have none here"
-    )
+    usual, period, prior = RobustSettings().period, known.control_law.period, known.robot.payload_prior
+    advice = ""
+    if period > usual:
+        shorter = f"every {1e3 * usual:g} ms (an LBR's send_period {usual:g})"
+        advice = (
+            f". The control law runs every {1e3 * period:g} ms: {shorter}, or with a narrower payload prior, motions "
+            "have bounds that have none here"
+        )
+    narrower = [
+        f"':{one.name}'"
+        for one in known.robot.payload_priors.values()
+        if one.target == prior.target and one.name != prior.name and one.box.is_subset_of(prior.box)
+    ]
+    if narrower:
+        advice += f". If the payload is in a narrower prior, say so after the name of the model: {', '.join(narrower)}"
+    return advice

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from sysid_ros.core.common.optional import optional_module
-from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, JointElasticity, PositionSide, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
@@ -53,7 +53,7 @@ class ArmPhysics:
         self._robot, self._theta, self._period = robot, np.array(theta, dtype=float), period
         self.friction = robot.friction(self._theta)
         elasticity = self._elasticity = _true_elasticity(robot, stiffness_share)
-        self._n, self._substeps = robot.n, max(substeps, self._count_substeps(payload))
+        self._n, self._substeps = robot.n, max(substeps, self._count_substeps())
         self._step = period / self._substeps
         self._model = build_mujoco_model(robot, self._theta, payload, self._step, elasticity)
         self._data = mujoco.MjData(self._model)
@@ -166,15 +166,13 @@ class ArmPhysics:
             total += motor / self._substeps
         return total
 
-    def _count_substeps(self, payload: Array | None) -> int:
-        """Count the steps that follow the fastest oscillation of elastic joints; 1 for rigid ones."""
+    def _count_substeps(self) -> int:
+        """Count the steps that follow the fastest oscillation of elastic joints, the hand empty; 1 for rigid ones."""
         elasticity, robot = self._elasticity, self._robot
         if elasticity is None:
             return 1
-        total = self._theta if payload is None else add_payload(self._theta, payload)
-        armature = robot.friction(total)[:, 2]
-        links = ArmDynamics(robot, total).inertia(robot.home)
-        fastest = elasticity.natural_frequencies(links, armature)[-1]
+        links = ArmDynamics(robot, self._theta).inertia(robot.home)
+        fastest = elasticity.natural_frequencies(links, self.friction[:, 2])[-1]
         return min(int(np.ceil(self._period * fastest / _PHASE)), _MOST_SUBSTEPS)
 
 

@@ -315,8 +315,9 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 
     Args:
         robot: The robot.
-        name: Its name there; ``none``; a mass [kg], which gives the first one there that mass, its shape kept; or a
-            mass and its CoM in the tool frame [m], as in ``1.5 at 0 0 0.1``.
+        name: Its name there; ``none``; a mass [kg], which gives the first one there that mass, its shape kept, or,
+            where the prior excludes that, the prior's nominal payload; or a mass and its CoM in the tool frame [m], as
+            in ``1.5 at 0 0 0.1``.
 
     Returns:
         Its parameters about the frame of the last joint, (10,); None for ``none``.
@@ -339,6 +340,10 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     in_tool = scale * from_com_form(entry["mass"], entry["com"] if com is None else com, inertia)
     parameters = transform_parameters(in_tool, *tool_transform(robot))
     require_physically_consistent(parameters, name)
+    prior = robot.payload_prior
+    if mass is not None and com is None and prior.target == "payload" and not prior.contains(parameters):
+        scaled: Array = mass / prior.nominal[0] * prior.nominal
+        return scaled if prior.contains(scaled) else parameters
     return parameters
 
 

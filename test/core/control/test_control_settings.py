@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sysid_ros.core.certification.assumptions import Assumptions
@@ -14,6 +15,7 @@ from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
+from sysid_ros.core.tracking_bound import choose_payload
 
 
 @pytest.mark.parametrize("settings", [RobustSettings(), RobustSettings(100.0, 6.0, 5.5, 0.25, 1.0, 0.002, 0.0015)])
@@ -48,6 +50,29 @@ def test_an_lbr_every_2_ms_needs_a_narrow_prior():
     narrow = Assumptions.of_payload(lbr, box, control_law=control)
     plan = planner.plan(PlanRequest(narrow, start=lbr.home, time_limit=60.0))
     assert plan.certificate.control_law == control.law
+
+
+def test_an_lbr_with_elastic_joints_needs_a_narrow_prior():
+    """As a real one has them; which prior that may be is said."""
+
+    def weighed(robot):
+        """What weighing leaves of 1.5 kg."""
+        prior, lower, upper = robot.payload_prior, *(bound.copy() for bound in vars(robot.payload_prior.box).values())
+        lower[0], upper[0] = 1.0, 2.0
+        corners = np.outer([1.0, 2.0], [prior.shape.com.lower, prior.shape.com.upper]).reshape(-1, 3)
+        lower[1:4], upper[1:4] = corners.min(axis=0), corners.max(axis=0)
+        box = Box(lower, upper).intersect(prior.box)
+        nominal = choose_payload(robot, (robot.theta_box, box), prior.nominal)
+        return replace(Assumptions.of_payload(robot, box), nominal=nominal)
+
+    settings = RecedingSettings(k_range=0.3, draws=8, starts=1, attempts=3)
+    wide, narrow = (load_robot(f"kuka_lbr_med7:elastic{prior}") for prior in ("", ":compact_tool"))
+    with pytest.raises(
+        PlanFailure, match="If the payload is in a narrower prior, .* name of the model: ':compact_tool'"
+    ):
+        CertifiedPlanner(wide, settings).plan(PlanRequest(weighed(wide), start=wide.home, time_limit=60.0))
+    plan = CertifiedPlanner(narrow, settings).plan(PlanRequest(weighed(narrow), start=narrow.home, time_limit=60.0))
+    assert np.abs(plan.trajectory.end - narrow.home).max() > 0.02
 
 
 def test_plans_are_for_the_law_they_were_asked_for(robot):

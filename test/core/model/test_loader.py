@@ -273,7 +273,9 @@ def test_a_name_may_say_that_the_joints_are_elastic(tmp_path):
     assert load_robot(f"{file}:elastic", URDF).elasticity is not None
     with pytest.raises(ParameterOutOfRange, match="elasticity is None; allowed: a mapping that says how elastic"):
         load_robot("ur5e:elastic")
-    with pytest.raises(ModelError, match="robot 'kinova_gen3:soft' is unknown"):
+    with pytest.raises(
+        ParameterOutOfRange, match="payload prior is 'soft'; allowed: one of kinova_gen3.yaml: tool, .*"
+    ):
         load_robot("kinova_gen3:soft")
     urdf = tmp_path / "mine.urdf"
     urdf.write_text(URDF)
@@ -281,6 +283,34 @@ def test_a_name_may_say_that_the_joints_are_elastic(tmp_path):
         load_robot(f"{urdf}:elastic")
 
 
+def test_a_name_may_say_which_payload_prior_counts(tmp_path):
+    small = load_robot("iiwa7:compact_tool")
+    assert (small.name, small.payload_prior.name, small.elasticity) == ("kuka_lbr_iiwa7", "compact_tool", None)
+    assert small.payload_prior.box.is_subset_of(load_robot("iiwa7").payload_prior.box)
+    assert robot_hash(small) != robot_hash(load_robot("iiwa7"))
+    for name in ("iiwa7:elastic:compact_tool", "iiwa7:compact_tool:elastic"):
+        both = load_robot(name)
+        assert both.elasticity is not None and robot_hash(both) == robot_hash(
+            load_robot("iiwa7", is_elastic=True, prior="compact_tool")
+        )
+    assert load_robot("iiwa7:compact_tool", prior="tool").payload_prior.name == "tool"
+    file = tmp_path / "a:b" / "mine.yaml"  # colons of a path are its own
+    file.parent.mkdir()
+    file.write_text(
+        yaml.safe_dump(
+            {**GOOD, "payload_priors": {**GOOD["payload_priors"], "mine": GOOD["payload_priors"]["held_object"]}}
+        )
+    )
+    assert load_robot(f"{file}:mine", URDF).payload_prior.name == "mine"
+    assert load_robot(file, URDF).payload_prior.name != "mine"
+    with pytest.raises(ModelError, match="names two payload priors, tool and compact_tool; allowed: one"):
+        load_robot("iiwa7:tool:compact_tool")
+    with pytest.raises(ParameterOutOfRange, match="payload prior is 'tool'; allowed: none: mine.urdf does not say"):
+        load_robot("mine.urdf:tool", URDF)
+
+
 def test_settings_with_a_calibration_of_an_elastic_arm_say_that_it_is_elastic():
     assert "is_elastic: false" in calibrated_settings("kinova_gen3", "arm.urdf", "calibration.yaml")
     assert "is_elastic: true" in calibrated_settings("kinova_gen3:elastic", "arm.urdf", "calibration.yaml")
+    kept = calibrated_settings("iiwa7:elastic:compact_tool", "arm.urdf", "calibration.yaml")
+    assert yaml.safe_load(kept)["payload_prior"] == "compact_tool" and "is_elastic: true" in kept
