@@ -55,6 +55,8 @@ _SAME_POSTURE = 2e-3
 """Windows at rest within this distance of a posture weigh in it [rad]."""
 _ROUNDING = 1e-12
 """Share of the size of a torque that rounding is allowed for."""
+_MANY_ROWS = 200
+"""A search of more rows for a feasible point takes about as long as a renewal of the bounds."""
 RECENT_WINDOWS = 100
 """Windows that are kept for the check of joint consistency as they are, while the bounds use compacted ones: compacted
 rows preserve the bounds, but less of what is inconsistent with a window of another payload."""
@@ -93,12 +95,16 @@ class ConsistencyMonitor:
         stream: Source of the windows.
         settings: Method and number of windows kept.
         bounds: Bounds and compacted rows of the windows that passed.
+
+    Attributes:
+        searched: Rows that were searched for a feasible point with the last window; 0 where it needed no search.
     """
 
     def __init__(self, stream: RowStream, settings: EstimatorSettings, bounds: BoundState):
         self._stream, self._settings, self._bounds = stream, settings, bounds
         self._joint = JointConsistency()
         self._recent: list[Rows] = []
+        self.searched = 0
 
     def check_sensors(self, window: Window) -> Alarm | None:
         """Return an alarm if positions and velocities of a window do not belong together."""
@@ -106,7 +112,7 @@ class ConsistencyMonitor:
 
     def check_rows(self, rows: Rows) -> Alarm | None:
         """Return an alarm if the rows of a window are infeasible, alone or with those before; else keep them."""
-        window = self._bounds.build_problem(rows)
+        window, self.searched = self._bounds.build_problem(rows), 0
         if find_inconsistent_rows(window).size:
             return self.explain(window, rows)
         if self._settings.method == "sensitivity":  # claims nothing that could be infeasible
@@ -114,6 +120,7 @@ class ConsistencyMonitor:
         parts, cuts = [*self._bounds.compacted, *self._recent, rows], self._bounds.cuts
 
         def build_all() -> Problem:
+            self.searched = sum(len(part) for part in parts)
             problem = self._bounds.build_problem(Rows.stack(parts))
             return add_cuts(problem, cuts) if len(cuts) else problem
 
@@ -140,8 +147,9 @@ class ConsistencyMonitor:
 class StreamingEstimator:
     """Estimates a payload, another body or all of them from samples as they arrive.
 
-    Bounds are renewed after every ``update_windows`` windows, at first more often, and intersected with the earlier
-    ones, so they only shrink until :meth:`reset`. The results do not depend on how the samples are cut into blocks.
+    Bounds are renewed after every ``update_windows`` windows, at first more often, or with the next window where the
+    check of this one takes as long, and intersected with the earlier ones, so they only shrink until :meth:`reset`. The
+    results do not depend on how the samples are cut into blocks.
 
     Args:
         robot: The arm with its parameter box, and the prior of the payload.
@@ -185,7 +193,7 @@ class StreamingEstimator:
         self._rest: RestTorque | None = None
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
-        self._is_settled = True
+        self._is_settled, self._is_late = True, False
 
     def reset(self, reason: str) -> str:
         """Discard all data, as after a change of payload; return a notice with the reason."""
@@ -267,7 +275,10 @@ class StreamingEstimator:
         self._latest = None
         if self._on_rows:
             self._on_rows(rows)
-        return self._update() if self._is_due(self._excitation.windows) else []
+        is_due = self._is_late or self._is_due(self._excitation.windows)
+        # A search of many rows takes as long as a renewal, which then waits for the next window: none takes both.
+        self._is_late = is_due and not self._is_late and self._consistency.searched > _MANY_ROWS
+        return self._update() if is_due and not self._is_late else []
 
     def _is_due(self, windows: int) -> bool:
         """Return whether the bounds are to be renewed now that there are so many windows.
@@ -332,8 +343,7 @@ class StreamingEstimator:
                 return self._no_estimate(alarm), None
             if update.bounds.values is not None:
                 return self._make_estimate(update.bounds.values, update, update.bounds.shares), update
-            fitted = self._bounds.build_problem(update.rows.select(update.rows.window != BOUNDS_ONLY))
-            values = point.estimate(fitted, update.known.box)
+            values = point.estimate(update.problem.select(update.rows.window != BOUNDS_ONLY), update.known.box)
         except NoBodyInBox as failure:
             rows = Rows.stack(self._bounds.rows)
             alarm = self._consistency.explain(self._bounds.build_problem(rows), rows)

@@ -4,6 +4,7 @@ from sysid_ros.core.regressors.body_columns import Columns
 from sysid_ros.core.regressors.joint_tree import JointTree, UnsupportedJoint
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.momentum_derivatives import MomentumDerivatives, MomentumTerms
+from sysid_ros.core.regressors.regressor_derivatives import RegressorDerivatives, RegressorDifferentiator
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import InvalidSamples, TorqueRegressor
 
@@ -14,6 +15,8 @@ __all__ = [
     "MomentumDerivatives",
     "MomentumRegressor",
     "MomentumTerms",
+    "RegressorDerivatives",
+    "RegressorDifferentiator",
     "SlotineLiRegressor",
     "TorqueRegressor",
     "UnsupportedJoint",

@@ -94,14 +94,6 @@ class MomentumRegressor:
             self.columns.fill_friction(rate[part], -direction[part], -v[part], 0.0, -1.0)
         return momentum, rate
 
-    def evaluate_inertial(self, q: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
-        """Evaluate the inertial columns of both regressors alone, (N, n, 10 m) each; see :meth:`evaluate`."""
-        q, v = as_samples(self.tree.n, q=q, v=v)
-        momentum, rate = np.zeros((2, len(q), self.tree.n, self.columns.inertial))
-        for part in chunks(len(q)):
-            self._sweep.write(q[part], v[part], momentum[part], rate[part])
-        return momentum, rate
-
     def momentum(self, q: ArrayLike, v: ArrayLike) -> Array:
         """Evaluate ``W_m`` alone, (N, n, k) [Nm s], fast for few samples too; see :meth:`evaluate`.
 

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation import streaming
+from sysid_ros.core.estimation.bounds.consistency import JointConsistency
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.point.fit import has_shape
@@ -346,6 +348,25 @@ def test_rows_are_made_with_the_bounds_found_so_far(robot, tools, dumbbell, monk
     estimator.add(block.slice(2600))
     StreamingEstimator(robot, on_rows=fresh.append).add(block.slice(2600))
     np.testing.assert_array_equal(after[count].errors, fresh[0].errors)
+
+
+def test_a_renewal_waits_where_all_rows_were_searched(robot, recording, monkeypatch):
+    """No window takes the time of both; two searches in a row put it off no further, however the samples come."""
+    check, lost = JointConsistency.check, (0, 4, 9, 10, 12)
+
+    def search(self, window, rows, build_all):
+        self._point = None if rows.window[0] in lost else self._point
+        return check(self, window, rows, build_all)
+
+    monkeypatch.setattr(JointConsistency, "check", search)
+    part, ends = recording.slice(0, 1510), {}
+    for many, size in ((200, 2000), (0, 2000), (0, 70)):  # rows whose search takes long, samples of a block
+        monkeypatch.setattr(streaming, "_MANY_ROWS", many)
+        blocks = [part.slice(first, first + size) for first in range(0, len(part), size)]
+        _, history, _ = estimate_from_samples(robot, blocks, dataclasses.replace(QUICK, bound_tolerance=1e-2))
+        assert [item.number_of_windows for item in history] == ([1, 3, 5, 10, 15] if many else [2, 3, 6, 11, 15])
+        ends[many, size] = [item.upper for item in history]
+    np.testing.assert_array_equal(ends[0, 2000], ends[0, 70])
 
 
 def test_short_motions_are_bounded_better_by_early_renewals(robot, recording, dumbbell, monkeypatch):

@@ -64,7 +64,7 @@ def find_infeasibility_proof(problem: Problem, multipliers: Array | None = None)
         multipliers: Rows of multipliers of lower and upper bounds, (2 K, R), or None.
     """
     candidates: list[Array] = [] if multipliers is None else list(np.subtract(*np.split(multipliers, 2)))
-    chain = RowChain(problem, extra=-problem.r[:, None])
+    chain = RowChain(problem).extended(-problem.r[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
     solution = solve(Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False), 1e-3, max_steps=MAX_STEPS)
@@ -180,11 +180,10 @@ def find_feasible_point(problem: Problem, stamp: int) -> tuple[FeasiblePoint | N
     if np.all(np.abs(z) <= 1.0) and np.all(np.abs(chain.times(z) - right) <= _EXACT):
         x, delta, _, end = chain.values(z[:, 0])
         return FeasiblePoint(problem.center + x, delta, end, stamp), None
-    return _find_by_programme(problem, stamp)
+    return _find_by_programme(problem, chain.extended(-_ROOM * problem.r[:, None]), stamp)
 
 
-def _find_by_programme(problem: Problem, stamp: int) -> tuple[FeasiblePoint | None, Array | None]:
-    chain = RowChain(problem, extra=-_ROOM * problem.r[:, None], negligible=_NEGLIGIBLE)
+def _find_by_programme(problem: Problem, chain: RowChain, stamp: int) -> tuple[FeasiblePoint | None, Array | None]:
     cost, dual = np.zeros((chain.shared.shape[1], 1)), None
     cost[-1] = -1.0
     programmes = Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False)

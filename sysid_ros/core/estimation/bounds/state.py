@@ -96,7 +96,7 @@ def compute_bounds(
     """
     if settings.method == "set_membership":
         known = None
-        if unknowns.shape is not None:
+        if settings.use_cone and unknowns.shape is not None:
             known = shape_cuts(unknowns.shape, Box.around(problem.center, problem.radius))
         if warm_start is None and settings.use_cone:
             seeds = [seed_cuts(unknowns.nominal, problem.bodies)]

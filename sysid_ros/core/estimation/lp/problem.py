@@ -171,6 +171,11 @@ class Problem:
             end_is_position=self.end_is_position[ends],
         )
 
+    def select(self, index: NDArray[np.bool_]) -> Problem:
+        """Select some of the rows, (R,)."""
+        rows = {name: getattr(self, name)[index] for name in ("y", "b", "ends", "end_index", "r", "errors")}
+        return replace(self, **rows)
+
     @property
     def bodies(self) -> int:
         """Number of bodies whose inertial parameters come first in the target; friction may follow."""
@@ -202,9 +207,12 @@ class Problem:
         """The gains of all velocity errors as one matrix v, (R, instants x m)."""
         count, _, m = self.ends.shape
         instants = int(self.end_index.max(initial=-1)) + 1
-        row, end, entry = np.nonzero(np.broadcast_to(self.end_index[..., None] >= 0, self.ends.shape))
-        column = self.end_index[row, end] * m + entry
-        return scipy.sparse.csr_array((self.ends[row, end, entry], (row, column)), shape=(count, instants * m))
+        is_shared = self.end_index >= 0
+        column = self.end_index[is_shared][:, None] * m + np.arange(m)
+        stops = np.concatenate([[0], np.cumsum(m * np.count_nonzero(is_shared, axis=1))])
+        return scipy.sparse.csr_array(
+            (self.ends[is_shared].ravel(), column.ravel(), stops), shape=(count, instants * m)
+        )
 
     @property
     def end_radii(self) -> Array:

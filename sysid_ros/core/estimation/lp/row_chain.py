@@ -10,6 +10,7 @@ in another order of the blocks, so it is as stable as any; it turns a chain of W
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,7 +39,6 @@ class RowChain:
 
     Args:
         problem: The problem.
-        extra: More shared columns behind those of x and delta, (R, k).
         negligible: Shared errors that together never reach this part of the error of a row are left out [-].
         counted: Share of what is left out that counts as errors of each row by itself [-].
 
@@ -48,7 +48,7 @@ class RowChain:
         size: Number of variables T.
     """
 
-    def __init__(self, problem: Problem, extra: Array | None = None, negligible: float = 0.0, counted: float = 0.0):
+    def __init__(self, problem: Problem, negligible: float = 0.0, counted: float = 0.0):
         n = self._n = problem.joints
         inverse = 1.0 / floored(problem.error)
         used = _noticeable(np.max(np.abs(problem.b) * inverse[:, None], axis=0) * problem.delta_radius, negligible)
@@ -59,7 +59,6 @@ class RowChain:
         left_out += np.abs(problem.ends[..., ~moving]).sum(axis=1) @ problem.end_radius[~moving]
         self.error = floored(problem.error + counted * left_out)
         columns = [problem.y * floored(problem.radius), problem.b[:, used] * problem.delta_radius[used]]
-        columns += [] if extra is None else [extra]
         self.shared = np.concatenate(columns, axis=1) / self.error[:, None]
         ends = problem.ends[..., moving] * problem.end_radius[moving] / self.error[:, None, None]
         self._first, instant, self._gains = gains_by_instant(problem, ends, n)
@@ -71,6 +70,13 @@ class RowChain:
         self._products = self._gains[:, self._low] * self._gains[:, self._high]
         self._ends = self._instants * ends.shape[2]
         self.size = self.shared.shape[1] + self._ends + len(problem.r)
+
+    def extended(self, extra: Array) -> RowChain:
+        """Return the matrix with more shared columns behind those of x and delta, (R, k) in units of the rows."""
+        result = copy(self)
+        result.shared = np.concatenate([self.shared, extra / self.error[:, None]], axis=1)
+        result.size = self.size + extra.shape[1]
+        return result
 
     def values(self, z: Array) -> tuple[Array, Array, Array, Array]:
         """Split z (T,) into x (P,), delta (M,), the extra variables and the last velocity errors (m,)."""

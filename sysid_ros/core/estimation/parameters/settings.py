@@ -106,7 +106,7 @@ class EstimatorSettings(Settings):
     """Spacing of the samples at which derivatives of the regressors are taken."""
     update_windows: int = setting(15, "windows", lower=1, upper=1000)
     """Bounds are renewed and intersected with the earlier ones after this many; those of one body also after a third
-    and two thirds of the first ones."""
+    and two thirds of the first ones. Where the consistency check of a window takes as long, one window later."""
     max_windows: int = setting(30, "windows", lower=20, upper=100000)
     """Rows of older windows are compacted beyond this many."""
     bound_tolerance: float = setting(1e-2, "-", lower=1e-9, upper=0.1)

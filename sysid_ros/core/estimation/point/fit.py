@@ -43,6 +43,9 @@ _EXACT, _ROUGH = 1e-6, 1e-2
 """Gaps of a fit: of the result, and of what only shows which constraints are active, and from where to go on."""
 
 
+_UNIT, _AXES, _NOTHING = np.eye(10), np.eye(3), np.zeros((0, 0))
+
+
 class FitNotConverged(SysidError):
     """The solver ended without a solution of the required accuracy.
 
@@ -196,7 +199,7 @@ class _Sides:
         if shape is not None and com is not None:
             self._add_shape(shape, com, max(float(box.upper[0]), 1e-9))
         self._with_size = np.concatenate([self._rows, self._widths[:, None]], axis=1)
-        self._matrices_with_size = np.concatenate([self._matrices, self._spin * np.eye(3)[None]])
+        self._matrices_with_size = np.concatenate([self._matrices, self._spin * _AXES[None]])
 
     def _add_shape(self, shape: PayloadShape, com: Array, mass: float) -> None:
         unit = np.eye(10)
@@ -224,9 +227,9 @@ class _Sides:
         """Return what is left to each side, (L,), and to the radius of gyration, (3, 3) or nothing."""
         room = self._rows @ theta + self._offsets + (size - 1.0) * self._widths
         if not len(self._matrices):
-            return room, np.zeros((0, 0))
+            return room, _NOTHING
         spin = (theta @ self._matrices.reshape(10, 9)).reshape(3, 3)
-        return room, spin + (size - 1.0) * self._spin * np.eye(3)
+        return room, spin + (size - 1.0) * self._spin * _AXES
 
     def distance(self, theta: Array) -> float:
         """Return the smallest size that holds theta; below 1 inside."""
@@ -240,8 +243,9 @@ class _Sides:
         rows = self._with_size / room[:, None]
         gradient, hessian = -rows.sum(axis=0), rows.T @ rows
         if spin.size:
-            scaled = np.linalg.inv(spin) @ self._matrices_with_size
-            gradient = gradient - np.trace(scaled, axis1=1, axis2=2)
+            inverse = _invert(spin)
+            scaled = inverse @ self._matrices_with_size
+            gradient = gradient - self._matrices_with_size.reshape(11, 9) @ inverse.ravel()  # both are symmetric
             hessian = hessian + scaled.reshape(11, 9) @ scaled.transpose(0, 2, 1).reshape(11, 9).T
         return gradient, hessian
 
@@ -250,7 +254,7 @@ class _Sides:
         room, spin = self._room(theta, 1.0)
         gradient = -(1.0 / room) @ self._rows
         if spin.size:
-            gradient = gradient - self._matrices.reshape(10, 9) @ np.linalg.inv(spin).ravel()
+            gradient = gradient - self._matrices.reshape(10, 9) @ _invert(spin).ravel()
         return np.asarray(gradient)
 
     def longest_step(self, theta: Array, move: Array) -> float:
@@ -266,6 +270,14 @@ class _Sides:
             lowest = float(values[0])
             longest = min(longest, -1.0 / lowest) if lowest < 0.0 else longest
         return longest
+
+
+def _invert(spin: Array) -> Array:
+    """Invert a symmetric matrix (3, 3)."""
+    *_, inverse, status = lapack.dgesv(spin, _AXES)  # numpy's checks take longer than this
+    if status:
+        raise np.linalg.LinAlgError("on the edge of the shape")
+    return np.asarray(inverse)
 
 
 def _inertia_about(theta: Array, point: Array) -> Array:
@@ -328,7 +340,7 @@ def _barrier_model(objective: FitObjective, sides: _Sides | None, point: ConePoi
         slope, curvature = sides.barrier(point.theta)
         gradient, hessian = gradient + slope[:10], hessian + curvature[:10, :10]
     turned = point.tangent.T @ hessian @ point.tangent
-    return point.tangent.T @ gradient + BARRIER_GRADIENT, 0.5 * (turned + turned.T) + np.eye(10)
+    return point.tangent.T @ gradient + BARRIER_GRADIENT, 0.5 * (turned + turned.T) + _UNIT
 
 
 def _slope_along(objective: FitObjective, sides: _Sides | None, point: ConePoint, mu: float, direction: Array) -> float:

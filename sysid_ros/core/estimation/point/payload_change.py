@@ -86,6 +86,7 @@ class ChangeMonitor:
         self._scores: list[Array] = []
         self._starts: list[int] = []
         self._sizes: list[int] = []
+        self._gram, self._score = np.zeros(()), np.zeros(())  # of all windows
         self._squares, self._rows = 0.0, 0
         self._block = 1
         self._origin: int | None = None
@@ -100,13 +101,15 @@ class ChangeMonitor:
             return
         a, weight, r = self._columns.build(rows)
         weighted = a.T * weight
+        gram, score = weighted @ a, weighted @ r
+        self._gram, self._score = self._gram + gram, self._score + score
         if self._sizes and self._sizes[-1] < self._block:
-            self._grams[-1] += weighted @ a
-            self._scores[-1] += weighted @ r
+            self._grams[-1] += gram
+            self._scores[-1] += score
             self._sizes[-1] += 1
         else:
-            self._grams.append(weighted @ a)
-            self._scores.append(weighted @ r)
+            self._grams.append(gram)
+            self._scores.append(score)
             self._starts.append(int(rows.start[0]))
             self._sizes.append(1)
         self._squares += float(weight @ r**2)
@@ -127,15 +130,15 @@ class ChangeMonitor:
         count, least = len(self._sizes), -(-LEAST // self._block)
         if count < 2 * least + 1:
             return None
-        grams, scores = np.stack(self._grams), np.stack(self._scores)
-        total = grams.sum(axis=0) + np.diag(weak_prior(scores.shape[1]))
-        inverse = np.linalg.inv(total)
-        fit = inverse @ scores.sum(axis=0)
-        rest = scores - grams @ fit
+        # Of each block what its columns share with those of the change, (C, K, 4): the rest matters where there is one.
+        changing, scores = np.stack([gram[:, :CHANGING] for gram in self._grams]), np.stack(self._scores)
+        inverse = np.linalg.inv(self._gram + np.diag(weak_prior(scores.shape[1])))
+        fit = inverse @ self._score
         # Of all blocks from each one on: columns of the change, what they share with the others, what speaks for it.
-        later = np.cumsum(grams[::-1, :, :CHANGING], axis=0)[::-1]
-        shared = inverse @ later
-        speaks = np.cumsum(rest[::-1, :CHANGING], axis=0)[::-1]
+        later = np.cumsum(changing[::-1], axis=0)[::-1]
+        shared = (inverse @ later.transpose(1, 0, 2).reshape(len(fit), -1)).reshape(-1, count, CHANGING)
+        shared = shared.transpose(1, 0, 2)
+        speaks = np.cumsum((scores[:, :CHANGING] - fit @ changing)[::-1], axis=0)[::-1]
         curvature = later[:, :CHANGING] - np.transpose(later, (0, 2, 1)) @ shared
         moments = np.arange(least, count - least + 1)
         # What hardly shows in these postures is not stepped far: payloads of the prior do not differ by more.
@@ -144,12 +147,13 @@ class ChangeMonitor:
         explained = np.einsum("cj,cj->c", speaks[moments], steps)
         best = int(np.argmax(explained))
         at, step = moments[best], steps[best]
-        variance = (self._squares - float(fit @ scores.sum(axis=0)) - explained[best]) / self._rows
+        variance = (self._squares - float(fit @ self._score) - explained[best]) / self._rows
         ratio = float(explained[best] / max(variance, np.finfo(float).tiny))
         if ratio < RATIO:
             return None
         # Scores with the change taken out: else it would count as noise, and hide itself.
-        rest += grams @ (shared[at] @ step)
+        grams = np.stack(self._grams)
+        rest = scores - grams @ (fit - shared[at] @ step)
         rest[at:] -= grams[at:, :, :CHANGING] @ step
         single = -rest @ shared[at]
         single[at:] += rest[at:, :CHANGING]

@@ -202,13 +202,14 @@ class DerivativeBounds:
         tilt = model.tilt * np.minimum(first_moment[:, None], first_moment)
         away_q = tilt + _apply(second.qq, dq) + _apply(second.qv, dv)
         away_v = _apply(second.qv.transpose(0, 2, 1), dq) + _apply(second.vv, dv)
-        by_q, by_v = (
-            _largest(model, part) + away
-            for part, away in ((derivatives.force_q, away_q), (derivatives.force_v, away_v))
+        # Parameters last, as they lie in memory: (K, n, n, p) and (n, n, p).
+        parts = [np.moveaxis(part, 3, 2) for part in (derivatives.force_q, derivatives.force_v)]
+        means = [(neighbours.shares @ part.reshape(len(part), -1)).reshape(part.shape[1:]) for part in parts]
+        by_q, by_v = (model.magnitude(part) + away for part, away in zip(parts, (away_q, away_v), strict=True))
+        rest_q, rest_v = (
+            model.magnitude(part - mean) + away for part, mean, away in zip(parts, means, (away_q, away_v), strict=True)
         )
-        mean_q, mean_v = (
-            np.tensordot(neighbours.shares, part, 1) for part in (derivatives.force_q, derivatives.force_v)
-        )
+        mean_q, mean_v = (np.moveaxis(mean, 2, 1) for mean in means)
         span = neighbours.shares * signals.duration + 2.0 * model.sensors.stamp_jitter
         variation = np.einsum("kil,kl->i", by_q, neighbours.travel(signals.q))
         variation += np.einsum("kil,kl->i", by_v, neighbours.travel(signals.v))
@@ -224,17 +225,12 @@ class DerivativeBounds:
             force_v=np.tensordot(span, by_v, axes=1),
             mean_q=mean_q,
             mean_v=mean_v,
-            rest_q=np.tensordot(span, _largest(model, derivatives.force_q - mean_q) + away_q, axes=1),
-            rest_v=np.tensordot(span, _largest(model, derivatives.force_v - mean_v) + away_v, axes=1),
+            rest_q=np.tensordot(span, rest_q, axes=1),
+            rest_v=np.tensordot(span, rest_v, axes=1),
             force_ends=model.magnitude(derivatives.force[ends]).sum(axis=0) + 2.0 * model.tilt * first_moment,
             force_variation=variation,
             chord_curvature=curvature,
         )
-
-
-def _largest(model: WindowModel, derivative: Array) -> Array:
-    """Return the largest derivatives over the parameter box, (K, n, p, n) to (K, n, n)."""
-    return model.magnitude(np.moveaxis(derivative, 2, 3))
 
 
 def _apply(second: Array, distance: Array) -> Array:

@@ -11,7 +11,6 @@ not matter if they are several times too large.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -25,18 +24,10 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, unseen_friction
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, PositionSide, RobotModel
-from sysid_ros.core.regressors.joint_tree import JointTree, pinocchio_model
 from sysid_ros.core.regressors.momentum import MomentumRegressor
+from sysid_ros.core.regressors.regressor_derivatives import RegressorDerivatives, RegressorDifferentiator
 
 Array = NDArray[np.float64]
-Evaluate = Callable[[Array, Array], tuple[Array, Array]]
-
-# Every entry of a regressor is a trigonometric polynomial of degree two in each angle, so that four shifted values
-# give its derivative exactly (parameter-shift rule).
-_SHIFTS = (2.0 * np.arange(1, 5) - 1.0) * np.pi / 4.0
-_WEIGHTS = np.array([1.0, -1.0, 1.0, -1.0]) / (8.0 * np.sin(0.5 * _SHIFTS) ** 2)
-_LEVEL = 1e-14
-"""Sine of the angle between an axis and gravity that is rounding."""
 
 
 @dataclass(frozen=True)
@@ -142,31 +133,19 @@ class InertialRegressor:
         robot: The robot or its Pinocchio model.
         n: Number of joints.
 
-    Attributes:
-        turned: Joints whose position changes the regressors, counted from 0: not the first one where it is vertical.
     """
 
     def __init__(self, robot: RobotModel | pin.Model, n: int):
-        self._regressor = MomentumRegressor(robot)
+        self._regressor, self._differentiator = MomentumRegressor(robot), RegressorDifferentiator(robot)
         self._count = INERTIAL * n
-        self.turned = np.arange(int(_is_first_vertical(pinocchio_model(robot))), n)
 
-    def evaluate(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Evaluate ``W_m`` and ``W_c`` at q, v (N, n), each (N, n, 10 n)."""
-        return self._regressor.evaluate_inertial(q, v)
+    def differentiate(self, q: Array, v: Array) -> RegressorDerivatives:
+        """Evaluate both regressors and their derivatives at q, v (K, n)."""
+        return self._differentiator.evaluate(q, v)
 
     def integrate(self, q: Array, v: Array, weights: Array) -> Array:
         """Return ``sum_k weights_k W_c(q_k, v_k)``, (n, 10 n)."""
         return self._regressor.integrate(q, v, weights)[..., : self._count]
-
-
-def _is_first_vertical(model: pin.Model) -> bool:
-    """Return whether the first joint of a serial arm turns all of it about the direction of gravity."""
-    tree = JointTree.of(model)
-    axis = model.jointPlacements[1].rotation @ tree.axis_angular[0]
-    across = np.linalg.norm(np.cross(axis, tree.gravity))
-    is_alone = tree.parents.count(-1) == 1 and not np.any(tree.axis_linear[0])
-    return is_alone and bool(across <= _LEVEL * np.linalg.norm(tree.gravity))
 
 
 class WindowModel:
@@ -254,64 +233,6 @@ def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:
 
 
 @dataclass(frozen=True)
-class RegressorDerivatives:
-    """Both momentum regressors and their derivatives at K points; the last axis is the joint of the derivative.
-
-    Attributes:
-        momentum: ``W_m``, (K, n, p).
-        force: ``W_c``, (K, n, p).
-        momentum_q: ``d W_m / d q``, (K, n, p, n).
-        momentum_v: ``d W_m / d v``, (K, n, p, n).
-        force_q: ``d W_c / d q``, (K, n, p, n).
-        force_v: ``d W_c / d v``, (K, n, p, n).
-    """
-
-    momentum: Array
-    force: Array
-    momentum_q: Array
-    momentum_v: Array
-    force_q: Array
-    force_v: Array
-
-
-def differentiate_regressors(
-    evaluate: Evaluate, q: Array, v: Array, turned: NDArray[np.intp] | None = None
-) -> RegressorDerivatives:
-    """Compute the inertial columns of the momentum regressors and their derivatives at K points, exact up to rounding.
-
-    Args:
-        evaluate: Maps q (N, n) and v (N, n) to ``W_m`` and ``W_c``, each (N, n, p), without friction columns.
-        q: Positions, (K, n) [rad].
-        v: Velocities, (K, n) [rad/s].
-        turned: Joints whose position changes the regressors; all unless given.
-    """
-    count, n = q.shape
-    units = np.eye(n)
-    turned = np.arange(n) if turned is None else turned
-    # One batch: the points, four angle shifts of each joint, then n unit velocities, of K points each.
-    angles = _SHIFTS[:, None, None, None] * units[turned, None, :]
-    shifted = (q + angles).reshape(-1, n)
-    velocities = np.concatenate([np.tile(v, (4 * turned.size + 1, 1)), units.repeat(count, axis=0)])
-    momentum, force = evaluate(np.concatenate([q, shifted, np.tile(q, (n, 1))]), velocities)
-    first, last = count, (4 * turned.size + 1) * count
-
-    def by_angle(regressor: Array) -> Array:
-        result = np.zeros((n, *momentum[:count].shape))
-        result[turned] = (_WEIGHTS @ regressor[first:last].reshape(4, -1)).reshape(-1, *momentum[:count].shape)
-        return np.moveaxis(result, 0, -1)
-
-    momentum_q = by_angle(momentum)
-    return RegressorDerivatives(
-        momentum=momentum[:first],
-        force=force[:first],
-        momentum_q=momentum_q,
-        momentum_v=np.moveaxis(momentum[last:].reshape(n, count, n, -1), 0, -1),
-        force_q=by_angle(force),
-        force_v=momentum_q.transpose(0, 3, 2, 1),
-    )
-
-
-@dataclass(frozen=True)
 class WindowSignals:
     """Signals of one window of N samples; times count from its first sample.
 
@@ -356,7 +277,7 @@ class WindowSignals:
         seconds = (block.stamps - block.stamps[start]).astype(float) * 1e-9
         times, q, v = (array[start : stop + 1] for array in (seconds, block.q, block.v))
         points = choose_points(times, model.settings.derivative_spacing)
-        derivatives = differentiate_regressors(model.regressor.evaluate, q[points], v[points], model.regressor.turned)
+        derivatives = model.regressor.differentiate(q[points], v[points])
         change = derivatives.momentum[-1] - derivatives.momentum[0]
         weights = quadrature_weights(times, model.settings.quadrature)
         steps = np.diff(times)

@@ -5,7 +5,7 @@ import pytest
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.windows.model import CurvatureBounds, InertialRegressor, differentiate_regressors
+from sysid_ros.core.estimation.windows.model import CurvatureBounds, InertialRegressor
 
 
 def second_derivatives(regressor, theta, q, v):
@@ -14,7 +14,7 @@ def second_derivatives(regressor, theta, q, v):
     units = step * np.eye(n)
 
     def first(q, v):
-        d = differentiate_regressors(regressor.evaluate, q[None], v[None])
+        d = regressor.differentiate(q[None], v[None])
         return {
             k: np.einsum("ipl,p->il", getattr(d, k)[0], theta)
             for k in ("momentum_q", "momentum_v", "force_q", "force_v")
@@ -58,29 +58,3 @@ def test_a_tree_is_refused():
     model = pin.buildSampleModelHumanoid()
     with pytest.raises(ModelError, match="serial arms with revolute joints only"):
         CurvatureBounds(model, None, 9.81)
-
-
-@pytest.mark.parametrize("is_level", [True, False])
-def test_derivatives_agree_with_central_differences(robot, tools, is_level):
-    model = robot.pin_model.copy()
-    if not is_level:
-        model.gravity.linear = np.array([1e-3, 0.0, -9.81])
-    regressor = InertialRegressor(model, robot.n)
-    assert regressor.turned.size == robot.n - is_level  # a vertical joint needs no derivatives, they are zero
-    rng = np.random.default_rng(1)
-    q, v = rng.uniform(-2, 2, (3, robot.n)), rng.uniform(-1, 1, (3, robot.n))
-    derivatives = differentiate_regressors(regressor.evaluate, q, v, regressor.turned)
-    step = 1e-5
-    for joint in range(robot.n):
-        unit = step * np.eye(robot.n)[joint]
-        by_q = [
-            (a - b) / (2 * step)
-            for a, b in zip(regressor.evaluate(q + unit, v), regressor.evaluate(q - unit, v), strict=True)
-        ]
-        by_v = [
-            (a - b) / (2 * step)
-            for a, b in zip(regressor.evaluate(q, v + unit), regressor.evaluate(q, v - unit), strict=True)
-        ]
-        expected = dict(momentum_q=by_q[0], force_q=by_q[1], momentum_v=by_v[0], force_v=by_v[1])
-        for name, value in expected.items():
-            np.testing.assert_allclose(getattr(derivatives, name)[..., joint], value, atol=2e-8, err_msg=name)
