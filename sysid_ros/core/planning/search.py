@@ -30,7 +30,7 @@ _FIRST_RADIUS, _SMALLEST_RADIUS = 0.4, 2e-3
 _HALVE_AFTER = 3
 _ACCEPT, _GOOD = 0.05, 0.6
 _CONVERGED = 1e-4
-"""Predicted gain below which a start is done."""
+"""Predicted gain of the merit below which a start that breaks a row is done; one that breaks none stops sooner."""
 _SLACK_CURVATURE = 1e-6
 
 
@@ -173,7 +173,7 @@ class Search:
             must_stop: Looked at before every iteration; the solutions so far count.
         """
         begins, samples = self._evaluate(starts)
-        runs = [_Run(begin, place) for place, begin in enumerate(begins)]
+        runs = [_Run(begin, place, self._cost.little) for place, begin in enumerate(begins)]
         active = runs
         for iteration in range(iterations):
             if not active or must_stop():
@@ -229,6 +229,7 @@ class _Run:
     Args:
         start: Where it begins.
         place: Its place among the motions that were evaluated together.
+        little: Gain of the cost that is not worth a step.
 
     Attributes:
         now: Where it has come to.
@@ -238,10 +239,11 @@ class _Run:
         feasible: The best motion that breaks no row.
     """
 
-    def __init__(self, start: Iterate, place: int):
+    def __init__(self, start: Iterate, place: int, little: float):
         self.now, self.place = start, place
         self.rows: LinearRows | None = None
         self._hessian = np.eye(start.k.size) * max(float(np.abs(start.gradient).max()), 1e-3)
+        self._little = little
         self._is_first = True
         self._radius = _FIRST_RADIUS
         self._predicted = 0.0
@@ -260,7 +262,7 @@ class _Run:
         left = max(float((rows.values + rows.slopes @ step).max()), 0.0)
         growth = float(now.gradient @ step + 0.5 * step @ self._hessian @ step)
         self._predicted = PENALTY * (max(now.worst, 0.0) - left) - growth
-        self.is_done = self._predicted < _CONVERGED
+        self.is_done = self._predicted < (_CONVERGED if now.worst > FEASIBLE else self._little)
         return step
 
     def take(self, step: Array, trial: Iterate, place: int) -> None:

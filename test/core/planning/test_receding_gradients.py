@@ -180,3 +180,18 @@ def test_a_search_models_only_the_motions_it_goes_on_from(make_problem, gen3):
     again = Search(problem.cost, Counted(), problem.space, step_problem)
     again.run(found.k[None], 40, lambda: False)
     assert again.iterations < 40
+
+
+def test_a_feasible_start_stops_where_the_cost_gains_too_little(make_problem, gen3):
+    problem = make_problem(start=(gen3.home, np.zeros(7), np.zeros(7)))
+    k = problem.first_starts(None)
+    found = Search(problem.cost, problem.constraints(), problem.space, StepProblem(gen3.n)).run(k, 12, lambda: False)
+    assert found.worst <= 0.0
+    problem.cost.little = np.inf
+    far = np.random.default_rng(0).choice([-1.0, 1.0], (20, gen3.n))
+    infeasible = far[np.argmax(problem.worst_rows(problem.space.offsets(far)))]
+    assert problem.worst_rows(problem.space.offsets(infeasible)[None])[0] > 0.1
+    for start, takes_steps in ((found.k, False), (infeasible, True)):
+        search = Search(problem.cost, problem.constraints(), problem.space, StepProblem(gen3.n))
+        search.run(start[None], 5, lambda: False)
+        assert (search.iterations > 0) == takes_steps
