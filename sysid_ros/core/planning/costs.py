@@ -25,10 +25,18 @@ from sysid_ros.core.trajectories.base import State
 Array = NDArray[np.float64]
 
 _POWER = 4
+_LITTLE = 5e-3
+"""Gain of the logarithm of a condition number, a determinant or widths that is not worth a step."""
 
 
 class PlanCost(Protocol):
-    """A number per motion to be minimised."""
+    """A number per motion to be minimised.
+
+    Attributes:
+        little: Gain of it that is not worth a step of a search.
+    """
+
+    little: float
 
     def evaluate(self, x: Array) -> Array:
         """Compute values (B,) at end offsets x (B, n) [rad]."""
@@ -122,6 +130,8 @@ class InformationCost:
     Source: SAFE-ID (30), with the data collected before.
     """
 
+    little = _LITTLE
+
     def __init__(self, rows: WindowRows, collected: Array, prior: Array, kind: str):
         self._rows, self._kind = rows, kind
         self.collected, self._prior = collected, prior
@@ -154,6 +164,8 @@ class GoalCost:
         start: Position, velocity and acceleration, each (n,).
         goal: Posture to get to, (n,) [rad].
     """
+
+    little = 1e-4  # [rad^2]
 
     def __init__(self, start: State, goal: Array):
         self._offset = goal - start[0]
@@ -213,6 +225,8 @@ class WidthCost:
         assumptions: The arm, the boxes of its and its payload's parameters, and the nominal payload.
         torque: Any worst-case torques of the arm; only its derivatives are used.
     """
+
+    little = _LITTLE
 
     def __init__(self, rows: WindowRows, collected: Array, assumptions: Assumptions, torque: WorstTorque):
         robot, boxes = assumptions.robot, assumptions.boxes
