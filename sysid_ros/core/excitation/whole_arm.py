@@ -47,6 +47,8 @@ _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
 _LITTLE, _NEARLY = 0.05, (0.97, 0.94, 0.91)
 """Share of a limit that is little, and shares of its amplitude that are tried of a motion that lacks no more."""
+_SMALLER = (1.0, 0.85, 0.7, 0.55)
+"""Shares of the amplitude with which a motion is just good enough that are tried of one that lacks more."""
 _CLOSER = 2
 """Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
@@ -60,6 +62,8 @@ _SLOW, _SLOWER = 0.35, 0.8
 itself, and by how much; faster ones make way for another start, which shows more at the same speed."""
 _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
+_GROWTH = 0.5
+"""Power of the amplitude with which errors are taken to grow from a motion that is proven with a smaller one."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 8
@@ -410,16 +414,16 @@ class _ProvenSearch:
             if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
                 return
             attempt = self._attempt(plan.trajectory)
-            nearly = _Attempt() if attempt.proven is not None else self._attempt_nearly(plan.trajectory, attempt)
-            for proven in (attempt.proven, nearly.proven):
-                if proven is not None:
-                    self._keep(proven, plan, share)
-            made, path, plan = plan, plan.trajectory, None
-            if attempt.bound is None and nearly.proven is not None:
-                attempt, path = nearly, _stretched(path, 1.0, nearly.scale)
+            nearly, path = attempt, plan.trajectory
+            if attempt.proven is None:
+                nearly, attempt = self._attempt_smaller_ones(path, attempt)
+                path = _stretched(path, 1.0, attempt.scale)
+            if nearly.proven is not None:
+                self._keep(nearly.proven, plan, share)
+            made, plan = plan, None
             if left and not (self._best is not None and (self._is_over or self._is_far(made))):
                 plan, errors, share = self._plan_again(share, attempt, path, errors)
-            if plan is None and attempt.proven is None and nearly.proven is None:
+            if plan is None and nearly.proven is None:
                 self._refused.append((share, made))
 
     def _is_far(self, plan: ExcitationPlan) -> bool:
@@ -438,10 +442,8 @@ class _ProvenSearch:
             seed=self._seed,
             time_budget=max(seconds, _LEAST_SEARCH),
         )
-        moving = np.zeros_like(errors.torque)
-        if begin_with is not None:
-            # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
-            moving = np.maximum(errors.torque - self._room(), 0.0)
+        # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
+        moving = np.maximum(errors.torque - self._room(), 0.0)
         model = excitation_model(self._assumptions, replace(errors, torque=errors.torque - moving))
         model = replace(model, moving_torque=moving, stop_torque=self._stop_torque)
         return plan_excitation(
@@ -474,11 +476,11 @@ class _ProvenSearch:
         if attempt.proven is not None:
             self._finer += _FINER
         if attempt.bound is not None:
-            errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
+            errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
             if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
                 missing = self._missing(refusal)
                 if refusal.limit is LimitKind.BRAKING_TORQUE:
-                    self._stop_torque = self._stop_torque + 2.0 * missing
+                    self._stop_torque = self._stop_torque + missing
                 else:
                     errors = replace(errors, torque=errors.torque + missing)
             elif refusal is not None and refusal.limit in (LimitKind.POSITION, LimitKind.VELOCITY):
@@ -605,21 +607,55 @@ class _ProvenSearch:
                 best, stretch = faster, middle
         return best
 
-    def _attempt_nearly(self, path: FourierTrajectory, attempt: _Attempt) -> _Attempt:
-        """Try to prove a motion a little smaller, if it lacks little or has no bound, and would be the best."""
+    def _attempt_smaller_ones(self, path: FourierTrajectory, attempt: _Attempt) -> tuple[_Attempt, _Attempt]:
+        """Try to prove a motion that was refused with smaller amplitudes, as long as it would be the best.
+
+        Returns:
+            The largest that is proven, if any is; and the one to go on from: that, or the one that lacks the least.
+        """
         refusal = attempt.refusal
-        if refusal is not None and (
-            refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed)
-        ):
-            return _Attempt()
-        for scale in _NEARLY:
-            smaller = _stretched(path, 1.0, scale)
-            if self._figure(smaller) >= self._least - _GAIN:
+        is_near = refusal is not None and abs(refusal.value - refusal.allowed) <= _LITTLE * abs(refusal.allowed)
+        if refusal is not None and refusal.limit.is_of_the_path and not is_near:
+            return _Attempt(), attempt
+        enough = self._scale_of_enough(path)
+        proven, refused = _Attempt(), attempt
+        for scale in (*(_NEARLY if is_near else ()), *(share * enough for share in _SMALLER)):
+            if scale >= refused.scale:
+                continue
+            tried = self._attempt_scaled(path, scale)
+            if tried.proven is not None:
+                proven = tried
                 break
-            attempt = self._attempt(smaller)
-            if attempt.proven is not None:
-                return replace(attempt, scale=scale)
-        return _Attempt()
+            if tried.scale < scale or (self._best is not None and self._is_over):
+                break
+            refused = tried
+        if proven.proven is None:
+            return proven, refused
+        is_coarse = proven.scale < min(0.93 * refused.scale, enough) and not self._is_over
+        if is_coarse:
+            between = self._attempt_scaled(path, 0.5 * (refused.scale + proven.scale))
+            proven, refused = (between, refused) if between.proven is not None else (proven, between)
+        if refused.refusal is not None and refused.refusal.limit is LimitKind.BRAKING_TORQUE:
+            self._stop_torque = self._stop_torque + 0.5 * self._missing(refused.refusal)
+        return proven, proven
+
+    def _scale_of_enough(self, path: FourierTrajectory) -> float:
+        """Return with which share of its amplitude a motion is just good enough, or 0.9 where nothing is wanted."""
+        if self._settings.enough <= 0.0:
+            return 0.9
+        low, high = 0.5, 1.0
+        for _ in range(6):
+            middle = 0.5 * (low + high)
+            is_enough = self._figure(_stretched(path, 1.0, middle)) <= np.log(self._settings.enough)
+            low, high = (low, middle) if is_enough else (middle, high)
+        return high
+
+    def _attempt_scaled(self, path: FourierTrajectory, scale: float) -> _Attempt:
+        """Try to prove a motion with a share of its amplitude; the scale is 0 where it would not be the best."""
+        smaller = _stretched(path, 1.0, scale)
+        if self._figure(smaller) >= self._least - _GAIN:
+            return _Attempt(scale=0.0)
+        return replace(self._attempt(smaller), scale=scale)
 
     def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
         """Try to prove a motion, stretched, smaller and smaller where its path is refused."""
