@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -117,8 +118,8 @@ class Division:
         while middle.size:
             self.pieces += middle.size
             checks = evaluate(middle, half)
+            self.require_middles(checks, middle)
             for check in checks:
-                self._require(check, check.middle, middle)
                 self.tightest.setdefault(check.limit, Tightest()).take_middle(check, middle)
             flagged = np.zeros(middle.size, dtype=bool)
             for check in checks:
@@ -134,6 +135,15 @@ class Division:
             half = np.repeat(0.5 * half[flagged], 2)
             middle = np.repeat(middle[flagged], 2) + np.tile([-1.0, 1.0], flagged.sum()) * half
         return self.tightest
+
+    def require_middles(self, checks: Sequence[Check], middle: Array) -> None:
+        """Require that nothing is broken in the middle of any piece, at times (P,) [s].
+
+        Raises:
+            PlanRejected: A limit is broken there.
+        """
+        for check in checks:
+            self._require(check, check.middle, middle)
 
     def _require(self, check: Check, margins: Array, times: Array) -> None:
         if not margins.size or margins.min() >= 0.0:
@@ -212,29 +222,27 @@ class MotionChecks:
         assumptions: What the proof takes for given.
         errors: Largest errors of the controller.
         settings: What may be used.
-        stops: Bounds of the errors in stops.
     """
 
-    def __init__(
-        self,
-        assumptions: Assumptions,
-        errors: AllowedErrors,
-        settings: VerifierSettings,
-        stops: StopBound | None = None,
-    ):
+    def __init__(self, assumptions: Assumptions, errors: AllowedErrors, settings: VerifierSettings):
         robot, scene = assumptions.robot, assumptions.scene
         self._limits = robot.limits
         self._names = [(name,) for name in robot.joint_names]
         self._errors, self._friction_speed = errors, errors.friction_speed
-        if stops is not None:
-            self._errors = errors.with_stops(stops, robot.limits.v_max)
-        elif settings.brake_times and errors.stops is None:
+        if settings.brake_times and errors.stops is None:
             self._errors = errors.with_assumed_stops(robot.limits.v_max)
         self._spread = spread_parameters(robot, assumptions.boxes)
         self._spheres = SphereBounds(robot, build_scene_model(robot, scene), self._errors.position)
         self._clearance = scene.clearance
         self._settings = settings
         self._tau = settings.torque_fraction * robot.limits.tau_max
+
+    def with_stops(self, stops: StopBound) -> MotionChecks:
+        """Return the checks with bounds of the errors in stops, but for the torque in stops."""
+        checks = copy(self)
+        checks._errors = self._errors.with_stops(stops, self._limits.v_max)
+        checks._spheres = self._spheres.with_error(checks._errors.position)
+        return checks
 
     def limits(self, path: PathPieces) -> list[Check]:
         """Position, velocity and acceleration limits."""

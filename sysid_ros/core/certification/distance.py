@@ -12,6 +12,7 @@ with q_m the posture in the middle, D_i how far joint i is from it within the pi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,12 @@ class SphereBounds:
         )
         # Joints below both bodies move them alike and do not change their distance.
         self._between = (joints >= self._bodies[first][:, None]) & (joints < self._bodies[second][:, None])
+
+    def with_error(self, error: Array) -> SphereBounds:
+        """Return the same with other position errors, (n,) [rad]."""
+        bounds = copy(self)
+        bounds._error = error
+        return bounds
 
     def evaluate(self, motion: Motion) -> list[Gap]:
         """Bounds of all distances over the pieces of a motion, tracking error and radii taken off."""

@@ -20,6 +20,7 @@ from sysid_ros.core.certification.stop_model import (
     TrackingErrors,
     VerifierSettings,
     place_of,
+    stop_torque_growth,
     stop_torque_growths,
 )
 from sysid_ros.core.certification.torque import TorqueBounds
@@ -203,18 +204,25 @@ def _prove(
     def bounded(time: float, stops: StopBound) -> Callable[[Array, Array], list[Check]]:
         return lambda m, h: checks.stop_torque(torques(m, h), time, stops.torque_over(m, h).T)
 
-    def hopeful(time: float) -> Callable[[Array, Array], list[Check]]:
-        return lambda m, h: checks.stop_torque(torques(m, h), time, _HOPEFUL * errors.torque_over(m, h))
+    def hopeful(time: float, shorter: StopBound | None) -> list[Check]:
+        """Check with less than the torque of the feedback can be: with it, errors need not be bounded."""
+        least = _HOPEFUL * errors.torque_over(middle, half)
+        if shorter is not None:
+            # In longer stops it grows less. That is as measured, and so decides only what is not tried.
+            share = (1.0 + stop_torque_growth(time)) / (1.0 + stop_torque_growth(shorter.brake_time))
+            least = np.maximum(least, share * shorter.torque_over(middle, half).T)
+        return checks.stop_torque(first_torques, time, least)
 
+    stops: StopBound | None = None
     for brake_time in settings.brake_times:
         try:
             if errors.stops is None:
                 tightest |= division.run(assumed(brake_time), middle, half)
                 break
-            division.run(hopeful(brake_time), middle, half)
+            division.require_middles(hopeful(brake_time, stops), middle)
             stops = errors.stops(brake_time)
             tightest |= division.run(bounded(brake_time, stops), middle, half)
-            checks = MotionChecks(assumptions, errors, settings, stops)
+            checks = checks.with_stops(stops)
             break
         except (PlanRejected, BoundNotAvailable):
             if brake_time == settings.brake_times[-1]:

@@ -313,6 +313,13 @@ class _Attempt:
     refusal: PlanRejected | None = None
     scale: float = 1.0
 
+    @property
+    def lack(self) -> float:
+        """By which share of a limit it was refused [-]; infinite where there is no tracking bound."""
+        if self.refusal is None:
+            return 0.0 if self.proven is not None else np.inf
+        return abs(self.refusal.value - self.refusal.allowed) / max(abs(self.refusal.allowed), 1e-9)
+
 
 class _ProvenSearch:
     """Plan one motion until it is proven, then from other starts until it is good enough or the time is over."""
@@ -614,10 +621,10 @@ class _ProvenSearch:
             The largest that is proven, if any is; and the one to go on from: that, or the one that lacks the least.
         """
         refusal = attempt.refusal
-        is_near = refusal is not None and abs(refusal.value - refusal.allowed) <= _LITTLE * abs(refusal.allowed)
+        is_near = attempt.lack <= _LITTLE
         if refusal is not None and refusal.limit.is_of_the_path and not is_near:
             return _Attempt(), attempt
-        enough = self._scale_of_enough(path)
+        enough, tries = self._scale_of_enough(path), [attempt]
         proven, refused = _Attempt(), attempt
         for scale in (*(_NEARLY if is_near else ()), *(share * enough for share in _SMALLER)):
             if scale >= refused.scale:
@@ -629,8 +636,9 @@ class _ProvenSearch:
             if tried.scale < scale or (self._best is not None and self._is_over):
                 break
             refused = tried
+            tries.append(tried)
         if proven.proven is None:
-            return proven, refused
+            return proven, min(tries, key=lambda one: one.lack)
         is_coarse = proven.scale < min(0.93 * refused.scale, enough) and not self._is_over
         if is_coarse:
             between = self._attempt_scaled(path, 0.5 * (refused.scale + proven.scale))

@@ -51,6 +51,8 @@ _MARGIN_OF = {
 }
 """The margin that widens where a limit was broken."""
 DISTANCE_UNIT = 0.1  # [m]
+LITTLE = -0.5
+"""Torque rows that are no larger than this are not worked out exactly: a step seldom changes one by so much."""
 _SEGMENTS = 3
 """Parts of a motion of which each contributes its own worst rows to a linear model."""
 _STOP_PROGRESS = (0.5, 0.7)
@@ -300,8 +302,13 @@ class MotionConstraints:
             rates = np.array([rate for rate, _ in self._stages])[:, None]
             self._growths += stop_torque_shape(rates, rates**2) * self._stop_growths(brake_time)
 
-    def evaluate(self, x: Array) -> ConstraintSamples:
-        """Compute all rows of motions with end offsets x (B, n) [rad]."""
+    def evaluate(self, x: Array, little: float = LITTLE) -> ConstraintSamples:
+        """Compute all rows of motions with end offsets x (B, n) [rad].
+
+        Args:
+            x: The end offsets.
+            little: Torque rows that are no larger than this may come out larger than they are, but not above it.
+        """
         count, n = x.shape
         q, v, a = self._basis.states(x)
         states = (
@@ -311,11 +318,11 @@ class MotionConstraints:
         )
         rates = np.array([rate for rate, _ in self._stages]).repeat(len(v))[:, None]
         friction = counted_friction(np.tile(np.abs(v), (len(self._stages), 1)), rates, self._friction_speed)
-        torques = self._torque.evaluate(states, friction)
-        demand = torques.demand.reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
         share = np.minimum(self._fastest(states, count)[0] / STOP_SPEED, 1.0)
         growths = share[:, None, None] * self._growths
         limits = np.maximum(self._model_limits - growths[..., None] * self._feedback, 1e-3)  # (B, stages, T, n)
+        torques = self._torque.evaluate(states, friction, (1.0 + little) * limits.swapaxes(0, 1).reshape(-1, n))
+        demand = torques.demand.reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
         usage = demand / limits - 1.0
         if self._distances is None:
             none = np.empty((count, self._basis.times.size, 0))

@@ -152,19 +152,27 @@ class WorstTorque:
         self.coulomb: Array = np.abs(self._center[sliding]) + self._radius[sliding]
         self._center[sliding] = self._radius[sliding] = 0.0
 
-    def evaluate(self, states: State, friction: Array | float = 1.0) -> TorqueSamples:
-        """Compute the largest torques at states (N, n), with these shares of Coulomb friction, (N, n) or for all."""
+    def evaluate(self, states: State, friction: Array | float = 1.0, little: Array | float = -np.inf) -> TorqueSamples:
+        """Compute the largest torques at states.
+
+        Args:
+            states: The states, each (N, n).
+            friction: Shares of Coulomb friction that count, (N, n) or one for all [-].
+            little: Torques that do not matter, (N, n) or one for all [Nm]. What is known of the torque at rest, which
+                takes time, is not taken off where the torque is no larger than this without it.
+        """
         regressor = self._regressor.evaluate(*states, direction=np.zeros_like(states[1]))
         nominal = regressor @ self._center
         spread = np.abs(regressor) @ self._radius + friction * self.coulomb
         if self._savings is None:
             return TorqueSamples(np.abs(nominal) + spread, np.sign(nominal), regressor)
         above, below = nominal, -nominal
+        matters = np.abs(nominal) + spread > little
         for joint in range(self.n):
-            rows = regressor[:, joint, self._moved(joint)]
-            own, negative = self._savings.evaluate_both(joint, rows)
-            above[:, joint] -= own
-            below[:, joint] -= negative
+            here = np.flatnonzero(matters[:, joint])
+            own, negative = self._savings.evaluate_both(joint, regressor[here, joint, self._moved(joint)])
+            above[here, joint] -= own
+            below[here, joint] -= negative
         return TorqueSamples(np.maximum(above, below) + spread, np.where(above >= below, 1.0, -1.0), regressor)
 
     def _moved(self, joint: int) -> slice:

@@ -176,7 +176,7 @@ class PlanProblem:
         wanted = [self.space.coordinates(end - q0) for end in (last_end, self.request.goal) if end is not None]
         k = np.concatenate([[self.minimum_acceleration, *wanted], draws])
         x = self.space.offsets(k)
-        samples = self._constraints(_COARSE, None, False).evaluate(x)
+        samples = self._constraints(_COARSE, None, False).evaluate(x, little=0.0)
         cost = build_cost(self.model, self.request, nodes=1).evaluate(x)
         merit = cost + PENALTY * np.maximum(samples.worst, 0.0)
         self.leave_out_far(samples)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.optional import optional_module
-from sysid_ros.core.planning.constraints import MotionConstraints
+from sysid_ros.core.planning.constraints import ConstraintSamples, MotionConstraints
 from sysid_ros.core.planning.costs import PlanCost
 
 ca = optional_module("casadi")
@@ -36,23 +36,19 @@ _SLACK_CURVATURE = 1e-6
 
 @dataclass(frozen=True)
 class Iterate:
-    """A motion that the search has come to, and models of cost and rows about it.
+    """A motion that the search has come to.
 
     Attributes:
         k: Coordinates, (n,).
         cost: Its cost.
         gradient: Gradient of the cost, (n,).
         worst: Its largest row; feasible if not positive.
-        values: Its worst rows, (m,).
-        slopes: Their derivatives, (m, n).
     """
 
     k: Array
     cost: float
     gradient: Array
     worst: float
-    values: Array
-    slopes: Array
 
     @property
     def merit(self) -> float:
@@ -64,6 +60,19 @@ class Iterate:
         """What solutions are compared by: feasible ones first, then by cost, or by merit."""
         is_infeasible = self.worst > FEASIBLE
         return is_infeasible, self.merit if is_infeasible else self.cost
+
+
+@dataclass(frozen=True)
+class LinearRows:
+    """Linear model of the worst rows of a motion.
+
+    Attributes:
+        values: The rows, (m,).
+        slopes: Their derivatives along k, (m, n).
+    """
+
+    values: Array
+    slopes: Array
 
 
 class StepProblem:
@@ -98,20 +107,21 @@ class StepProblem:
             self._buffer.set_arg(solver.index_in(name), array.ravel(order="A").data)
         self._buffer.set_res(solver.index_out("x"), self._x.data)
 
-    def solve(self, model: Iterate, hessian: Array, lower: Array, upper: Array) -> Array | None:
+    def solve(self, gradient: Array, rows: LinearRows, hessian: Array, lower: Array, upper: Array) -> Array | None:
         """Compute the step d (n,); None if the solver fails.
 
         Args:
-            model: Gradient g, and rows at d = 0 with their derivatives.
+            gradient: g, (n,).
+            rows: Rows at d = 0 with their derivatives.
             hessian: H, positive definite, (n, n).
             lower: Lower bounds of d, (n,).
             upper: Upper bounds of d, (n,).
         """
         n, given = self._size, self._given
         given["h"][:n, :n] = hessian
-        given["g"][:n] = model.gradient
-        given["a"][:, :n] = model.slopes
-        given["uba"][:] = -model.values
+        given["g"][:n] = gradient
+        given["a"][:, :n] = rows.slopes
+        given["uba"][:] = -rows.values
         given["lbx"][:n], given["ubx"][:n] = lower, upper
         self._run()
         step = self._x[:n]
@@ -162,40 +172,75 @@ class Search:
             iterations: Iterations per start.
             must_stop: Looked at before every iteration; the solutions so far count.
         """
-        runs = [_Run(start) for start in self._evaluate(starts)]
-        active = list(range(len(runs)))
+        begins, samples = self._evaluate(starts)
+        runs = [_Run(begin, place) for place, begin in enumerate(begins)]
+        active = runs
         for iteration in range(iterations):
             if not active or must_stop():
                 break
-            self._advance([runs[i] for i in active])
-            active = [i for i in active if not runs[i].is_done]
+            samples = self._advance(active, samples)
+            active = [run for run in active if not run.is_done]
             if iteration + 1 == _HALVE_AFTER:
-                active = sorted(active, key=lambda i: runs[i].now.merit)[: max((len(runs) + 1) // 2, 1)]
+                active = sorted(active, key=lambda run: run.now.merit)[: max((len(runs) + 1) // 2, 1)]
         found = [run.now for run in runs] + [run.feasible for run in runs if run.feasible is not None]
         return min(found, key=lambda one: one.rank)
 
-    def _advance(self, runs: list[_Run]) -> None:
-        self.iterations += len(runs)
-        steps = [run.propose(self._step_problem) for run in runs]
-        trials = np.array([np.clip(run.now.k + step, -1.0, 1.0) for run, step in zip(runs, steps, strict=True)])
-        for run, step, trial in zip(runs, steps, self._evaluate(trials), strict=True):
-            run.take(step, trial)
+    def _advance(self, runs: list[_Run], samples: ConstraintSamples) -> ConstraintSamples:
+        """Take a step of each run.
 
-    def _evaluate(self, k: Array) -> list[Iterate]:
-        """Model costs and rows about motions with coordinates k (B, n), along k."""
-        x, half = self._space.offsets(k), self._space.half
+        Args:
+            runs: Runs that are not done.
+            samples: Rows of the motions that they tried last; a run's are only linearised where it goes on from there.
+
+        Returns:
+            Those of the motions that they have tried now.
+        """
+        self._linearise([run for run in runs if run.rows is None], samples)
+        tried = [(run, run.propose(self._step_problem)) for run in runs]
+        tried = [(run, step) for run, step in tried if not run.is_done]
+        if not tried:
+            return samples
+        self.iterations += len(tried)
+        trials, samples = self._evaluate(np.array([np.clip(run.now.k + step, -1.0, 1.0) for run, step in tried]))
+        for place, ((run, step), trial) in enumerate(zip(tried, trials, strict=True)):
+            run.take(step, trial, place)
+        return samples
+
+    def _evaluate(self, k: Array) -> tuple[list[Iterate], ConstraintSamples]:
+        """Compute costs and rows of motions with coordinates k (B, n)."""
+        x = self._space.offsets(k)
         costs, gradients = self._cost.gradient(x)
         samples = self._constraints.evaluate(x)
-        values, slopes = self._constraints.linearise(samples, np.arange(len(k)), ROWS)
-        parts = zip(k, costs.tolist(), gradients * half, samples.worst.tolist(), values, slopes * half, strict=True)
-        return [Iterate(*part) for part in parts]
+        parts = zip(k, costs.tolist(), gradients * self._space.half, samples.worst.tolist(), strict=True)
+        return [Iterate(*part) for part in parts], samples
+
+    def _linearise(self, runs: list[_Run], samples: ConstraintSamples) -> None:
+        """Model the rows of the motions that runs have come to, which are among those of the samples."""
+        if not runs:
+            return
+        values, slopes = self._constraints.linearise(samples, np.array([run.place for run in runs]), ROWS)
+        for run, value, slope in zip(runs, values, slopes * self._space.half, strict=True):
+            run.rows = LinearRows(value, slope)
 
 
 class _Run:
-    """State of one start."""
+    """State of one start.
 
-    def __init__(self, start: Iterate):
-        self.now = start
+    Args:
+        start: Where it begins.
+        place: Its place among the motions that were evaluated together.
+
+    Attributes:
+        now: Where it has come to.
+        place: Place of that motion among those evaluated with it.
+        rows: Linear model of its rows; None until it is needed.
+        is_done: Whether no step is worth it any more.
+        feasible: The best motion that breaks no row.
+    """
+
+    def __init__(self, start: Iterate, place: int):
+        self.now, self.place = start, place
+        self.rows: LinearRows | None = None
         self._hessian = np.eye(start.k.size) * max(float(np.abs(start.gradient).max()), 1e-3)
         self._is_first = True
         self._radius = _FIRST_RADIUS
@@ -205,22 +250,21 @@ class _Run:
         self._note()
 
     def propose(self, problem: StepProblem) -> Array:
-        """Compute the next step, (n,); zero if there is none."""
-        now = self.now
+        """Compute the next step, (n,); zero if there is none. The run is done where it promises too little."""
+        now, rows = self.now, self.rows
+        assert rows is not None  # noqa: S101  # linearised before
         lower, upper = np.maximum(-1.0 - now.k, -self._radius), np.minimum(1.0 - now.k, self._radius)
-        step = problem.solve(now, self._hessian, lower, upper)
+        step = problem.solve(now.gradient, rows, self._hessian, lower, upper)
         if step is None:
             step = np.zeros_like(now.k)
-        left = max(float((now.values + now.slopes @ step).max()), 0.0)
+        left = max(float((rows.values + rows.slopes @ step).max()), 0.0)
         growth = float(now.gradient @ step + 0.5 * step @ self._hessian @ step)
         self._predicted = PENALTY * (max(now.worst, 0.0) - left) - growth
+        self.is_done = self._predicted < _CONVERGED
         return step
 
-    def take(self, step: Array, trial: Iterate) -> None:
-        """Move to the trial or shrink the trust region."""
-        if self._predicted < _CONVERGED:
-            self.is_done = True
-            return
+    def take(self, step: Array, trial: Iterate, place: int) -> None:
+        """Move to the trial, which has this place among those evaluated with it, or shrink the trust region."""
         self._update_hessian(step, trial.gradient - self.now.gradient)
         ratio = (self.now.merit - trial.merit) / self._predicted
         length = float(np.abs(step).max())
@@ -229,7 +273,7 @@ class _Run:
         elif ratio < _ACCEPT:
             self._radius = 0.35 * length
         if ratio >= _ACCEPT:
-            self.now = trial
+            self.now, self.place, self.rows = trial, place, None
             self._note()
         self.is_done = self._radius < _SMALLEST_RADIUS
 

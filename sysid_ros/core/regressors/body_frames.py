@@ -16,6 +16,8 @@ they take less time than the same statements with their slices.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -206,8 +208,11 @@ def record_own(tape: Tape, link: Link, force: Array, moment: Array, own: Array) 
         tape.add_product(force[1:, 2], link.pitch, own[1:4])
 
 
-_SIZES = (130, 260, 520)
-"""Numbers of samples that operations are recorded for; no powers of two, whose strides collide in the cache."""
+_SIZES = (132, 264, 528)
+"""Numbers of samples that operations are recorded for; no powers of two, whose strides collide in the cache.
+
+Those of one, two and four motions of the planner, by its usual settings, each just fit.
+"""
 LARGEST_CHUNK = _SIZES[-1]
 """Most samples at a time."""
 
@@ -516,3 +521,40 @@ class BodyFrameSweep:
                 program.values[body][..., :count] = part.transpose(1, 2, 0)
             tape.run()
         return np.ascontiguousarray(program.slopes[:, :, :count].transpose(0, 2, 1))
+
+
+_KEPT = 4
+"""Sweeps that each thread keeps."""
+
+
+class _OfThread(threading.local):
+    """The sweeps that a thread has used last."""
+
+    def __init__(self) -> None:
+        self.sweeps: OrderedDict[tuple[object, ...], BodyFrameSweep] = OrderedDict()
+
+
+_KEPT_SWEEPS = _OfThread()
+
+
+class SharedSweep:
+    """The sweep of a tree that everybody in a thread uses, since recording takes several times as long as running.
+
+    Args:
+        tree: The kinematic tree.
+        bodies: Bodies whose blocks are wanted, counted from 0.
+    """
+
+    def __init__(self, tree: JointTree, bodies: Sequence[int]):
+        self._tree, self._bodies = tree, tuple(bodies)
+        arrays = (tree.pose_terms, tree.axis_angular, tree.axis_linear, tree.gravity)
+        self._key = (tree.parents, self._bodies, *(array.tobytes() for array in arrays))
+
+    def get(self) -> BodyFrameSweep:
+        """Return the sweep; it holds what was evaluated until somebody else evaluates."""
+        sweeps = _KEPT_SWEEPS.sweeps
+        sweep = sweeps.pop(self._key, None) or BodyFrameSweep(self._tree, self._bodies)
+        sweeps[self._key] = sweep
+        if len(sweeps) > _KEPT:
+            sweeps.popitem(last=False)
+        return sweep

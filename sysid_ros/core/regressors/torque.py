@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.body_columns import Columns
-from sysid_ros.core.regressors.body_frames import LARGEST_CHUNK, BodyFrameSweep
+from sysid_ros.core.regressors.body_frames import LARGEST_CHUNK, SharedSweep
 from sysid_ros.core.regressors.joint_tree import JointTree, pinocchio_model
 
 Array = NDArray[np.float64]
@@ -120,7 +120,7 @@ class TorqueRegressor:
         self.columns = Columns.select(robot, meaning, bodies)
         tree = JointTree.of(robot)
         self._n = tree.n
-        self._sweep = BodyFrameSweep(tree, [body - 1 for body in self.columns.bodies])
+        self._sweep = SharedSweep(tree, [body - 1 for body in self.columns.bodies])
         self._model = pinocchio_model(robot).copy()
         self._data = self._model.createData()
         self._selected = self.columns.indices[: self.columns.inertial]
@@ -164,11 +164,12 @@ class TorqueRegressor:
                 inertial[k] = columns if self._is_whole else columns[:, self._selected]
             self.columns.write_friction(regressor, direction, v, a, 1.0)
             return regressor
+        sweep = self._sweep.get()
         for first in range(0, len(q), LARGEST_CHUNK):
             stop = min(first + LARGEST_CHUNK, len(q))
-            self._sweep.evaluate(q[first:stop], v[first:stop], a[first:stop])
+            sweep.evaluate(q[first:stop], v[first:stop], a[first:stop])
             part = slice(first, stop)
             regressor[part] = 0.0
-            self._sweep.write(regressor[part])
+            sweep.write(regressor[part])
             self.columns.fill_friction(regressor[part], direction[part], v[part], a[part], 1.0)
         return regressor

@@ -18,6 +18,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.model import TorqueDemand
 from sysid_ros.core.model.robot import Sphere
+from sysid_ros.core.tracking_bound.stops import StopBound
 from sysid_ros.core.trajectories.base import InvalidTrajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
@@ -225,6 +226,37 @@ def test_brake_times_are_tried_in_order(arms, make_errors, small_payload):
     for shorter in times[: times.index(chosen)]:
         with pytest.raises(PlanRejected, match="braking torque"):
             verify(robot, plan, boxes, errors, settings=VerifierSettings(brake_times=(shorter,)))
+
+
+@pytest.mark.parametrize("excess", [0.01, 2.0])
+def test_errors_of_longer_stops_are_bounded_only_where_that_may_help(arms, make_errors, small_payload, excess):
+    """The torque of the feedback is about as large as in shorter ones: where that is much too large, they are none."""
+    robot, own, times = arms["kinova_gen3_2f85"], make_errors(), (0.5, 0.8, 1.2, 2.0)
+    boxes, asked = (robot.theta_box, small_payload(robot)[0]), []
+    _, plan = close_call(robot, own)
+
+    def allowed(size):
+        def stops(time):
+            asked.append(time)
+            torque = (size if time < 1.0 else own.torque)[None]
+            return StopBound(time, own.position, np.ones(1), own.velocity[None], np.array([0.0, plan.duration]), torque)
+
+        return AllowedErrors(own.position, own.velocity, own.torque, stops=stops)
+
+    found = verify(robot, plan, boxes, allowed(own.torque), settings=VerifierSettings(brake_times=(0.5,)))
+    room = found.margins[LimitKind.BRAKING_TORQUE]
+    joint = np.isin(robot.joint_names, room.place.split("'"))
+    assert joint.sum() == 1
+    asked.clear()
+    errors = allowed(own.torque + joint * (room.value + 0.02 + excess) * robot.limits.tau_max)
+    settings = VerifierSettings(brake_times=times)
+    if excess > 1.0:
+        with pytest.raises(PlanRejected, match="braking torque"):
+            verify(robot, plan, boxes, errors, settings=settings)
+        assert asked == [0.5]
+    else:
+        assert verify(robot, plan, boxes, errors, settings=settings).brake_time == 1.2
+        assert asked == [0.5, 0.8, 1.2]
 
 
 def test_fourier_plans_are_verified_and_stopped_ones_refused(arms, make_errors, small_payload, make_fourier):

@@ -12,6 +12,7 @@ from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.planning.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
 from sysid_ros.core.planning.dynamics import PayloadRegressor, WorstTorque
+from sysid_ros.core.planning.search import PENALTY, Search, StepProblem
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
@@ -65,6 +66,22 @@ def test_gradients_of_worst_torques(gen3, is_weighed):
     for which, part in enumerate(parts):
         slopes = differences(lambda s: torque.evaluate(s).demand.ravel(), states, which)
         np.testing.assert_allclose(part, np.stack(slopes, axis=1), rtol=1e-5, atol=1e-5)
+
+
+def test_torques_that_do_not_matter_may_come_out_larger(gen3):
+    torque, states, prior = WorstTorque(gen3), random_states(40), gen3.payload_prior
+    known = ArmDynamics(gen3, gen3.theta_nominal, prior.nominal).gravity(gen3.home)
+    rest = RestTorque(tuple(gen3.joint_names), gen3.home, Box.around(known, np.full(7, 0.5)))
+    torque.set_boxes(gen3.theta_box, WeighedBox.of(prior.box, rest))
+    exact = torque.evaluate(states)
+    little = np.median(exact.demand, axis=0) * np.ones((40, 1))
+    found = torque.evaluate(states, little=little)
+    matters = exact.demand > little
+    np.testing.assert_allclose(found.demand[matters], exact.demand[matters], rtol=1e-12)
+    assert np.array_equal(found.side[matters], exact.side[matters])
+    rest_of_them = found.demand[~matters]
+    assert np.all(rest_of_them >= exact.demand[~matters] - 1e-9) and np.all(rest_of_them <= little[~matters])
+    assert np.mean(rest_of_them > exact.demand[~matters] + 0.1) > 0.1
 
 
 @pytest.mark.parametrize("is_tilted", [False, True])
@@ -134,3 +151,32 @@ def test_condition_number_and_its_smooth_bound():
         # Squaring makes of rounding in the rows some 1e-16 times the square of the condition number.
         assert np.log(exact) - 1e-9 <= value <= np.log(exact) + np.log(10.0) / power
     assert condition_number(rows[:5].T @ rows[:5]) == np.inf
+
+
+def test_a_search_models_only_the_motions_it_goes_on_from(make_problem, gen3):
+    """Trials that are rejected, and what runs that are given up have come to, need no derivatives."""
+    problem = make_problem()
+    constraints, counts, calls = problem.constraints(), {"evaluate": 0, "linearise": 0}, []
+
+    class Counted:
+        def evaluate(self, x):
+            counts["evaluate"] += len(x)
+            return constraints.evaluate(x)
+
+        def linearise(self, samples, motions, rows):
+            counts["linearise"] += len(motions)
+            calls.append((samples, motions))
+            return constraints.linearise(samples, motions, rows)
+
+    step_problem = StepProblem(gen3.n)
+    search = Search(problem.cost, Counted(), problem.space, step_problem)
+    starts = problem.first_starts(None)
+    found = search.run(starts, 12, lambda: False)
+    assert counts["evaluate"] == len(starts) + search.iterations
+    assert 0 < counts["linearise"] < 0.85 * counts["evaluate"]
+    assert found.worst == pytest.approx(problem.worst_rows(problem.space.offsets(found.k)[None])[0], abs=1e-12)
+    assert found.cost <= min(problem.cost.evaluate(problem.space.offsets(starts))) + PENALTY * max(found.worst, 0.0)
+    # A run that has converged is not evaluated again.
+    again = Search(problem.cost, Counted(), problem.space, step_problem)
+    again.run(found.k[None], 40, lambda: False)
+    assert again.iterations < 40
