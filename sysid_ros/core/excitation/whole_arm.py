@@ -64,6 +64,8 @@ _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
 _GROWTH = 0.5
 """Power of the amplitude with which errors are taken to grow from a motion that is proven with a smaller one."""
+_BEYOND, _LEAST_BEYOND = 3.0, 0.02
+"""How much more torque is kept free than a motion lacks, and at least, as a share of the limit."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 8
@@ -485,7 +487,9 @@ class _ProvenSearch:
         if attempt.bound is not None:
             errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
             if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                missing = self._missing(refusal)
+                missing = np.maximum(_BEYOND, _LEAST_BEYOND / attempt.lack) * self._missing(refusal)
+                if attempt.lack <= _LITTLE:  # what it was planned with was nearly right
+                    errors = replace(errors, torque=np.maximum(errors.torque, before.torque))
                 if refusal.limit is LimitKind.BRAKING_TORQUE:
                     self._stop_torque = self._stop_torque + missing
                 else:
@@ -626,7 +630,10 @@ class _ProvenSearch:
             return _Attempt(), attempt
         enough, tries = self._scale_of_enough(path), [attempt]
         proven, refused = _Attempt(), attempt
-        for scale in (*(_NEARLY if is_near else ()), *(share * enough for share in _SMALLER)):
+        nearly, smaller = _NEARLY if is_near else (), tuple(share * enough for share in _SMALLER)
+        if is_near and refusal is not None and refusal.limit is LimitKind.BRAKING_TORQUE:
+            nearly, smaller = _NEARLY[:1], ()  # more room for stops in another plan is better than a smaller motion
+        for scale in (*nearly, *smaller):
             if scale >= refused.scale:
                 continue
             tried = self._attempt_scaled(path, scale)
