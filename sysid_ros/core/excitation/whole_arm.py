@@ -354,8 +354,10 @@ class _ProvenSearch:
             bound, share = self._best[0].bound, self._best[2]
             assert bound is not None
             try:
-                # The best motion shows what tracking errors such motions have.
-                self._run_start(share, self._allocate([bound], _MARGIN), self._left)
+                # The best motion shows what tracking errors such motions have, of which the start may leave a part.
+                errors = self._allocate([bound], _MARGIN)
+                least = replace(errors, torque=0.5 * errors.torque)
+                self._run_start(share, self._within_room(errors, least), self._left)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 self._reasons.append(str(reason))
         assert self._best is not None
@@ -426,7 +428,7 @@ class _ProvenSearch:
             nearly, path = attempt, plan.trajectory
             if attempt.proven is None:
                 nearly, attempt = self._attempt_smaller_ones(path, attempt)
-                path = _stretched(path, 1.0, attempt.scale)
+                path = path if attempt.scale == 1.0 else _stretched(path, 1.0, attempt.scale)
             if nearly.proven is not None:
                 self._keep(nearly.proven, plan, share)
             made, plan = plan, None
@@ -451,8 +453,10 @@ class _ProvenSearch:
             seed=self._seed,
             time_budget=max(seconds, _LEAST_SEARCH),
         )
-        # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
-        moving = np.maximum(errors.torque - self._room(), 0.0)
+        moving = np.zeros_like(errors.torque)
+        if begin_with is not None:
+            # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
+            moving = np.maximum(errors.torque - self._room(), 0.0)
         model = excitation_model(self._assumptions, replace(errors, torque=errors.torque - moving))
         model = replace(model, moving_torque=moving, stop_torque=self._stop_torque)
         return plan_excitation(
