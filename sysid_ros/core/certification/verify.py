@@ -214,6 +214,7 @@ def _prove(
         return checks.stop_torque(first_torques, time, least)
 
     stops: StopBound | None = None
+    refusal: PlanRejected | BoundNotAvailable | None = None
     for brake_time in settings.brake_times:
         try:
             if errors.stops is None:
@@ -224,9 +225,11 @@ def _prove(
             tightest |= division.run(bounded(brake_time, stops), middle, half)
             checks = checks.with_stops(stops)
             break
-        except (PlanRejected, BoundNotAvailable):
+        except (PlanRejected, BoundNotAvailable) as reason:
+            if refusal is None or _lack(reason) <= _lack(refusal):
+                refusal = reason
             if brake_time == settings.brake_times[-1]:
-                raise
+                raise refusal from None  # the stops that lack the least
     if has_stop_bounds:  # with the errors in stops these need more room than on the path
         tightest |= division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half)
         tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
@@ -236,6 +239,11 @@ def _prove(
         if np.isfinite(entry.margin)
     }
     return Verification(MappingProxyType(margins), division.pieces, brake_time, settings, has_stop_bounds)
+
+
+def _lack(refusal: PlanRejected | BoundNotAvailable) -> float:
+    """Return by how much a limit is broken, in its unit; infinite without a bound."""
+    return abs(refusal.value - refusal.allowed) if isinstance(refusal, PlanRejected) else np.inf
 
 
 def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:

@@ -373,9 +373,11 @@ class _Search:
         trajectory, model = self.problem.space.trajectory(x), self.model
         times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / _CHECK_STEP)) + 1)
         states = trajectory.sample(times)
+        # What is left of the limits of a whole arm's torques covers what the samples miss; its motions are proven.
+        share = self.settings.torque_fraction if self.problem.base is None else 1.0
         try:
-            self._demand.check(LimitKind.TORQUE, times, states, self.settings.torque_fraction)
-            self._demand.check_stops(trajectory, self.settings.brake_time, self.settings.torque_fraction)
+            self._demand.check(LimitKind.TORQUE, times, states, share)
+            self._demand.check_stops(trajectory, self.settings.brake_time, share)
             check_clearance(
                 model.robot, model.collision, model.tracking_position, self.settings.clearance, times, states[0]
             )

@@ -47,6 +47,8 @@ _STRETCHES = (1.0, 1.08, 1.17, 1.3, 1.5, 1.8)
 """Factors by which a motion's duration is stretched until it is proven."""
 _LITTLE, _NEARLY = 0.05, (0.97, 0.94, 0.91)
 """Share of a limit that is little, and shares of its amplitude that are tried of a motion that lacks no more."""
+_SMALLER = (1.0, 0.85, 0.7, 0.55)
+"""Shares of the amplitude with which a motion is just good enough that are tried of one that lacks more."""
 _CLOSER = 2
 """Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
@@ -60,6 +62,10 @@ _SLOW, _SLOWER = 0.35, 0.8
 itself, and by how much; faster ones make way for another start, which shows more at the same speed."""
 _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
+_GROWTH = 0.5
+"""Power of the amplitude with which errors are taken to grow from a motion that is proven with a smaller one."""
+_BEYOND, _LEAST_BEYOND = 3.0, 0.02
+"""How much more torque is kept free than a motion lacks, and at least, as a share of the limit."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 8
@@ -309,6 +315,13 @@ class _Attempt:
     refusal: PlanRejected | None = None
     scale: float = 1.0
 
+    @property
+    def lack(self) -> float:
+        """By which share of a limit it was refused [-]; infinite where there is no tracking bound."""
+        if self.refusal is None:
+            return 0.0 if self.proven is not None else np.inf
+        return abs(self.refusal.value - self.refusal.allowed) / max(abs(self.refusal.allowed), 1e-9)
+
 
 class _ProvenSearch:
     """Plan one motion until it is proven, then from other starts until it is good enough or the time is over."""
@@ -341,8 +354,10 @@ class _ProvenSearch:
             bound, share = self._best[0].bound, self._best[2]
             assert bound is not None
             try:
-                # The best motion shows what tracking errors such motions have.
-                self._run_start(share, self._allocate([bound], _MARGIN), self._left)
+                # The best motion shows what tracking errors such motions have, of which the start may leave a part.
+                errors = self._allocate([bound], _MARGIN)
+                least = replace(errors, torque=0.5 * errors.torque)
+                self._run_start(share, self._within_room(errors, least), self._left)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 self._reasons.append(str(reason))
         assert self._best is not None
@@ -410,16 +425,16 @@ class _ProvenSearch:
             if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
                 return
             attempt = self._attempt(plan.trajectory)
-            nearly = _Attempt() if attempt.proven is not None else self._attempt_nearly(plan.trajectory, attempt)
-            for proven in (attempt.proven, nearly.proven):
-                if proven is not None:
-                    self._keep(proven, plan, share)
-            made, path, plan = plan, plan.trajectory, None
-            if attempt.bound is None and nearly.proven is not None:
-                attempt, path = nearly, _stretched(path, 1.0, nearly.scale)
+            nearly, path = attempt, plan.trajectory
+            if attempt.proven is None:
+                nearly, attempt = self._attempt_smaller_ones(path, attempt)
+                path = path if attempt.scale == 1.0 else _stretched(path, 1.0, attempt.scale)
+            if nearly.proven is not None:
+                self._keep(nearly.proven, plan, share)
+            made, plan = plan, None
             if left and not (self._best is not None and (self._is_over or self._is_far(made))):
                 plan, errors, share = self._plan_again(share, attempt, path, errors)
-            if plan is None and attempt.proven is None and nearly.proven is None:
+            if plan is None and nearly.proven is None:
                 self._refused.append((share, made))
 
     def _is_far(self, plan: ExcitationPlan) -> bool:
@@ -474,11 +489,13 @@ class _ProvenSearch:
         if attempt.proven is not None:
             self._finer += _FINER
         if attempt.bound is not None:
-            errors, refusal = self._allocate([attempt.bound], _MARGIN), attempt.refusal
+            errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
             if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                missing = self._missing(refusal)
+                missing = np.maximum(_BEYOND, _LEAST_BEYOND / attempt.lack) * self._missing(refusal)
+                if attempt.lack <= _LITTLE:  # what it was planned with was nearly right
+                    errors = replace(errors, torque=np.maximum(errors.torque, before.torque))
                 if refusal.limit is LimitKind.BRAKING_TORQUE:
-                    self._stop_torque = self._stop_torque + 2.0 * missing
+                    self._stop_torque = self._stop_torque + missing
                 else:
                     errors = replace(errors, torque=errors.torque + missing)
             elif refusal is not None and refusal.limit in (LimitKind.POSITION, LimitKind.VELOCITY):
@@ -605,21 +622,59 @@ class _ProvenSearch:
                 best, stretch = faster, middle
         return best
 
-    def _attempt_nearly(self, path: FourierTrajectory, attempt: _Attempt) -> _Attempt:
-        """Try to prove a motion a little smaller, if it lacks little or has no bound, and would be the best."""
+    def _attempt_smaller_ones(self, path: FourierTrajectory, attempt: _Attempt) -> tuple[_Attempt, _Attempt]:
+        """Try to prove a motion that was refused with smaller amplitudes, as long as it would be the best.
+
+        Returns:
+            The largest that is proven, if any is; and the one to go on from: that, or the one that lacks the least.
+        """
         refusal = attempt.refusal
-        if refusal is not None and (
-            refusal.limit.is_of_the_path or abs(refusal.value - refusal.allowed) > _LITTLE * abs(refusal.allowed)
-        ):
-            return _Attempt()
-        for scale in _NEARLY:
-            smaller = _stretched(path, 1.0, scale)
-            if self._figure(smaller) >= self._least - _GAIN:
+        is_near = attempt.lack <= _LITTLE
+        if refusal is not None and refusal.limit.is_of_the_path and not is_near:
+            return _Attempt(), attempt
+        enough, tries = self._scale_of_enough(path), [attempt]
+        proven, refused = _Attempt(), attempt
+        nearly, smaller = _NEARLY if is_near else (), tuple(share * enough for share in _SMALLER)
+        if is_near and refusal is not None and refusal.limit is LimitKind.BRAKING_TORQUE:
+            nearly, smaller = _NEARLY[:1], ()  # more room for stops in another plan is better than a smaller motion
+        for scale in (*nearly, *smaller):
+            if scale >= refused.scale:
+                continue
+            tried = self._attempt_scaled(path, scale)
+            if tried.proven is not None:
+                proven = tried
                 break
-            attempt = self._attempt(smaller)
-            if attempt.proven is not None:
-                return replace(attempt, scale=scale)
-        return _Attempt()
+            if tried.scale < scale or (self._best is not None and self._is_over):
+                break
+            refused = tried
+            tries.append(tried)
+        if proven.proven is None:
+            return proven, min(tries, key=lambda one: one.lack)
+        is_coarse = proven.scale < min(0.93 * refused.scale, enough) and not self._is_over
+        if is_coarse:
+            between = self._attempt_scaled(path, 0.5 * (refused.scale + proven.scale))
+            proven, refused = (between, refused) if between.proven is not None else (proven, between)
+        if refused.refusal is not None and refused.refusal.limit is LimitKind.BRAKING_TORQUE:
+            self._stop_torque = self._stop_torque + 0.5 * self._missing(refused.refusal)
+        return proven, proven
+
+    def _scale_of_enough(self, path: FourierTrajectory) -> float:
+        """Return with which share of its amplitude a motion is just good enough, or 0.9 where nothing is wanted."""
+        if self._settings.enough <= 0.0:
+            return 0.9
+        low, high = 0.5, 1.0
+        for _ in range(6):
+            middle = 0.5 * (low + high)
+            is_enough = self._figure(_stretched(path, 1.0, middle)) <= np.log(self._settings.enough)
+            low, high = (low, middle) if is_enough else (middle, high)
+        return high
+
+    def _attempt_scaled(self, path: FourierTrajectory, scale: float) -> _Attempt:
+        """Try to prove a motion with a share of its amplitude; the scale is 0 where it would not be the best."""
+        smaller = _stretched(path, 1.0, scale)
+        if self._figure(smaller) >= self._least - _GAIN:
+            return _Attempt(scale=0.0)
+        return replace(self._attempt(smaller), scale=scale)
 
     def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
         """Try to prove a motion, stretched, smaller and smaller where its path is refused."""
