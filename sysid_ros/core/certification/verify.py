@@ -214,22 +214,24 @@ def _prove(
         return checks.stop_torque(first_torques, time, least)
 
     stops: StopBound | None = None
-    refusal: PlanRejected | BoundNotAvailable | None = None
+    refusals: list[tuple[bool, PlanRejected | BoundNotAvailable]] = []
     for brake_time in settings.brake_times:
+        is_bounded = errors.stops is None
         try:
             if errors.stops is None:
                 tightest |= division.run(assumed(brake_time), middle, half)
                 break
             division.require_middles(hopeful(brake_time, stops), middle)
-            stops = errors.stops(brake_time)
+            is_bounded, stops = True, errors.stops(brake_time)
             tightest |= division.run(bounded(brake_time, stops), middle, half)
             checks = checks.with_stops(stops)
             break
         except (PlanRejected, BoundNotAvailable) as reason:
-            if refusal is None or _lack(reason) <= _lack(refusal):
-                refusal = reason
+            refusals.append((is_bounded, reason))
             if brake_time == settings.brake_times[-1]:
-                raise refusal from None  # the stops that lack the least
+                # The stops that lack the least, as far as it is known what they lack.
+                known = [one for is_known, one in refusals if is_known] or [one for _, one in refusals]
+                raise min(reversed(known), key=_lack) from None
     if has_stop_bounds:  # with the errors in stops these need more room than on the path
         tightest |= division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half)
         tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)

@@ -373,8 +373,9 @@ class _Search:
         trajectory, model = self.problem.space.trajectory(x), self.model
         times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / _CHECK_STEP)) + 1)
         states = trajectory.sample(times)
-        # What is left of the limits of a whole arm's torques covers what the samples miss; its motions are proven.
-        share = self.settings.torque_fraction if self.problem.base is None else 1.0
+        share = self.settings.torque_fraction
+        if self.problem.base is not None:  # what is left of the limits covers what the samples miss: motions are proven
+            share = 0.5 * (1.0 + share)
         try:
             self._demand.check(LimitKind.TORQUE, times, states, share)
             self._demand.check_stops(trajectory, self.settings.brake_time, share)

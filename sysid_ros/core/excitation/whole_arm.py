@@ -634,10 +634,10 @@ class _ProvenSearch:
             return _Attempt(), attempt
         enough, tries = self._scale_of_enough(path), [attempt]
         proven, refused = _Attempt(), attempt
-        nearly, smaller = _NEARLY if is_near else (), tuple(share * enough for share in _SMALLER)
+        scales = (*(_NEARLY if is_near else ()), *(share * enough for share in _SMALLER))
         if is_near and refusal is not None and refusal.limit is LimitKind.BRAKING_TORQUE:
-            nearly, smaller = _NEARLY[:1], ()  # more room for stops in another plan is better than a smaller motion
-        for scale in (*nearly, *smaller):
+            scales = _NEARLY[:1]  # more room for stops in another plan is better than a smaller motion
+        for scale in scales:
             if scale >= refused.scale:
                 continue
             tried = self._attempt_scaled(path, scale)
