@@ -8,6 +8,7 @@ docs/theory/tracking_bound.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from sysid_ros.core.tracking_bound.disturbance import Signal, bound_torques
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.scalar_loop import POSITION, VELOCITY, BoundNotAvailable, horizon
-from sysid_ros.core.tracking_bound.stops import StopBound, bound_stops, largest_over
+from sysid_ros.core.tracking_bound.stops import PathCells, StopBound, bound_stops, largest_over
 from sysid_ros.core.tracking_bound.tube import SETTLED, ErrorBounds, Tube, TubeMap
 from sysid_ros.core.trajectories.base import Trajectory
 
@@ -70,7 +71,12 @@ class TubeProof:
 
     def in_stops(self, brake_time: float) -> StopBound:
         """See :meth:`TrackingBound.in_stops`."""
-        return bound_stops(self.tube_map, self.tube, self.bounds, self.duration, brake_time)
+        return bound_stops(self._cells, self.tube, self.bounds, self.duration, brake_time)
+
+    @cached_property
+    def _cells(self) -> PathCells:
+        """What stops of any time to rest share."""
+        return PathCells(self.tube_map)
 
 
 @dataclass(frozen=True)

@@ -158,16 +158,29 @@ def _largest(polynomial: np.polynomial.Polynomial, begin: float = 0.0, end: floa
     return float(np.abs(polynomial(np.concatenate([[begin, end], inside]))).max()) * (1.0 + 1e-9)
 
 
-class _Cells:
-    """Bounds of the inputs of stops in J cells of the time of the path and X + 1 cells of x, the last one at rest.
+class PathCells:
+    """What J cells of the time of a path have in common for all stops along it, whatever their time to rest.
 
     Args:
         path: The tube map of the path.
-        clock: The clock of the stops.
+
+    Attributes:
+        nodes: Ends of the cells, as numbers of the nodes of the path, (J + 1,).
+        times: Their times from the start of the motion, (J + 1,) [s].
+        inertia: Nominal inertia there, (J + 1, n, n) [kg m^2].
+        inverse: Its inverse, (J + 1, n, n).
+        nearby: Factors within which the inertia in a cell is near that at the nearer end, (J,).
+        rates: Largest rates of the path in the cells.
+        speeds: Smallest and largest speeds there, (J, n) each [rad/s].
+        turning: Largest norm of the rate of the inertia, (J,) [1/s].
+        sizes: Bounds at the ends of the model errors G, P and A of :class:`_Clock`, and of P - G, (4, J + 1, ...).
+        slopes: Bounds of the slopes of G, P and A, and of P - G, in the metric of either end of a cell, (4, J, 2, ...).
+        missed: Torques by which G, P and A differ from polygons, (J, n) each [Nm].
+        still: Largest slopes of the torque at rest between the nodes of the slowly varying terms, by name.
     """
 
-    def __init__(self, path: TubeMap, clock: _Clock):
-        self.path, self.clock, samples = path, clock, path.samples
+    def __init__(self, path: TubeMap):
+        self.path, samples = path, path.samples
         first = int(np.searchsorted(path.fine, samples.past, side="right")) - 1
         last = len(path.fine) - 1
         stride = min(max((last - first) // _LEAST_CELLS, 1), _NODE_STRIDE)
@@ -175,48 +188,36 @@ class _Cells:
         self.nodes = path.fine[picked]
         self.times = samples.step * (self.nodes - samples.past)
         self.inertia, self.inverse = path.inertia[picked], path.inverse[picked]
-        width = np.diff(self.times)
         between = path.rates_between(self.nodes)
-        self._nearby = between.inertia_change(self.inertia, self.inverse).nearby
-        self._reach = np.sqrt(larger_neighbour(np.diagonal(self.inverse, axis1=1, axis2=2)))
+        self.nearby = between.inertia_change(self.inertia, self.inverse).nearby
+        self.reach = np.sqrt(larger_neighbour(np.diagonal(self.inverse, axis1=1, axis2=2)))
         self.inertia_diagonal, self.inverse_diagonal = (
-            self._nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2))
+            self.nearby[:, None] * larger_neighbour(np.diagonal(x, axis1=1, axis2=2))
             for x in (self.inertia, self.inverse)
         )
         size = np.sqrt(self.inertia_diagonal)
-        off = (self._nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
+        off = (self.nearby - 1.0)[:, None, None] * size[:, :, None] * size[:, None]
         self.magnitude = larger_neighbour(np.abs(self.inertia)) + off
-        # Of the clock in all cells of x, rest among them.
-        self.upper, self.lower = np.append(clock.upper, 0.0), np.append(clock.lower, 0.0)
-        self.slow, self.curve = np.append(clock.slow, 0.0), np.append(clock.curve, 0.0)
-        self.squares = np.stack([self.lower**2, self.upper**2])  # (2, X + 1)
-        rates = samples.rates_over(self.nodes)
-        self.velocity = self.upper[:, None] * rates.v[:, None]  # (J, X + 1, n)
-        self.acceleration = self.upper[:, None] ** 2 * rates.a[:, None] + self.slow[:, None] * rates.v[:, None]
+        self.rates = samples.rates_over(self.nodes)
         slowest, fastest = path.speeds
-        self.speeds = (
-            self.lower[:, None] * np.minimum.reduceat(slowest, self.nodes[:-1], axis=0)[:, None],
-            self.upper[:, None] * self.over(fastest)[:, None],
-        )
-        self._bound_model(width, between, np.maximum.reduceat(path.inertia_change.rate, picked[:-1]))
-        self._bound_slow_terms()
+        self.speeds = np.minimum.reduceat(slowest, self.nodes[:-1], axis=0), self.over(fastest)
+        self.turning = np.maximum.reduceat(path.inertia_change.rate, picked[:-1])
+        self._bound_model(np.diff(self.times), between)
+        terms = path.terms
+        rest = replace(terms.states, v=np.zeros_like(terms.states.v), a=np.zeros_like(terms.states.a))
+        slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, terms.states.v)
+        self.still = {
+            x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)
+        }
 
     def over(self, values: Array) -> Array:
         """Take the largest values of the intervals of the path (I, ...) in the cells, (J, ...)."""
         largest: Array = np.maximum.reduceat(values, self.nodes[:-1], axis=0)
         return largest
 
-    def mix(self, still: Array, moving: Array) -> Array:
-        """Bound ``(1 - r^2) still + r^2 moving`` of magnitudes (J, ...), (J, X + 1, ...)."""
-        shape = (-1, *[1] * (still.ndim - 1))
-        low, high = (r.reshape(shape) for r in self.squares)
-        still, moving = still[:, None], moving[:, None]
-        mixed: Array = np.maximum((1.0 - low) * still + low * moving, (1.0 - high) * still + high * moving)
-        return mixed
-
-    def _bound_model(self, width: Array, between: ModelRates, mu: Array) -> None:
-        """Bound the smooth model error: its norm, its rate, and the torque by which it differs from polygons."""
-        path, clock, samples = self.path, self.clock, self.path.samples
+    def _bound_model(self, width: Array, between: ModelRates) -> None:
+        """Bound the smooth model errors of rest and path, what accelerations add, and their rates."""
+        path, samples = self.path, self.path.samples
         n, split, uncertainty = samples.q.shape[1], INERTIAL * samples.q.shape[1], self.path.uncertainty
         q, v, a = (x[self.nodes] for x in (samples.q, samples.v, samples.a))
         still = np.zeros_like(v)
@@ -229,44 +230,86 @@ class _Cells:
         values = np.linalg.solve(self.inertia, columns)  # (4, N, n, l): G, P, A, P - G
         center, radius = uncertainty.center, uncertainty.spread
         slopes = np.diff(values, axis=1) / width[:, None, None]
-        metric = np.stack([self.inertia[:-1], self.inertia[1:]], axis=1)  # (J, 2, n, n)
-        vertices, used = uncertainty.vertices, radius > 0.0
+        self._metric = np.stack([self.inertia[:-1], self.inertia[1:]], axis=1)  # (J, 2, n, n)
+        used = radius > 0.0
         middles, lasts = values @ center, values[..., uncertainty.last]
-        wides = np.abs(values[..., used]) @ radius[used]
-        slope_middles = np.diff(middles, axis=1) / width[:, None]
-        slope_lasts = slopes[..., uncertainty.last]
-        slope_wides = np.abs(slopes[..., used]) @ radius[used]
+        # As for :meth:`bound`, at the nodes and of the slopes.
+        self._at_nodes = middles, lasts, np.abs(values[..., used]) @ radius[used]
+        self._sloped = (
+            np.diff(middles, axis=1) / width[:, None],
+            slopes[..., uncertainty.last],
+            np.abs(slopes[..., used]) @ radius[used],
+        )
+        self.sizes = self._bound(*self._at_nodes, self.inertia)
+        middle, last, wide = (np.repeat(one[:, :, None], 2, axis=2) for one in self._sloped)
+        self.slopes = self._bound(middle, last, wide, self._metric)
+        torques = (TermRates.weight, TermRates.torque, TermRates.momentum)
+        self.missed = [
+            between.missed_torque(larger_neighbour(self.sizes.entries[k]), self.slopes.entries[k].max(axis=1), of)
+            for k, of in enumerate(torques)
+        ]
 
-        def bound(middle: Array, last: Array, wide: Array, metrics: Array) -> Signal:
-            """Bound vectors by their middle (..., n), the part of each payload parameter, and the rest."""
-            shape = middle.shape
-            middle, last, wide = middle.reshape(-1, n), last.reshape(-1, n, INERTIAL), wide.reshape(-1, n)
-            metrics = metrics.reshape(-1, n, n)
-            metrics = np.broadcast_to(metrics, (len(middle) // len(metrics), *metrics.shape)).reshape(-1, n, n)
-            norm = vertices.largest_length(middle, last, metrics)
-            norm += np.sqrt(np.einsum("ti,ti->t", wide, (np.abs(metrics) @ wide[..., None])[..., 0]))
-            entries = vertices.largest_entries(middle, last) + wide
-            return Signal(entries.reshape(shape), norm.reshape(shape[:-1]))
+    def _bound(self, middle: Array, last: Array, wide: Array, metrics: Array) -> Signal:
+        """Bound vectors by their middle (..., n), the part of each payload parameter, and the rest."""
+        vertices, n, shape = self.path.uncertainty.vertices, middle.shape[-1], middle.shape
+        middle, last, wide = middle.reshape(-1, n), last.reshape(-1, n, INERTIAL), wide.reshape(-1, n)
+        metrics = metrics.reshape(-1, n, n)
+        metrics = np.broadcast_to(metrics, (len(middle) // len(metrics), *metrics.shape)).reshape(-1, n, n)
+        norm = vertices.largest_length(middle, last, metrics)
+        norm += np.sqrt(np.einsum("ti,ti->t", wide, (np.abs(metrics) @ wide[..., None])[..., 0]))
+        entries = vertices.largest_entries(middle, last) + wide
+        return Signal(entries.reshape(shape), norm.reshape(shape[:-1]))
 
-        def combined(at_ends: Array, sloped: Array, factors: Array) -> Array:
-            """Combine the five parts of the rate, (X + 1, J, 2, ...)."""
-            ends = np.stack([at_ends[:, :-1], at_ends[:, 1:]], axis=2)
+    def bound_rate(self, factors: Array) -> Signal:
+        """Bound the rate of the model error with the factors (X + 1, 5) of its parts, (X + 1, J, 2, ...)."""
+
+        def combined(at_nodes: Array, sloped: Array, factors: Array) -> Array:
+            ends = np.stack([at_nodes[:, :-1], at_nodes[:, 1:]], axis=2)
             still, moving, extra, _ = np.repeat(sloped[:, :, None], 2, axis=2)
             parts = np.stack([still, moving, ends[3], ends[2], extra])
             flat: Array = factors @ parts.reshape(5, -1)
             return flat.reshape(-1, *parts.shape[1:])
 
-        def twice(sloped: Array) -> Array:
-            return np.repeat(sloped[:, :, None], 2, axis=2)
+        signed = (factors, factors, np.abs(factors))
+        pairs = zip(self._at_nodes, self._sloped, signed, strict=True)
+        middle, last, wide = (combined(*three) for three in pairs)
+        return self._bound(middle, last, wide, self._metric)
 
-        sizes = bound(middles, lasts, wides, self.inertia)
-        rates = bound(twice(slope_middles), twice(slope_lasts), twice(slope_wides), metric)
-        at = bound(
-            combined(middles, slope_middles, clock.factors),
-            combined(lasts, slope_lasts, clock.factors),
-            combined(wides, slope_wides, np.abs(clock.factors)),
-            metric,
-        )
+
+class _Cells:
+    """Bounds of the inputs of stops in J cells of the time of the path and X + 1 cells of x, the last one at rest.
+
+    Args:
+        path: The cells of the path.
+        clock: The clock of the stops.
+    """
+
+    def __init__(self, path: PathCells, clock: _Clock):
+        self.path, self.clock = path, clock
+        # Of the clock in all cells of x, rest among them.
+        self.upper, self.lower = np.append(clock.upper, 0.0), np.append(clock.lower, 0.0)
+        self.slow, self.curve = np.append(clock.slow, 0.0), np.append(clock.curve, 0.0)
+        self.squares = np.stack([self.lower**2, self.upper**2])  # (2, X + 1)
+        rates, (slowest, fastest) = path.rates, path.speeds
+        self.velocity = self.upper[:, None] * rates.v[:, None]  # (J, X + 1, n)
+        self.acceleration = self.upper[:, None] ** 2 * rates.a[:, None] + self.slow[:, None] * rates.v[:, None]
+        self.speeds = self.lower[:, None] * slowest[:, None], self.upper[:, None] * fastest[:, None]
+        self._bound_model()
+        self._bound_slow_terms()
+
+    def mix(self, still: Array, moving: Array) -> Array:
+        """Bound ``(1 - r^2) still + r^2 moving`` of magnitudes (J, ...), (J, X + 1, ...)."""
+        shape = (-1, *[1] * (still.ndim - 1))
+        low, high = (r.reshape(shape) for r in self.squares)
+        still, moving = still[:, None], moving[:, None]
+        mixed: Array = np.maximum((1.0 - low) * still + low * moving, (1.0 - high) * still + high * moving)
+        return mixed
+
+    def _bound_model(self) -> None:
+        """Bound the smooth model error: its norm, its rate, and the torque by which it differs from polygons."""
+        path, clock, whole = self.path, self.clock, self.path.path
+        sizes, rates, nearby, n = path.sizes, path.slopes, path.nearby, path.inertia.shape[1]
+        at = path.bound_rate(clock.factors)
 
         # Between the ends of a cell of x the factors are within their sags of straight lines.
         def swung(size: Array, rate: Array) -> Array:
@@ -281,40 +324,30 @@ class _Cells:
         entries, norm = (np.concatenate([x, np.zeros_like(x[:, :1])], axis=1) for x in (entries, norm))
 
         # Coulomb and viscous friction and offsets, of which only magnitudes and rates are bounded.
-        low, high = (
-            b[split:] - path.model.theta[split:] for b in (path.model.theta_box.lower, path.model.theta_box.upper)
-        )
+        model, split = whole.model, INERTIAL * n
+        low, high = (b[split:] - model.theta[split:] for b in (model.theta_box.lower, model.theta_box.upper))
         coulomb, viscous, _, offset = np.maximum(np.abs(low), np.abs(high)).reshape(n, 4).T
-        speed = path.settings.friction_speed
+        speed = whole.settings.friction_speed
         bends = (self.speeds[0] <= speed) & (self.speeds[1] >= 0.5 * speed)
         share = np.where(self.speeds[1] >= 0.5 * speed, np.minimum(2.0 * self.speeds[1] / speed - 1.0, 1.0), 0.0)
         held = self.torques(coulomb * share + viscous * self.velocity + offset)
         moved = self.torques((coulomb * bends * 2.0 / speed + viscous) * self.acceleration)
-        carried = (mu[:, None] * self.upper) * held.norm
+        carried = (path.turning[:, None] * self.upper) * held.norm
         self.rate = Signal(
-            entries + moved.entries + carried[..., None] * np.sqrt(self.inverse_diagonal)[:, None],
-            np.sqrt(self._nearby)[:, None] * norm + moved.norm + carried,
+            entries + moved.entries + carried[..., None] * np.sqrt(path.inverse_diagonal)[:, None],
+            np.sqrt(nearby)[:, None] * norm + moved.norm + carried,
         )
-
-        torques = (TermRates.weight, TermRates.torque, TermRates.momentum)
-        missed = [
-            between.missed_torque(larger_neighbour(sizes.entries[k]), rates.entries[k].max(axis=1), of)
-            for k, of in enumerate(torques)
-        ]
+        missed = path.missed
         self.missed = self.mix(missed[0], missed[1]) + self.slow[:, None] * missed[2][:, None]
         # Before the stop the model error is near the polygon of the path, which may differ from that of these cells.
-        jump = self.torques((missed[1] + self.over(path.missed))[:, None])
+        jump = self.torques((missed[1] + path.over(whole.missed))[:, None])
         self.jump = Signal(jump.entries[:, 0], jump.norm[:, 0])
-        polygons = [np.sqrt(self._nearby) * larger_neighbour(size) for size in sizes.norm[:3]]
+        polygons = [np.sqrt(nearby) * larger_neighbour(size) for size in sizes.norm[:3]]
         polygon = self.mix(polygons[0], polygons[1]) + self.slow * polygons[2][:, None]
         self.smooth_norm = polygon + held.norm + self.torques(self.missed).norm
 
     def _bound_slow_terms(self) -> None:
-        path, terms = self.path, self.path.terms
-        states, count = terms.states, len(self.upper)
-        rest = replace(states, v=np.zeros_like(states.v), a=np.zeros_like(states.a))
-        slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, states.v)
-        still = {x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
+        path, terms, still, count = self.path.path, self.path.path.terms, self.path.still, len(self.upper)
         largest, rates = terms.largest, terms.rates
         speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
         upper, slow = self.upper, self.slow
@@ -345,7 +378,7 @@ class _Cells:
         residual = wide.residual(path.arm, ModelTerms(**columns), held)
 
         def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
-            largest: Array = SAMPLING * self.over(values.reshape(-1, count)[path.spread])
+            largest: Array = SAMPLING * self.path.over(values.reshape(-1, count)[path.spread])
             return largest
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
@@ -358,7 +391,7 @@ class _Cells:
     def torques(self, torque: Array) -> Signal:
         """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (J, X + 1, n)."""
         entries, norms = [], []
-        for inverse in (self.inverse[:-1], self.inverse[1:]):
+        for inverse in (self.path.inverse[:-1], self.path.inverse[1:]):
             size = np.abs(inverse)
             reached = np.einsum("jab,jxb->jxa", size, torque)
             entries.append(reached)
@@ -371,29 +404,31 @@ class _Cells:
         flat = torque.reshape(-1, n)
         found = [
             bound_torques(np.repeat(inverse, several, axis=0), flat)
-            for inverse in (self.inverse[:-1], self.inverse[1:])
+            for inverse in (self.path.inverse[:-1], self.path.inverse[1:])
         ]
         entries, norm = (np.maximum(*(getattr(x, name) for x in found)) for name in ("entries", "norm"))
         return self._near(entries.reshape(torque.shape), norm.reshape(count, several))
 
     def _near(self, entries: Array, norm: Array) -> Signal:
-        off = (self._nearby - 1.0)[:, None, None] * norm[..., None] * self._reach[:, None]
-        return Signal(entries + off, np.sqrt(self._nearby)[:, None] * norm)
+        nearby = self.path.nearby
+        off = (nearby - 1.0)[:, None, None] * norm[..., None] * self.path.reach[:, None]
+        return Signal(entries + off, np.sqrt(nearby)[:, None] * norm)
 
     def norm_of(self, error: Array) -> Array:
         """Bound the norm of every vector whose entries are at most these, (n,), (J,)."""
-        size = np.broadcast_to(error, self.inertia.shape[1])
-        norm = np.sqrt(np.einsum("tij,i,j->t", np.abs(self.inertia), size, size))
-        bound: Array = np.sqrt(self._nearby) * larger_neighbour(norm)
+        inertia = self.path.inertia
+        size = np.broadcast_to(error, inertia.shape[1])
+        norm = np.sqrt(np.einsum("tij,i,j->t", np.abs(inertia), size, size))
+        bound: Array = np.sqrt(self.path.nearby) * larger_neighbour(norm)
         return bound
 
 
-def bound_stops(path: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float, brake_time: float) -> StopBound:
+def bound_stops(path: PathCells, tube: Tube, bounds: ErrorBounds, duration: float, brake_time: float) -> StopBound:
     """Bound the errors in all stops of a motion.
 
     Args:
-        path: Tube map of the motion.
-        tube: A tube that it maps into itself.
+        path: Cells of the motion.
+        tube: A tube that its map takes into itself.
         bounds: Its image.
         duration: Duration of the motion: stops begin from 0 to it [s].
         brake_time: Time to rest of the stops [s].
@@ -407,8 +442,8 @@ def bound_stops(path: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float,
 class _StopMap(LoopBounds):
     """The tube map of all stops: like that of a motion, for P parts of the times at which stops begin, K intervals."""
 
-    def __init__(self, path: TubeMap, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
-        samples = path.samples
+    def __init__(self, path_cells: PathCells, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
+        path, samples = path_cells.path, path_cells.path.samples
         self._path, self._tube, self._inputs = path, tube, inputs
         self.robot, self.model, self.settings = path.robot, path.model, path.settings
         fine = self._fine = max(1, round(brake_time / _CELLS / samples.step))
@@ -420,15 +455,15 @@ class _StopMap(LoopBounds):
         self._begins = _BEGIN_CELLS * width * np.arange(parts + 1)
         self._times = width * np.arange(self._count + 1)
         x = np.minimum(self._times / brake_time, 1.0)
-        self._cells = cells = _Cells(path, _Clock(brake_time, x[: stop + 1]))
+        self._cells = cells = _Cells(path_cells, _Clock(brake_time, x[: stop + 1]))
         self._x = np.minimum(np.arange(self._count), stop)  # cells of x, (K,)
         clock = brake_time * (x - x**3 + 0.5 * x**4)
-        last = len(cells.times) - 2
+        last = len(path_cells.times) - 2
         # Cells of the path that a stop can be in, (P, K); where two meet, both count.
         slack = 1e-9
         begin, end = self._begins[:-1, None] + clock[:-1] - slack, self._begins[1:, None] + clock[1:] + slack
-        self._first = np.clip(np.searchsorted(cells.times, begin, side="right") - 1, 0, last)
-        self._last = np.clip(np.searchsorted(cells.times, end, side="left") - 1, self._first, last)
+        self._first = np.clip(np.searchsorted(path_cells.times, begin, side="right") - 1, 0, last)
+        self._last = np.clip(np.searchsorted(path_cells.times, end, side="left") - 1, self._first, last)
         self._past = int(np.ceil(horizon(path.settings) / width - 1e-9)) + 1
         # That of the cells of the path in which the stop begins.
         self._jump = Signal(*(self._gather_path(one)[:, 0] for one in (cells.jump.entries, cells.jump.norm)))
@@ -451,7 +486,7 @@ class _StopMap(LoopBounds):
         self.smooth_norm, self.missed = self._gather(cells.smooth_norm), self._gather(cells.missed)
         self.largest_smooth_norm = max(float(self.smooth_norm.max()), path.largest_smooth_norm)
         self.inertia_diagonal, self._inverse_diagonal, self.magnitude = (
-            self._gather_path(x) for x in (cells.inertia_diagonal, cells.inverse_diagonal, cells.magnitude)
+            self._gather_path(getattr(path_cells, x)) for x in ("inertia_diagonal", "inverse_diagonal", "magnitude")
         )
         self.sensor_errors = path.sensor_errors
         self.error_norms = [self._gather_path(cells.norm_of(error)) for error in path.sensor_errors]
@@ -482,7 +517,7 @@ class _StopMap(LoopBounds):
         rates = cells.upper[self._x]
         velocity = tube.velocity.max(axis=0) + off_rate
         position = tube.position.reshape(-1, n).max(axis=0) + off
-        return StopBound(self._brake_time, position, rates, velocity, cells.times, torque)
+        return StopBound(self._brake_time, position, rates, velocity, cells.path.times, torque)
 
     def _first_tube(self) -> Tube:
         """Return the largest tube of the path in the time before and after each instant, enlarged."""
@@ -508,7 +543,7 @@ class _StopMap(LoopBounds):
 
     def _scatter(self, values: Array) -> Array:
         """Give the cells the largest values (P, K, n) of stops that can be in them, (J, X + 1, n)."""
-        result = np.zeros((len(self._cells.nodes) - 1, len(self._cells.upper), values.shape[-1]))
+        result = np.zeros((len(self._cells.path.nodes) - 1, len(self._cells.upper), values.shape[-1]))
         x = np.broadcast_to(self._x, self._first.shape)
         for offset in range(int((self._last - self._first).max()) + 1):
             np.maximum.at(result, (np.minimum(self._first + offset, self._last), x), values)

@@ -16,7 +16,7 @@ from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound import BoundNotAvailable, choose_payload, tracking_bound
-from sysid_ros.core.tracking_bound.stops import StopBound, _Cells, _Clock, _StopMap
+from sysid_ros.core.tracking_bound.stops import PathCells, StopBound, _Clock, _StopMap
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -84,7 +84,7 @@ def worst_share_of_the_enclosure(robot, model, path, stop_map, rng, begin):
     def found(at):
         x = (at - begin) / BRAKE_TIME
         clock = begin + BRAKE_TIME * (x - x**3 + 0.5 * x**4)
-        j = np.clip(np.searchsorted(cells.times, clock, side="right") - 1, 0, len(cells.times) - 2)
+        j = np.clip(np.searchsorted(cells.path.times, clock, side="right") - 1, 0, len(cells.path.times) - 2)
         return j, np.minimum((x * (len(cells.upper) - 1)).astype(int), len(cells.upper) - 2)
 
     rate, missed = cells.rate.entries[found(middle)], cells.torques(cells.missed).entries[found(times)]
@@ -108,7 +108,7 @@ def worst_share_of_the_enclosure(robot, model, path, stop_map, rng, begin):
 def test_model_errors_of_stops_are_enclosed_whenever_they_begin(robot, model, known):
     path, bound, _ = known
     rng, proof = np.random.default_rng(3), bound.proof
-    stop_map = _StopMap(proof.tube_map, proof.tube, proof.bounds.inputs, path.duration, BRAKE_TIME)
+    stop_map = _StopMap(PathCells(proof.tube_map), proof.tube, proof.bounds.inputs, path.duration, BRAKE_TIME)
     reached = [
         worst_share_of_the_enclosure(robot, model, path, stop_map, rng, begin) for begin in rng.uniform(0.0, 2.4, 8)
     ]
@@ -125,7 +125,7 @@ def test_an_enclosure_that_is_too_small_is_caught(robot, model, known, monkeypat
         self.factors *= 0.2
 
     monkeypatch.setattr(_Clock, "__init__", small)
-    stop_map = _StopMap(proof.tube_map, proof.tube, proof.bounds.inputs, path.duration, BRAKE_TIME)
+    stop_map = _StopMap(PathCells(proof.tube_map), proof.tube, proof.bounds.inputs, path.duration, BRAKE_TIME)
     reached = [worst_share_of_the_enclosure(robot, model, path, stop_map, rng, begin) for begin in (0.8, 1.2, 1.6)]
     assert max(reached) > 1.0
 
@@ -134,7 +134,20 @@ def test_cells_of_the_path_reach_from_its_start_to_rest(robot, known):
     path, bound, stops = known
     assert stops.times[0] <= 0.0 and stops.times[-1] >= path.duration + 0.4
     assert np.all(np.diff(stops.times) > 0.0) and stops.rates[0] == 1.0 and stops.rates[-1] == 0.0
-    assert isinstance(_Cells(bound.proof.tube_map, _Clock(1.0, np.linspace(0.0, 1.0, 5))), _Cells)
+
+
+def test_what_stops_share_is_worked_out_once_and_not_changed(robot, model, monkeypatch):
+    path, built = through(robot, 0.3, 2.0), []
+    build = PathCells.__init__
+    monkeypatch.setattr(PathCells, "__init__", lambda self, tube_map: (built.append(self), build(self, tube_map))[1])
+    bound = tracking_bound(robot, model, path)
+    first, second = bound.in_stops(0.5), bound.in_stops(1.2)
+    assert len(built) == 1
+    for stops, time in ((first, 0.5), (second, 1.2)):
+        alone = tracking_bound(robot, model, path).in_stops(time)
+        for name in ("position", "rates", "velocity", "times", "torque"):
+            np.testing.assert_array_equal(getattr(stops, name), getattr(alone, name))
+    assert len(built) == 3
 
 
 @pytest.mark.slow
