@@ -395,11 +395,7 @@ def build_arm(robot: RobotModel, trial: Trial) -> MujocoArm:
         model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         model.dof_solref[:, 0] = 2.0 * model.opt.timestep  # what this method allows: friction stops no sooner
     elif trial.simulation == SIMULATIONS[2]:
-        elasticity = robot.elasticity
-        if elasticity is not None:
-            stiffness = elasticity.stiffness * (1.0 + trial.stiffness_share * elasticity.stiffness_error)
-            elasticity = replace(elasticity, stiffness=stiffness)
-        arm.physics = PinocchioPhysics(robot, trial.theta, trial.payload, arm.period, elasticity)
+        arm.physics = PinocchioPhysics(robot, trial.theta, trial.payload, arm.period, trial.stiffness_share)
         arm.physics.place(trial.start)
     return arm
 

@@ -35,7 +35,7 @@ class PinocchioPhysics:
         theta: True parameters, (14 n,).
         payload: True payload about the frame of the last joint, (10,); None for none.
         period: Time of :meth:`advance` [s].
-        elasticity: True stiffness and damping of the gears; None for rigid ones.
+        stiffness_share: Where in its range the true stiffness is, from -1 to 1.
 
     Attributes:
         dynamics: Torques of the links.
@@ -48,9 +48,10 @@ class PinocchioPhysics:
         theta: Array,
         payload: Array | None,
         period: float,
-        elasticity: JointElasticity | None = None,
+        stiffness_share: float = 0.0,
     ):
-        self._robot, self._theta, self._elasticity, self._n = robot, np.array(theta), elasticity, robot.n
+        self._robot, self._theta, self._n = robot, np.array(theta), robot.n
+        elasticity = self._elasticity = robot.elasticity and robot.elasticity.within(stiffness_share)
         self.friction = robot.friction(self._theta)
         self._coulomb, self._viscous, self._armature, self._offset = (column.copy() for column in self.friction.T)
         self._model = robot.pin_model.copy()

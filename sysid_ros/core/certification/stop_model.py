@@ -67,6 +67,9 @@ class PlanRejected(SysidError):
         time: When, since the start of the trajectory [s].
         value: What it reaches, in the unit of the limit.
         allowed: What is allowed, in the unit of the limit.
+
+    Attributes:
+        excess: By how much the limit is broken, in its unit.
     """
 
     def __init__(self, limit: LimitKind, names: tuple[str, ...], time: float, value: float, allowed: float):
@@ -75,10 +78,11 @@ class PlanRejected(SysidError):
         self.time = time
         self.value = value
         self.allowed = allowed
+        self.excess = abs(value - allowed)
         unit, place = limit.unit, place_of(limit, names)
         super().__init__(
             f"{limit.value} limit broken at {place}, {time:.3f} s after the start: {value:.4g} {unit}, "
-            f"allowed {allowed:.4g} {unit} ({abs(value - allowed):.3g} {unit} too far)"
+            f"allowed {allowed:.4g} {unit} ({self.excess:.3g} {unit} too far)"
         )
 
 

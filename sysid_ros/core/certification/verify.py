@@ -245,7 +245,7 @@ def _prove(
 
 def _lack(refusal: PlanRejected | BoundNotAvailable) -> float:
     """Return by how much a limit is broken, in its unit; infinite without a bound."""
-    return abs(refusal.value - refusal.allowed) if isinstance(refusal, PlanRejected) else np.inf
+    return refusal.excess if isinstance(refusal, PlanRejected) else np.inf
 
 
 def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:

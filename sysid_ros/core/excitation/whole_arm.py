@@ -320,7 +320,7 @@ class _Attempt:
         """By which share of a limit it was refused [-]; infinite where there is no tracking bound."""
         if self.refusal is None:
             return 0.0 if self.proven is not None else np.inf
-        return abs(self.refusal.value - self.refusal.allowed) / max(abs(self.refusal.allowed), 1e-9)
+        return self.refusal.excess / max(abs(self.refusal.allowed), 1e-9)
 
 
 class _ProvenSearch:
@@ -491,7 +491,7 @@ class _ProvenSearch:
         if attempt.bound is not None:
             errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
             if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                missing = np.maximum(_BEYOND, _LEAST_BEYOND / attempt.lack) * self._missing(refusal)
+                missing = self._missing(refusal, max(_BEYOND * refusal.excess, _LEAST_BEYOND * abs(refusal.allowed)))
                 if attempt.lack <= _LITTLE:  # what it was planned with was nearly right
                     errors = replace(errors, torque=np.maximum(errors.torque, before.torque))
                 if refusal.limit is LimitKind.BRAKING_TORQUE:
@@ -558,10 +558,10 @@ class _ProvenSearch:
             return replace(errors, position=_MARGIN * position, velocity=_MARGIN * velocity)
         return errors
 
-    def _missing(self, refusal: PlanRejected) -> Array:
-        """Return by how much a limit of a joint was broken, (n,)."""
+    def _missing(self, refusal: PlanRejected, torque: float) -> Array:
+        """Return this torque for the joint that a limit was broken at, zero for the others, (n,) [Nm]."""
         missing = np.zeros(self._assumptions.robot.n)
-        missing[self._assumptions.robot.joint_names.index(refusal.names[0])] = abs(refusal.value - refusal.allowed)
+        missing[self._assumptions.robot.joint_names.index(refusal.names[0])] = torque
         return missing
 
     def _room(self) -> Array:
@@ -650,12 +650,11 @@ class _ProvenSearch:
             tries.append(tried)
         if proven.proven is None:
             return proven, min(tries, key=lambda one: one.lack)
-        is_coarse = proven.scale < min(0.93 * refused.scale, enough) and not self._is_over
-        if is_coarse:
+        if proven.scale < min(0.93 * refused.scale, enough) and not self._is_over:  # a step worth halving
             between = self._attempt_scaled(path, 0.5 * (refused.scale + proven.scale))
             proven, refused = (between, refused) if between.proven is not None else (proven, between)
         if refused.refusal is not None and refused.refusal.limit is LimitKind.BRAKING_TORQUE:
-            self._stop_torque = self._stop_torque + 0.5 * self._missing(refused.refusal)
+            self._stop_torque = self._stop_torque + self._missing(refused.refusal, 0.5 * refused.refusal.excess)
         return proven, proven
 
     def _scale_of_enough(self, path: FourierTrajectory) -> float:

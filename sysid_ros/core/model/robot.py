@@ -172,6 +172,10 @@ class JointElasticity:
         scalars = [self.stiffness_error, self.actuator_lag, float(self.position_side is PositionSide.LINK)]
         return self.stiffness, self.damping, self.torque_damping, self.deflection_rate, np.array(scalars)
 
+    def within(self, share: float) -> JointElasticity:
+        """Return that of gears whose stiffness is off by this share of its error, from -1 to 1."""
+        return replace(self, stiffness=self.stiffness * (1.0 + share * self.stiffness_error))
+
     def deflection(self, torque: Array) -> Array:
         """Return the largest deflection of gears that carry at most some torque, (n,) [Nm] to (n,) [rad]."""
         return np.asarray(torque / (self.stiffness * (1.0 - self.stiffness_error)))

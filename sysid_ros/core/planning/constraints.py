@@ -197,7 +197,7 @@ class Margins:
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
         """Enlarge the margin of the limit a candidate was rejected for, by what was missing."""
         kind = _MARGIN_OF[rejection.limit]
-        missing = abs(rejection.value - rejection.allowed)
+        missing = rejection.excess
         if kind in ("torque", "velocity", "acceleration"):
             missing /= max(abs(rejection.allowed), 1e-9)
         growth = _BEYOND * missing + _STEPS[kind]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from sysid_ros.core.common.optional import optional_module
@@ -52,7 +50,7 @@ class ArmPhysics:
     ):
         self._robot, self._theta, self._period = robot, np.array(theta, dtype=float), period
         self.friction = robot.friction(self._theta)
-        elasticity = self._elasticity = _true_elasticity(robot, stiffness_share)
+        elasticity = self._elasticity = robot.elasticity and robot.elasticity.within(stiffness_share)
         self._n, self._substeps = robot.n, max(substeps, self._count_substeps())
         self._step = period / self._substeps
         self._model = build_mujoco_model(robot, self._theta, payload, self._step, elasticity)
@@ -174,10 +172,3 @@ class ArmPhysics:
         links = ArmDynamics(robot, self._theta).inertia(robot.home)
         fastest = elasticity.natural_frequencies(links, self.friction[:, 2])[-1]
         return min(int(np.ceil(self._period * fastest / _PHASE)), _MOST_SUBSTEPS)
-
-
-def _true_elasticity(robot: RobotModel, share: float) -> JointElasticity | None:
-    elasticity = robot.elasticity
-    if elasticity is None:
-        return None
-    return replace(elasticity, stiffness=elasticity.stiffness * (1.0 + share * elasticity.stiffness_error))

@@ -132,7 +132,6 @@ class InertialRegressor:
     Args:
         robot: The robot or its Pinocchio model.
         n: Number of joints.
-
     """
 
     def __init__(self, robot: RobotModel | pin.Model, n: int):
