@@ -11,8 +11,8 @@ smallest and the largest bodies, and the better of both bounds counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -39,6 +39,8 @@ _MOST_IMPORTANT = 16
 """Number of parameters for which the magnitude of the change is computed as a matrix."""
 _STEP = 0.02
 """Step of the differences in position [rad]."""
+_FAR = 0.06
+"""Difference of ratios, of the larger ones relative to them, that such a step does not make up for."""
 
 
 class Vertices:
@@ -92,8 +94,9 @@ class Vertices:
         """Compute the largest magnitude of each entry over all vertices, (T, n); see :meth:`largest_length`."""
         if not self._used.size:
             return np.abs(center)
-        several = self._offsets @ np.swapaxes(parts[..., self._used], 1, 2)  # (T, K, n)
-        largest: Array = np.maximum(several.max(axis=1) + center, -(several.min(axis=1) + center))
+        several = self._offsets @ parts[..., self._used].reshape(-1, self._used.size).T  # (K, T n)
+        high, low = (extreme(several, axis=0).reshape(center.shape) for extreme in (np.max, np.min))
+        largest: Array = np.maximum(high + center, -(low + center))
         return largest
 
     def _combine(self, products: Array) -> Array:
@@ -152,14 +155,16 @@ class PayloadSet:
         middle = 0.5 * (high + low)
         moments = 0.5 * (np.full((3, 3), spin) + np.diag(np.diag(missing)))  # of the box about the middle, per kg
         moments[~np.eye(3, dtype=bool)] = 0.5 * spin
-        masses = sorted(set(mass))
 
-        def objects(inertia: Array) -> Array:
+        def objects(inertia: Array, masses: list[float]) -> Array:
             per_kg = np.array([from_com_form(1.0, c, inertia) for c in corners])
             return np.unique(np.concatenate([m * per_kg for m in masses]), axis=0)
 
+        both = sorted(set(mass))
         radius = pack(0.0, np.zeros(3), mass[1] * moments)
-        return cls(False, objects(middle), radius * (1.0 + _PAD), objects(low), objects(high)[None])
+        # What is added from above is a body, so a lighter one has less energy.
+        most = objects(high, both[-1:])
+        return cls(False, objects(middle, both), radius * (1.0 + _PAD), objects(low, both), most[None])
 
     @classmethod
     def of_objects(cls, box: Box, shape: PayloadShape) -> PayloadSet | None:
@@ -172,6 +177,19 @@ class PayloadSet:
             box: Box of the parameters, (10,).
             shape: Box of the CoM and radius of gyration.
         """
+        bounds = (one.tobytes() for one in (box.lower, box.upper, shape.com.lower, shape.com.upper))
+        return cls._of_bounds(*bounds, shape.gyration)
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def _of_bounds(
+        cls, lower: bytes, upper: bytes, com_lower: bytes, com_upper: bytes, gyration: float
+    ) -> PayloadSet | None:
+        """Do so for the bounds of box and CoM: a search bounds many motions with the same ones."""
+        box, com = (
+            Box(np.frombuffer(low), np.frombuffer(high)) for low, high in ((lower, upper), (com_lower, com_upper))
+        )
+        shape = PayloadShape(com, gyration)
         lightest, heaviest = max(float(box.lower[0]), 0.0), float(box.upper[0])
         if lightest <= 0.0:
             return cls.of_shape((lightest, heaviest), shape)
@@ -396,14 +414,15 @@ def compute_inertia_ratio(robot: RobotModel, uncertainty: InertialUncertainty, q
         probes: Indices of the positions at which slopes are taken, (P,).
     """
     n = robot.n
+    ratios = _Ratios.of(robot, uncertainty, q)
     steps = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
     near = (q[probes, None] + steps).reshape(-1, n)
-    lower, upper = inertia_ratios(robot, uncertainty, np.concatenate([q, near]))
+    few = replace(uncertainty, payloads=ratios.that_count(uncertainty.payloads, probes))
     slopes = []
-    for values in (lower, upper):
-        around = values[len(q) :].reshape(-1, 2, n)
-        slopes.append(np.abs(around - values[probes, None, None]).max(axis=(0, 1)) / _STEP)
-    return InertiaRatio(float(lower[: len(q)].min()), float(upper[: len(q)].max()), *slopes)
+    for at, beside in zip((ratios.lower, ratios.upper), inertia_ratios(robot, few, near), strict=True):
+        changes = beside.reshape(-1, 2, n) - at[probes, None, None]
+        slopes.append(np.abs(changes).max(axis=(0, 1)) / _STEP)
+    return InertiaRatio(float(ratios.lower.min()), float(ratios.upper.max()), *slopes)
 
 
 def inertia_ratios(robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> tuple[Array, Array]:
@@ -412,34 +431,77 @@ def inertia_ratios(robot: RobotModel, uncertainty: InertialUncertainty, q: Array
     Raises:
         ParameterOutOfRange: The arm with a nominal payload has no positive definite inertia matrix.
     """
-    columns, payloads = inertia_columns(robot, q), uncertainty.payloads
-    nominal = columns @ uncertainty.nominal
-    try:
-        factor = np.linalg.inv(np.linalg.cholesky(nominal))
-    except np.linalg.LinAlgError:
-        allowed = "a payload with which the inertia matrix of the arm is positive definite"
-        raise ParameterOutOfRange("nominal payload", uncertainty.payload.round(6).tolist(), allowed) from None
-    radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
-    positive[INERTIAL * robot.n :] = True  # armatures
-    others = np.flatnonzero(~positive & (radius > 0.0))
-    spread = _spread(congruence(factor, np.moveaxis(columns[..., others], -1, 1)), radius[others])
-    spread += congruence(factor, columns @ np.where(positive, radius, 0.0))
-    arm = congruence(factor, columns @ uncertainty.arm)
-    last = congruence(factor, np.moveaxis(columns[..., uncertainty.last], -1, 1))  # (S, 10, n, n)
+    ratios = _Ratios.of(robot, uncertainty, q)
+    return ratios.lower, ratios.upper
 
-    def carrying(bodies: Array) -> Array:
-        result: Array = np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
-        return result
 
-    least, most = [arm - spread], [arm + spread]
-    if uncertainty.energies is not None:
-        least.append(congruence(factor, columns @ uncertainty.energies[0]))
-        most.append(congruence(factor, columns @ uncertainty.energies[1]))
-    options = [largest_eigenvalue(a[:, None] + carrying(one)).max(axis=1) for a in most for one in payloads.upper]
-    highest = np.min(options, axis=0)
-    lowest = [-largest_eigenvalue(-a[:, None] - carrying(payloads.lower)).max(axis=1) for a in least]
-    without = [-largest_eigenvalue(-a) for a in least]  # a payload has no negative kinetic energy
-    return np.max([*lowest, *without], axis=0) - _ROUNDING, highest + _ROUNDING
+@dataclass(frozen=True)
+class _Ratios:
+    """Smallest and largest eigenvalues of (H, M) at S positions, at each vertex of the payload's set.
+
+    Attributes:
+        lowest: With the vertices from below, one bound of the arm after the other, (A, S, K).
+        without: Without a payload, which has no negative kinetic energy, (A, S).
+        highest: With vertices from above, each enclosure with each bound of the arm, (A O, S, K).
+    """
+
+    lowest: Array
+    without: Array
+    highest: Array
+
+    @classmethod
+    def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> _Ratios:
+        """Compute them at positions (S, n) [rad]; for errors see :func:`inertia_ratios`."""
+        columns, payloads = inertia_columns(robot, q), uncertainty.payloads
+        nominal = columns @ uncertainty.nominal
+        try:
+            factor = np.linalg.inv(np.linalg.cholesky(nominal))
+        except np.linalg.LinAlgError:
+            allowed = "a payload with which the inertia matrix of the arm is positive definite"
+            raise ParameterOutOfRange("nominal payload", uncertainty.payload.round(6).tolist(), allowed) from None
+        radius, positive = uncertainty.radius, np.resize(_IS_POSITIVE, uncertainty.radius.size)
+        positive[INERTIAL * robot.n :] = True  # armatures
+        others = np.flatnonzero(~positive & (radius > 0.0))
+        spread = _spread(congruence(factor, np.moveaxis(columns[..., others], -1, 1)), radius[others])
+        spread += congruence(factor, columns @ np.where(positive, radius, 0.0))
+        arm = congruence(factor, columns @ uncertainty.arm)
+        last = congruence(factor, np.moveaxis(columns[..., uncertainty.last], -1, 1))  # (S, 10, n, n)
+
+        def carrying(bodies: Array) -> Array:
+            result: Array = np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
+            return result
+
+        least, most = [arm - spread], [arm + spread]
+        if uncertainty.energies is not None:
+            least.append(congruence(factor, columns @ uncertainty.energies[0]))
+            most.append(congruence(factor, columns @ uncertainty.energies[1]))
+        lightest = carrying(payloads.lower)
+        return cls(
+            lowest=np.stack([-largest_eigenvalue(-a[:, None] - lightest) for a in least]),
+            without=np.stack([-largest_eigenvalue(-a) for a in least]),
+            highest=np.stack(
+                [largest_eigenvalue(a[:, None] + one) for one in map(carrying, payloads.upper) for a in most]
+            ),
+        )
+
+    @property
+    def lower(self) -> Array:
+        """Smallest ratio, (S,)."""
+        smallest: Array = np.concatenate([self.lowest.min(axis=2), self.without]).max(axis=0) - _ROUNDING
+        return smallest
+
+    @property
+    def upper(self) -> Array:
+        """Largest ratio, (S,)."""
+        largest: Array = self.highest.max(axis=2).min(axis=0) + _ROUNDING
+        return largest
+
+    def that_count(self, payloads: PayloadSet, probes: Array) -> PayloadSet:
+        """Leave out the vertices which are far from deciding at any of some positions, (P,)."""
+        low, high = self.lowest[:, probes], self.highest[:, probes]
+        near = low <= low.min(axis=2, keepdims=True) + _FAR, high >= (1.0 - _FAR) * high.max(axis=2, keepdims=True)
+        below, above = (one.any(axis=(0, 1)) for one in near)
+        return replace(payloads, lower=payloads.lower[below], upper=payloads.upper[:, above])
 
 
 def _spread(matrices: Array, radius: Array) -> Array:

@@ -320,6 +320,18 @@ def test_slopes_cover_positions_nearby(robot):
     assert high < ratio.upper + 0.1
 
 
+@pytest.mark.parametrize("share", [1.0, 0.075])
+def test_vertices_that_are_left_out_of_slopes_do_not_count(robot, share):
+    prior = robot.payload_prior
+    box = Box.around(prior.nominal, share * prior.box.width).intersect(prior.box)
+    uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot, (robot.theta_box, box), prior.nominal))[-1]
+    ratio = compute_inertia_ratio(robot, uncertainty, robot.home[None], [0])
+    steps = 0.02 * np.concatenate([np.eye(robot.n), -np.eye(robot.n)])
+    at, beside = (np.stack(inertia_ratios(robot, uncertainty, q)) for q in (robot.home[None], robot.home + steps))
+    slopes = np.abs(beside - at).reshape(2, 2, robot.n).max(axis=1) / 0.02
+    np.testing.assert_allclose([ratio.lower_slope, ratio.upper_slope], slopes, atol=1e-3)
+
+
 def test_magnitude_is_the_matrix_absolute_value():
     x = np.random.default_rng(4).normal(size=(5, 4, 4))
     x += x.transpose(0, 2, 1)
