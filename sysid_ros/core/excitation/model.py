@@ -190,9 +190,12 @@ class ExcitationModel:
         tracking_velocity: Largest velocity error of the controller, (n,) [rad/s].
         collision: Spheres, pairs and obstacles.
         feedback_torque: Torque of the feedback on top of the model's, (n,) [Nm].
-        moving_torque: What the feedback takes more at high speed than at rest, (n,) [Nm]; for the search only, which
-            counts half of it at ``STOP_SPEED``.
-        stop_torque: What it takes more still in stops from high speed, (n,) [Nm]; likewise.
+        slow_torque: What the feedback takes more at the samples of a motion, however slow it is there, (n,) or (N, n)
+            [Nm]; for the search only, as are the next two.
+        moving_torque: What it takes more at high speed, half of it at ``STOP_SPEED`` or all with ``moving_speed``.
+        stop_torque: What it takes more still in stops from high speed, likewise.
+        moving_speed: Mean squares of the speeds before the samples of a motion that takes these torques, (N,)
+            [rad^2/s^2]; None where there is none.
         virtual: Points and ellipsoids that the search keeps apart in place of the distances of spheres; those decide in
             the end all the same. None for the spheres.
     """
@@ -205,8 +208,10 @@ class ExcitationModel:
     tracking_velocity: Array
     collision: CollisionModel
     feedback_torque: Array
+    slow_torque: Array
     moving_torque: Array
     stop_torque: Array
+    moving_speed: Array | None = None
     virtual: VirtualShapes | None = None
 
     @property
@@ -257,6 +262,7 @@ class ExcitationModel:
             tracking_velocity=error_bound("tracking.velocity [rad/s]", velocity, robot.n),
             collision=build_collision_model(robot, spheres, obstacles, ground_height),
             feedback_torque=error_bound("feedback_torque [Nm]", feedback_torque, robot.n),
+            slow_torque=np.zeros(robot.n),
             moving_torque=np.zeros(robot.n),
             stop_torque=np.zeros(robot.n),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -115,6 +115,18 @@ _STOP_PROGRESS = (0.6, 1.0)
 _IDLE_TORQUE = 0.9
 """Share of the allowed torques below which, in random motions at the other limits, stops are left to the last check."""
 _DRAWS = 8
+_MEMORY = 0.3
+"""Time constant with which feedback forgets how fast a motion was [s]."""
+
+
+def speed_memory(times: ArrayLike) -> Array:
+    """Return weights (N, N) that average values at evenly spaced times, (N,) [s], over what feedback remembers."""
+    times = np.asarray(times, dtype=float)
+    age = times[:, None] - times
+    weights = np.where(age >= 0.0, np.exp(-np.maximum(age, 0.0) / _MEMORY), 0.0)
+    # Before the first sample is rest.
+    result: Array = weights * (1.0 - np.exp(-(times[1] - times[0]) / _MEMORY))
+    return result
 
 
 class ExcitationProblem:
@@ -243,9 +255,11 @@ class ExcitationProblem:
         """Sum the squares of torques beyond their limits, with its derivatives by the regressor and the velocity."""
         nominal, demand = self._worst_torque(regressor)
         # Feedback grows with the speed, in stops with that from which they begin.
-        square, stages = 1.0 + (v**2).sum(axis=1) / STOP_SPEED**2, len(self._stages)
-        growing = np.stack([self._moving_torque] + [self._moving_torque + self._stop_torque] * (stages - 1))
-        demand += ((1.0 - 1.0 / square)[:, None] * growing[:, None]).reshape(demand.shape)
+        grown, by_square = self._grow((v**2).sum(axis=1))
+        stages = len(self._stages)
+        moving, stopping = (np.broadcast_to(part, v.shape) for part in (self._moving_torque, self._stop_torque))
+        growing = np.stack([moving] + [moving + stopping] * (stages - 1))
+        demand += (self._slow_torque + grown[:, None] * growing).reshape(demand.shape)
         limit = _BETWEEN * self.limits.torque_usage
         beyond = np.maximum(demand / self._torque_limits - limit, 0.0)
         weight = np.zeros_like(regressor)
@@ -255,9 +269,16 @@ class ExcitationProblem:
             factor = 2.0 * beyond[sample, joint] / self._torque_limits[joint]
             side = np.sign(nominal[sample, joint])[:, None] * self._center
             weight[sample, joint] = factor[:, None] * (side + np.sign(rows) * self._radius)
-        by_growth = np.einsum("snj,sj->n", (2.0 * beyond / self._torque_limits).reshape(stages, *v.shape), growing)
-        by_square = by_growth / square**2
-        return float((beyond**2).sum()), weight, 2.0 / STOP_SPEED**2 * by_square[:, None] * v
+        by_growth = np.einsum("snj,snj->n", (2.0 * beyond / self._torque_limits).reshape(growing.shape), growing)
+        return float((beyond**2).sum()), weight, 2.0 * by_square(by_growth)[:, None] * v
+
+    def _grow(self, squares: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Return how much of the moving torque acts at these squares of the speed, (N,), and the adjoint derivative."""
+        if self._moving_speed is None:
+            one = 1.0 + squares / STOP_SPEED**2
+            return 1.0 - 1.0 / one, lambda slope: slope / (STOP_SPEED * one) ** 2
+        speed = self._moving_speed
+        return self._memory @ squares / speed, lambda slope: (slope / speed) @ self._memory
 
     def _worst_torque(self, regressor: Array) -> tuple[Array, Array]:
         """Compute the torque of the middle of the boxes and the largest of any parameters in them, (N, n) [Nm]."""
@@ -273,7 +294,12 @@ class ExcitationProblem:
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
         center[sliding] = radius[sliding] = 0.0
         self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_max
-        self._moving_torque, self._stop_torque = model.moving_torque, model.stop_torque
+        self._slow_torque, self._moving_torque, self._stop_torque = (
+            model.slow_torque,
+            model.moving_torque,
+            model.stop_torque,
+        )
+        self._moving_speed, self._memory = model.moving_speed, speed_memory(self.space.times)
 
     def _largest_torque(self) -> float:
         """Compute the largest share of a torque limit in random motions that reach the other limits."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
@@ -31,12 +32,14 @@ from sysid_ros.core.excitation.planner import (
     expected_base_radii,
     plan_excitation,
 )
-from sysid_ros.core.excitation.problem import FourierSpace
+from sysid_ros.core.excitation.problem import FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import ARM_TARGET, MOST_HARMONICS, ExcitationSettings
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
+from sysid_ros.core.tracking_bound.stops import StopBound
 from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.braking import slowdown_states
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
@@ -55,6 +58,8 @@ _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 """Shares of its amplitude, where it is the path that is refused."""
 _ALLOWANCE = 1.25
 """How much larger tracking errors are allocated than random motions at the same limits have."""
+_MOST = 0.5
+"""Share of the torque limits that is allocated to the feedback at most, before a motion has shown what it takes."""
 _OF_ROOM = 0.9
 """Share of the torque that holding leaves at the start that feedback may take all the same."""
 _SLOW, _SLOWER = 0.35, 0.8
@@ -64,15 +69,27 @@ _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
 _GROWTH = 0.5
 """Power of the amplitude with which errors are taken to grow from a motion that is proven with a smaller one."""
-_BEYOND, _LEAST_BEYOND = 3.0, 0.02
-"""How much more torque is kept free than a motion lacks, and at least, as a share of the limit."""
+_CAUTION = 0.12, 1.2
+"""By how much more feedback is taken to need in stops each time that a motion lacks torque, and at most; half as much
+once one is proven."""
+_STOP_POINTS = 5
+"""States of a stop at which its torque is looked at."""
+_LATE = 0.25
+"""Share of the time that is kept for smaller motions, where none is proven."""
+_LESS_AHEAD = 1.15
+"""Factor on the condition number that is wanted with which a motion that is planned again is: what changes less keeps
+its errors."""
+_FEW = 200
+"""Iterations per stage of the solver where a motion is planned again with the errors that it has."""
+_LEAST_SHARE = 0.1
+"""Least share of what the feedback takes at high speed that slow parts of a motion are taken to have."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
-_ROUNDS = 8
+_ROUNDS = 20
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
 _FINER = 2
 """Harmonics that are added where a motion is proven but not good enough: what it has at hand is used up."""
-_FAR = 2.0
+_FAR = 3.0
 """How much larger than what is wanted a condition number is from which another start promises more than planning the
 motion of this one again."""
 _GAIN = 0.004
@@ -336,8 +353,8 @@ class _ProvenSearch:
         self._best: tuple[CertifiedPlan, ExcitationPlan, float] | None = None
         self._least = np.inf
         self._seed, self.starts = settings.seed, 0
-        self._stop_torque = np.zeros(task.q_start.size)
-        """What stops of the motions of this start have lacked so far, (n,) [Nm]."""
+        self._caution = 0.0
+        """How much more feedback stops of this start's motions are taken to need than those of the last one [-]."""
         self._finer = 0
         """Harmonics that motions of this start have more than the settings say."""
         self._is_close = False
@@ -387,7 +404,10 @@ class _ProvenSearch:
                 continue
             hope = min((self._allocate([bound], 1.0) for bound in bounds), key=lambda one: float(one.torque.sum()))
             try:
-                self._run_start(share, self._within_room(self._allocate(bounds, _ALLOWANCE), hope), 0.5 * self._left)
+                errors = self._within_room(self._allocate(bounds, _ALLOWANCE), hope)
+                self._require_room(errors)
+                most = _MOST * self._assumptions.robot.limits.tau_max
+                self._run_start(share, replace(errors, torque=np.minimum(errors.torque, most)), 0.5 * self._left)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 refusal = reason
                 self._reasons.append(str(reason))
@@ -418,7 +438,7 @@ class _ProvenSearch:
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
         self.starts += 1
-        self._stop_torque, self._finer = np.zeros(self._assumptions.robot.n), 0
+        self._caution, self._finer = 0.0, 0
         plan: ExcitationPlan | None = self._plan(share, errors, seconds)
         for left in reversed(range(_ROUNDS)):
             # Slower or smaller it shows less.
@@ -432,7 +452,11 @@ class _ProvenSearch:
             if nearly.proven is not None:
                 self._keep(nearly.proven, plan, share)
             made, plan = plan, None
-            if left and not (self._best is not None and (self._is_over or self._is_far(made))):
+            if (
+                left
+                and self._left > _LEAST_SEARCH
+                and not (self._best is not None and (self._is_over or self._is_far(made)))
+            ):
                 plan, errors, share = self._plan_again(share, attempt, path, errors)
             if plan is None and nearly.proven is None:
                 self._refused.append((share, made))
@@ -443,8 +467,14 @@ class _ProvenSearch:
         return enough > 0.0 and self.starts < starts and self._figure(plan.trajectory) > np.log(_FAR * enough)
 
     def _plan(
-        self, share: float, errors: TrackingAllocation, seconds: float, begin_with: FourierTrajectory | None = None
+        self,
+        share: float,
+        errors: TrackingAllocation,
+        seconds: float,
+        begin_with: FourierTrajectory | None = None,
+        bound: TrackingBound | None = None,
     ) -> ExcitationPlan:
+        """Plan a motion, from a random one or from one whose bound tells where the feedback takes how much torque."""
         settings = self._settings.with_speed_share(share)
         settings = replace(
             settings,
@@ -453,16 +483,66 @@ class _ProvenSearch:
             seed=self._seed,
             time_budget=max(seconds, _LEAST_SEARCH),
         )
-        moving = np.zeros_like(errors.torque)
-        if begin_with is not None:
+        model = excitation_model(self._assumptions, errors)
+        if begin_with is not None and bound is not None:
+            model, brake_time = self._with_feedback(model, bound, begin_with, settings.samples)
+            most = min(settings.max_iterations, _FEW)
+            settings = replace(
+                settings,
+                max_iterations=most,
+                brake_time=brake_time or settings.brake_time,
+                wanted_condition_number=_LESS_AHEAD * settings.wanted_condition_number,
+            )
+        elif begin_with is not None:
             # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
-            moving = np.maximum(errors.torque - self._room(), 0.0)
-        model = excitation_model(self._assumptions, replace(errors, torque=errors.torque - moving))
-        model = replace(model, moving_torque=moving, stop_torque=self._stop_torque)
+            rest = np.minimum(errors.torque, np.maximum(self._room(), 0.0))
+            model = replace(model, feedback_torque=rest, moving_torque=errors.torque - rest)
         return plan_excitation(
             model, self._task.q_start, settings, earlier=self._earlier,
             is_cancelled=self._task.is_cancelled, begin_with=begin_with, clock=self._clock,
         )  # fmt: skip
+
+    def _with_feedback(
+        self, model: ExcitationModel, bound: TrackingBound, path: FourierTrajectory, count: int
+    ) -> tuple[ExcitationModel, float | None]:
+        """Return the model with the torque that the feedback of a motion takes at its samples, and in stops.
+
+        Besides the time to rest of these stops [s], those that lack the least; None where stops have no bound.
+        """
+        half = 0.5 * path.duration / count
+        times = np.asarray((2.0 * np.arange(count) + 1.0) * half, dtype=np.float64)
+        halves, states = np.full(count, half), path.sample(times)
+        along = bound.torque_over(times, halves)
+        stopping, brake_time, least = np.zeros_like(along), None, np.inf
+        demand, limits = excitation_model(self._assumptions).torque_demand, self._assumptions.robot.limits.tau_max
+        for stops in self._stops_of(bound):
+            takes = stops.torque_over(times, halves)
+            needs = demand.evaluate(*slowdown_states(states, stops.brake_time, _STOP_POINTS)).reshape(-1, *along.shape)
+            worst = float(((needs.max(axis=0) + takes) / limits).max())
+            if worst < least:
+                stopping, brake_time, least = np.maximum(takes - along, 0.0), stops.brake_time, worst
+        squares = speed_memory(times) @ (states[1] ** 2).sum(axis=1)
+        speed = np.maximum(squares, _LEAST_SHARE * squares.mean())
+        rest = np.minimum(along.min(axis=0), np.maximum(self._room(), 0.0))
+        model = replace(
+            model,
+            feedback_torque=rest,
+            slow_torque=(along - rest) * (1.0 - squares / speed)[:, None],
+            moving_torque=_MARGIN * (along - rest),
+            # The largest moments of stops move when the motion changes.
+            stop_torque=(1.0 + self._caution)
+            * sliding_window_view(np.pad(stopping, ((1, 1), (0, 0))), 3, axis=0).max(axis=-1),
+            moving_speed=speed,
+        )
+        return model, brake_time
+
+    def _stops_of(self, bound: TrackingBound) -> Iterator[StopBound]:
+        """Bound the errors of a motion in stops, for each time to rest with which there is a bound."""
+        for brake_time in self._task.verifier.brake_times:
+            try:
+                yield bound.in_stops(brake_time)
+            except BoundNotAvailable:
+                continue
 
     def _tell(self) -> None:
         """Say how far the search is."""
@@ -490,20 +570,16 @@ class _ProvenSearch:
             self._finer += _FINER
         if attempt.bound is not None:
             errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
-            if refusal is not None and refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                missing = self._missing(refusal, max(_BEYOND * refusal.excess, _LEAST_BEYOND * abs(refusal.allowed)))
-                if attempt.lack <= _LITTLE:  # what it was planned with was nearly right
-                    errors = replace(errors, torque=np.maximum(errors.torque, before.torque))
-                if refusal.limit is LimitKind.BRAKING_TORQUE:
-                    self._stop_torque = self._stop_torque + missing
-                else:
-                    errors = replace(errors, torque=errors.torque + missing)
-            elif refusal is not None and refusal.limit in (LimitKind.POSITION, LimitKind.VELOCITY):
+            if refusal is None:
+                self._caution *= 0.5
+            elif refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
+                self._caution = min(self._caution + _CAUTION[0], _CAUTION[1])
+            elif refusal.limit in (LimitKind.POSITION, LimitKind.VELOCITY):
                 self._is_close = True
             if self._is_close:
                 errors = self._with_stops(errors, attempt.bound)
             try:
-                return self._plan(share, errors, self._left, path), errors, share
+                return self._plan(share, errors, self._left, path, attempt.bound), errors, share
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 self._reasons.append(str(reason))
             before = self._within_room(errors, before)
@@ -548,21 +624,12 @@ class _ProvenSearch:
 
     def _with_stops(self, errors: TrackingAllocation, bound: TrackingBound) -> TrackingAllocation:
         """Return errors with what those of a motion are in stops, in place of what is assumed of that."""
-        for brake_time in self._task.verifier.brake_times:
-            try:
-                stops = bound.in_stops(brake_time)
-            except BoundNotAvailable:
-                continue
-            fast = stops.speed_errors(self._assumptions.robot.limits.v_max)
-            position, velocity = np.maximum(bound.position, stops.position), np.maximum(bound.velocity, fast)
-            return replace(errors, position=_MARGIN * position, velocity=_MARGIN * velocity)
-        return errors
-
-    def _missing(self, refusal: PlanRejected, torque: float) -> Array:
-        """Return this torque for the joint that a limit was broken at, zero for the others, (n,) [Nm]."""
-        missing = np.zeros(self._assumptions.robot.n)
-        missing[self._assumptions.robot.joint_names.index(refusal.names[0])] = torque
-        return missing
+        stops = next(self._stops_of(bound), None)
+        if stops is None:
+            return errors
+        fast = stops.speed_errors(self._assumptions.robot.limits.v_max)
+        position, velocity = np.maximum(bound.position, stops.position), np.maximum(bound.velocity, fast)
+        return replace(errors, position=_MARGIN * position, velocity=_MARGIN * velocity)
 
     def _room(self) -> Array:
         """Return the torque that holding the start leaves, with an allowance, (n,) [Nm]."""
@@ -571,6 +638,16 @@ class _ProvenSearch:
         holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
         room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_max - holding)
         return room
+
+    def _require_room(self, errors: TrackingAllocation) -> None:
+        """Raise StartOutsideLimits where holding the start leaves less torque than these errors take."""
+        room, robot = self._room() / _OF_ROOM, self._assumptions.robot
+        joint = int((errors.torque - room).argmax())
+        if errors.torque[joint] > room[joint]:
+            what = f"the torque of the feedback at joint '{robot.joint_names[joint]}' [Nm]"
+            raise StartOutsideLimits(
+                what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves"
+            )
 
     def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
         """Return errors whose torque is no more than the start has left, and no less than the least ones."""
@@ -630,7 +707,11 @@ class _ProvenSearch:
         """
         refusal = attempt.refusal
         is_near = attempt.lack <= _LITTLE
-        if refusal is not None and refusal.limit.is_of_the_path and not is_near:
+        if (
+            refusal is not None
+            and not is_near
+            and (refusal.limit.is_of_the_path or self._left > _LATE * self._settings.time_budget)
+        ):
             return _Attempt(), attempt
         enough, tries = self._scale_of_enough(path), [attempt]
         proven, refused = _Attempt(), attempt
@@ -646,15 +727,15 @@ class _ProvenSearch:
                 break
             if tried.scale < scale or (self._best is not None and self._is_over):
                 break
-            refused = tried
             tries.append(tried)
+            if refused.refusal is not None and tried.lack > refused.lack:
+                break  # where it is smaller it needs more
+            refused = tried
         if proven.proven is None:
             return proven, min(tries, key=lambda one: one.lack)
         if proven.scale < min(0.93 * refused.scale, enough) and not self._is_over:  # a step worth halving
             between = self._attempt_scaled(path, 0.5 * (refused.scale + proven.scale))
             proven, refused = (between, refused) if between.proven is not None else (proven, between)
-        if refused.refusal is not None and refused.refusal.limit is LimitKind.BRAKING_TORQUE:
-            self._stop_torque = self._stop_torque + self._missing(refused.refusal, 0.5 * refused.refusal.excess)
         return proven, proven
 
     def _scale_of_enough(self, path: FourierTrajectory) -> float:

@@ -13,7 +13,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, build_criterion
 from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits
-from sysid_ros.core.excitation.problem import ExcitationProblem, FourierSpace
+from sysid_ros.core.excitation.problem import ExcitationProblem, FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
 
 N = 7
@@ -70,6 +70,37 @@ def test_gradient_of_the_objective_with_its_penalties(model, gen3, size, moving,
         values = [problem.objective(x + sign * step * direction, has_distances)[0] for sign in (1, -1)]
         slope = (values[0] - values[1]) / (2 * step)
         assert gradient @ direction == pytest.approx(slope, rel=1e-4, abs=1e-4 * np.linalg.norm(gradient))
+
+
+def test_gradient_with_feedback_that_is_known_at_every_sample(model, gen3):
+    settings, rng = ExcitationSettings(amplitude=3.0, torque_fraction=1.0), np.random.default_rng(6)
+    count = settings.samples
+    known = replace(
+        model,
+        slow_torque=rng.uniform(0.0, 8.0, (count, N)),
+        moving_torque=rng.uniform(0.0, 8.0, (count, N)),
+        stop_torque=rng.uniform(0.0, 8.0, (count, N)),
+        moving_speed=rng.uniform(0.2, 2.0, count),
+    )
+    problem, plain = (ExcitationProblem(one, gen3.home, settings) for one in (known, model))
+    x = rng.normal(size=problem.size)
+    assert problem.objective(x)[0] > plain.objective(x)[0]
+    gradient = problem.objective(x)[1]
+    for seed in range(3):
+        direction, step = np.random.default_rng(seed).normal(size=x.size), 1e-7
+        values = [problem.objective(x + sign * step * direction)[0] for sign in (1, -1)]
+        slope = (values[0] - values[1]) / (2 * step)
+        assert gradient @ direction == pytest.approx(slope, rel=1e-4, abs=1e-4 * np.linalg.norm(gradient))
+
+
+def test_feedback_remembers_the_speeds_of_about_the_last_third_of_a_second():
+    times = 0.05 * np.arange(60)
+    weights = speed_memory(times)
+    np.testing.assert_allclose(np.triu(weights, 1), 0.0)
+    assert weights[-1].sum() == pytest.approx(1.0, abs=1e-3), "after a long time at one speed: its square"
+    assert weights[0].sum() < 0.2, "before the motion is rest"
+    age = weights[-1] @ (times[-1] - times) / weights[-1].sum()
+    assert 0.2 < age < 0.4
 
 
 @pytest.mark.parametrize(("name", "stages"), [("stop_torque", 2.0), ("moving_torque", 3.0)])
