@@ -43,6 +43,8 @@ _MEMORY = 30
 """Steps that L-BFGS remembers."""
 _FLAT = 1e-6
 """Relative decrease of the objective below which a search ends."""
+_ALMOST = 1.05
+"""Share of the torque limits that the final check of a whole arm's motion allows."""
 _CHECK_STEP = 0.005
 """Time between the samples of the final check [s]."""
 _HEAVIER = (2e3, 1e4)
@@ -374,8 +376,8 @@ class _Search:
         times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / _CHECK_STEP)) + 1)
         states = trajectory.sample(times)
         share = self.settings.torque_fraction
-        if self.problem.base is not None:  # what is left of the limits covers what the samples miss: motions are proven
-            share = 0.5 * (1.0 + share)
+        if self.problem.base is not None:  # these motions are proven, and planned again where they lack a little
+            share = _ALMOST
         try:
             self._demand.check(LimitKind.TORQUE, times, states, share)
             self._demand.check_stops(trajectory, self.settings.brake_time, share)

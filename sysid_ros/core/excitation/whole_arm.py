@@ -69,9 +69,9 @@ _MARGIN = 1.03
 """How much larger tracking errors are allocated than a motion has with which the search for a better one begins."""
 _GROWTH = 0.5
 """Power of the amplitude with which errors are taken to grow from a motion that is proven with a smaller one."""
-_CAUTION = 0.12, 1.2
-"""By how much more feedback is taken to need in stops each time that a motion lacks torque, and at most; half as much
-once one is proven."""
+_CAUTION = 0.1, 0.5
+"""By how much more, at most, feedback is taken to need in stops each time that these lack torque, and all in all; it is
+what they lack of the limit, and half of it is forgotten once a motion is proven."""
 _STOP_POINTS = 5
 """States of a stop at which its torque is looked at."""
 _LATE = 0.25
@@ -572,8 +572,8 @@ class _ProvenSearch:
             errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
             if refusal is None:
                 self._caution *= 0.5
-            elif refusal.limit in (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE):
-                self._caution = min(self._caution + _CAUTION[0], _CAUTION[1])
+            elif refusal.limit is LimitKind.BRAKING_TORQUE:
+                self._caution = min(self._caution + min(attempt.lack, _CAUTION[0]), _CAUTION[1])
             elif refusal.limit in (LimitKind.POSITION, LimitKind.VELOCITY):
                 self._is_close = True
             if self._is_close:
