@@ -399,6 +399,8 @@ class _ProvenSearch:
         """
         refusal: StartOutsideLimits | NoExcitationFound | None = None
         for share in _SPEED_SHARES:
+            if self._left <= _LEAST_SEARCH and self._slow_refused_down():
+                return
             bounds, refusal = self._probe(self._settings.with_speed_share(share)), None
             if not bounds:
                 continue
@@ -413,12 +415,17 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
             if self._best is not None:
                 return
-        for share, plan in self._refused:
+        if not self._slow_refused_down():
+            raise refusal or NoProvenMotion(tuple(self._reasons))
+
+    def _slow_refused_down(self) -> bool:
+        """Try to prove what was refused more slowly, one motion after the other; return whether one is proven."""
+        while self._refused and self._best is None:
+            share, plan = self._refused.pop(0)
             attempt = self._slow_down(plan.trajectory)
             if attempt.proven is not None:
                 self._keep(attempt.proven, plan, share)
-                return
-        raise refusal or NoProvenMotion(tuple(self._reasons))
+        return self._best is not None
 
     def _run_start(self, share: float, errors: TrackingAllocation, seconds: float) -> None:
         """Plan from one start and prove what may be the best: what the proof leaves of it counts.
@@ -486,12 +493,11 @@ class _ProvenSearch:
         model = excitation_model(self._assumptions, errors)
         if begin_with is not None and bound is not None:
             model, brake_time = self._with_feedback(model, bound, begin_with, settings.samples)
-            most = min(settings.max_iterations, _FEW)
             settings = replace(
                 settings,
-                max_iterations=most,
+                max_iterations=min(settings.max_iterations, _FEW),
                 brake_time=brake_time or settings.brake_time,
-                wanted_condition_number=_LESS_AHEAD * settings.wanted_condition_number,
+                wanted_condition_number=min(_LESS_AHEAD * settings.wanted_condition_number, 1e6),
             )
         elif begin_with is not None:
             # At rest the feedback takes less than the most on the path, which may be more than the start leaves.

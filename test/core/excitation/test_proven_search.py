@@ -327,6 +327,12 @@ def test_in_a_last_try_what_was_refused_is_stretched(robot, search):
     assert stretches == [1.0, 1.0, 1.08, 1.17, 1.3, 1.5, 1.8], "as planned, then in the last try"
 
 
+def test_when_the_time_is_over_what_was_refused_is_stretched_before_slower_ones_are_planned(search):
+    script = search([15.0, 16.0], {0: lambda path: path.duration < 1.2 * DURATION}, time_budget=9.0)
+    (plan,) = script.found.plans
+    assert len(script.calls) == 1 and plan.duration > DURATION and script.found.speed_share == 1.0
+
+
 def test_why_nothing_is_proven_is_said(robot, search):
     no_room = StartOutsideLimits("the torque", 60.0, "at most 50")
     script = search([no_room] * 6)
