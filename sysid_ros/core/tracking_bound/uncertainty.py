@@ -136,6 +136,10 @@ class PayloadSet:
     lower: Array
     upper: Array
 
+    def __post_init__(self) -> None:
+        for array in (self.vertices, self.radius, self.lower, self.upper):
+            array.setflags(write=False)  # what is kept for other motions stays as it is
+
     @classmethod
     def of_shape(cls, mass: tuple[float, float], shape: PayloadShape) -> PayloadSet:
         """Enclose all objects with a mass in a range and a given shape.
