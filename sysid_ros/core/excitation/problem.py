@@ -274,11 +274,11 @@ class ExcitationProblem:
 
     def _grow(self, squares: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Return how much of the moving torque acts at these squares of the speed, (N,), and the adjoint derivative."""
-        if self._moving_speed is None:
+        if self._shares is None:
             one = 1.0 + squares / STOP_SPEED**2
             return 1.0 - 1.0 / one, lambda slope: slope / (STOP_SPEED * one) ** 2
-        speed = self._moving_speed
-        return self._memory @ squares / speed, lambda slope: (slope / speed) @ self._memory
+        shares = self._shares
+        return shares @ squares, lambda slope: slope @ shares
 
     def _worst_torque(self, regressor: Array) -> tuple[Array, Array]:
         """Compute the torque of the middle of the boxes and the largest of any parameters in them, (N, n) [Nm]."""
@@ -294,12 +294,10 @@ class ExcitationProblem:
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
         center[sliding] = radius[sliding] = 0.0
         self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_max
-        self._slow_torque, self._moving_torque, self._stop_torque = (
-            model.slow_torque,
-            model.moving_torque,
-            model.stop_torque,
-        )
-        self._moving_speed, self._memory = model.moving_speed, speed_memory(self.space.times)
+        self._slow_torque, self._moving_torque = model.slow_torque, model.moving_torque
+        self._stop_torque = model.stop_torque
+        speed = model.moving_speed
+        self._shares = None if speed is None else speed_memory(self.space.times) / speed[:, None]
 
     def _largest_torque(self) -> float:
         """Compute the largest share of a torque limit in random motions that reach the other limits."""

@@ -459,11 +459,7 @@ class _ProvenSearch:
             if nearly.proven is not None:
                 self._keep(nearly.proven, plan, share)
             made, plan = plan, None
-            if (
-                left
-                and self._left > _LEAST_SEARCH
-                and not (self._best is not None and (self._is_over or self._is_far(made)))
-            ):
+            if left and not self._is_over and not (self._best is not None and self._is_far(made)):
                 plan, errors, share = self._plan_again(share, attempt, path, errors)
             if plan is None and nearly.proven is None:
                 self._refused.append((share, made))
@@ -520,7 +516,7 @@ class _ProvenSearch:
         halves, states = np.full(count, half), path.sample(times)
         along = bound.torque_over(times, halves)
         stopping, brake_time, least = np.zeros_like(along), None, np.inf
-        demand, limits = excitation_model(self._assumptions).torque_demand, self._assumptions.robot.limits.tau_max
+        demand, limits = replace(model.torque_demand, feedback=np.zeros(along.shape[1])), model.robot.limits.tau_max
         for stops in self._stops_of(bound):
             takes = stops.torque_over(times, halves)
             needs = demand.evaluate(*slowdown_states(states, stops.brake_time, _STOP_POINTS)).reshape(-1, *along.shape)

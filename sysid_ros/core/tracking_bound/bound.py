@@ -71,7 +71,14 @@ class TubeProof:
 
     def in_stops(self, brake_time: float) -> StopBound:
         """See :meth:`TrackingBound.in_stops`."""
-        return bound_stops(self._cells, self.tube, self.bounds, self.duration, brake_time)
+        if brake_time not in self._stops:
+            self._stops[brake_time] = bound_stops(self._cells, self.tube, self.bounds, self.duration, brake_time)
+        return self._stops[brake_time]
+
+    @cached_property
+    def _stops(self) -> dict[float, StopBound]:
+        """Bounds of stops that have been asked for, by their time to rest [s]."""
+        return {}
 
     @cached_property
     def _cells(self) -> PathCells:
