@@ -97,7 +97,7 @@ def all_of(robot: RobotModel, model: ControlModel, paths: list[BezierTrajectory]
     """Yield ratios of all stops and of single ones, shares of these and the time, for each path and brake time."""
     for path in paths:
         try:
-            tracking_bound(robot, model, path)  # kernels are computed once
+            before = tracking_bound(robot, model, path)  # kernels are computed once
             begin = time.process_time()
             own = tracking_bound(robot, model, path)
             seconds = time.process_time() - begin
@@ -105,7 +105,7 @@ def all_of(robot: RobotModel, model: ControlModel, paths: list[BezierTrajectory]
             continue
         for brake_time in BRAKE_TIMES:
             try:
-                own.in_stops(brake_time)
+                before.in_stops(brake_time)  # a bound keeps those of its stops, so another one is timed
             except BoundNotAvailable:
                 print(f"a path of {robot.name} has no bound of its stops within {brake_time} s")
                 continue
