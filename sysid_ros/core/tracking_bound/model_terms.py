@@ -281,17 +281,19 @@ def _spread(matrices: Array, radius: Array) -> Array:
     """
     radius = radius[: matrices.shape[1]]
     size = np.sqrt(np.einsum("slxab,slxab->sl", matrices, matrices))
-    order = np.argsort(-(radius * size).max(axis=0))
-    first, second, rest = np.split(order, [_MOST_IMPORTANT, _MOST_IMPORTANT + _IMPORTANT])
+    # Chosen for each sample by itself, so that the bound does not depend on the others.
+    order, samples = np.argsort(-radius * size, axis=1), np.arange(len(size))[:, None]
+    first, second, rest = np.split(order, [_MOST_IMPORTANT, _MOST_IMPORTANT + _IMPORTANT], axis=1)
     # As (S, l, a, x b) or (S, l, b, x a), so that a product sums over x.
-    some = matrices[:, first]
+    some = matrices[samples, first]
     sides = (some.transpose(0, 1, *axes).reshape(*some.shape[:2], some.shape[3], -1) for axes in ((3, 2, 4), (4, 2, 3)))
     roots = (square_root(x @ np.swapaxes(x, -1, -2)) for x in sides)
-    largest = [largest_eigenvalue(np.tensordot(root, radius[first], (1, 0))) for root in roots]
-    weights = np.maximum(size[:, second], 1e-300)
-    scaled = np.sqrt(radius[second] / weights)[..., None, None, None] * matrices[:, second]
+    largest = [largest_eigenvalue(np.einsum("slab,sl->sab", root, radius[first])) for root in roots]
+    own, weights = radius[second], np.maximum(size[samples, second], 1e-300)
+    scaled = np.sqrt(own / weights)[..., None, None, None] * matrices[samples, second]
     scaled = scaled.transpose(0, 3, 1, 2, 4).reshape(len(scaled), scaled.shape[3], -1)
     products = scaled @ np.swapaxes(scaled, 1, 2)
-    middle = np.sqrt(weights @ radius[second] * largest_eigenvalue(products))
-    bound: Array = np.sqrt(largest[0] * largest[1]) + middle + size[:, rest] @ radius[rest]
+    middle = np.sqrt((weights * own).sum(axis=1) * largest_eigenvalue(products))
+    others = (size[samples, rest] * radius[rest]).sum(axis=1)
+    bound: Array = np.sqrt(largest[0] * largest[1]) + middle + others
     return bound

@@ -30,7 +30,6 @@ from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.term_nodes import largest_between
 from sysid_ros.core.tracking_bound.tube import (
-    SAMPLING,
     SETTLED,
     SLOW_TERMS,
     ErrorBounds,
@@ -378,7 +377,7 @@ class _Cells:
         residual = wide.residual(path.arm, ModelTerms(**columns), held)
 
         def refined(values: Array) -> Array:  # to the cells, (J, X + 1)
-            largest: Array = SAMPLING * self.path.over(values.reshape(-1, count)[path.spread])
+            largest: Array = self.path.over(values.reshape(-1, count)[path.spread])
             return largest
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
@@ -386,7 +385,7 @@ class _Cells:
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
-        self.torque_gradient = SAMPLING * gradient.max(axis=0)  # (X + 1, n, n)
+        self.torque_gradient = gradient.max(axis=0)  # (X + 1, n, n)
 
     def torques(self, torque: Array) -> Signal:
         """Bound ``M^-1 h`` for all torques ``|h| <= torque``, (J, X + 1, n)."""
@@ -471,7 +470,8 @@ class _StopMap(LoopBounds):
             _joined(self._before(past_rate), self._gather(rate))
             for past_rate, rate in ((path.rate.entries, cells.rate.entries), (path.rate.norm, cells.rate.norm))
         )
-        inertia_rate = path.slow_terms["inertia_rate"] + path.slow_terms["inertia_slope"] * tube.velocity_norm
+        slow = path.terms_in(tube)
+        inertia_rate = slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm
         self._past_friction = Signal(self._before(inputs.friction.entries), self._before(inputs.friction.norm))
         self._past_friction_torque, self._past_residual = (
             self._before(x) for x in (inputs.friction_torque, inputs.residual)
@@ -566,11 +566,13 @@ class _StopMap(LoopBounds):
 
     def _bound_inputs(self, tube: Tube) -> LoopInputs:
         """Compute kernels and disturbances for errors in the tube; disturbances before the stops are among them."""
-        path, past, slow, cells = self._path, self._inputs, self.slow_terms, self._cells
+        path, past, cells = self._path, self._inputs, self._cells
+        slow, allowance = self.terms_in(tube), self.allowance(tube)
         shift = max(past.shift, float(self.inertia_shift(tube).max()))
         if not shift < 0.5:
             raise BoundNotAvailable("the position errors in stops may change the inertia by half")
-        ratios = path.ratio.near(SAMPLING * (tube.position.reshape(-1, path.robot.n).max(axis=0) + path.half_spacing))
+        away = tube.position.reshape(-1, path.robot.n).max(axis=0) + path.half_spacing
+        ratios = path.ratio.near(float(allowance.max()) * away)
         ratios = min(ratios[0], past.ratios[0]), max(ratios[1], past.ratios[1])
         rest = 1.0 - shift
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / rest
@@ -586,7 +588,7 @@ class _StopMap(LoopBounds):
         entries = self._gather(friction.entries) + reach * (shift / rest * norm)[..., None]
         feedback = np.sqrt(1.0 + shift) * self.smooth_norm + tube.feedback_norm
         errors = (tube.position_norm, tube.velocity_norm, tube.acceleration_norm)
-        residual = self._residual.evaluate(*errors, feedback) / rest
+        residual = allowance * self._residual.evaluate(*errors, feedback) / rest
         changing = slow["ratio_rate"] + slow["ratio_slope"] * tube.velocity_norm
         return LoopInputs(
             shift=shift,
@@ -653,8 +655,8 @@ class _StopMap(LoopBounds):
         """Return the largest bound of a norm in the stops and on the path."""
         return max(float(getattr(one, name).max()) for one in (tube, self._tube))
 
-    def turn_torque(self, errors: Array) -> Array:
-        """Bound the change of the nominal torque at rest by position errors, (P, K, n) [Nm]."""
+    def apply_gradient(self, errors: Array) -> Array:
+        """Multiply errors (P, K, n) by the largest magnitudes of the gradient in each cell of x."""
         turned: Array = np.einsum("kij,pkj->pki", self._cells.torque_gradient[self._x], errors)
         return turned
 

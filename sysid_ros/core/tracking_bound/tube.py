@@ -87,6 +87,7 @@ SETTLED = 0.02
 """Share of the bound that may be left of a transient that counts as settled; the bound is enlarged by it."""
 _NORMS = tuple(x.name for x in fields(ModelTerms) if x.name not in ("inertia", "torque_gradient"))
 SLOW_TERMS = (
+    "torque_slope",
     "inertia_slope",
     "inertia_rate",
     "ratio_slope",
@@ -94,8 +95,10 @@ SLOW_TERMS = (
     "coriolis_rate",
     "coriolis_slope",
 )
-SAMPLING = 1.05
-"""Factor on the slowly varying terms, as estimated between their nodes, for what they are in the tube; measured."""
+SAMPLING = 1.03
+"""Factor on the slowly varying terms, as estimated between their nodes along the motion; measured."""
+TURNING = 0.7
+"""Relative change of these terms with the sum of the position errors [1/rad]; measured."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +246,7 @@ class LoopBounds:
         robot: The arm.
         model: Nominal parameters and boxes.
         settings: Gains and timing.
-        slow_terms: Bounds in all intervals of slowly varying terms of :class:`ModelTerms`, (I,) each.
+        slow_terms: Slowly varying terms of :class:`ModelTerms` in all intervals as estimated, (I,) each.
         smooth_norm: Bounds of the norm of the smooth disturbance, (I,).
         largest_smooth_norm: The largest of them since the horizon of the kernels began.
         missed: Bounds of what the smooth disturbance leaves out of the model error, (I, n) [Nm].
@@ -290,9 +293,30 @@ class LoopBounds:
         """
         raise NotImplementedError
 
-    def turn_torque(self, errors: Array) -> Array:
-        """Bound the change of the nominal torque at rest by position errors, (I, n) [Nm]."""
+    def apply_gradient(self, errors: Array) -> Array:
+        """Multiply position errors by the magnitudes of the gradient of the torque as estimated, (I, n) [Nm]."""
         raise NotImplementedError
+
+    def turn_torque(self, tube: Tube) -> Array:
+        """Bound the change of the nominal torque of the motion by position errors and those of encoders, (I, n) [Nm].
+
+        An entry of the gradient that is 0 along the motion need not stay it in the tube, so what it changes there is
+        bounded by the norm: by ``change_ij <= |change| sqrt(M_ii M_jj)``.
+        """
+        errors, size = tube.position + self.sensor_errors[1], np.sqrt(self.inertia_diagonal)
+        change = (self.allowance(tube) - 1.0) * self.slow_terms["torque_slope"]
+        changed: Array = (change * np.einsum("...i,...i->...", size, errors))[..., None] * size
+        return self.apply_gradient(errors) + changed
+
+    def allowance(self, tube: Tube) -> Array:
+        """Return the factor on the slowly varying terms for what they are in a tube, (I,)."""
+        factor: Array = SAMPLING + TURNING * tube.position.sum(axis=-1)
+        return factor
+
+    def terms_in(self, tube: Tube) -> dict[str, Array]:
+        """Return the slowly varying terms in a tube, (I,) each."""
+        factor = self.allowance(tube)
+        return {name: factor * values for name, values in self.slow_terms.items()}
 
     def image(self, tube: Tube, bounds: ErrorBounds) -> Tube:
         """Return the tube that ``tube`` is mapped to, given its bounds."""
@@ -310,7 +334,7 @@ class LoopBounds:
 
     def inertia_shift(self, tube: Tube) -> Array:
         """Bound the relative change of M between desired and true position, (I,) [-]."""
-        return self.slow_terms["inertia_slope"] * tube.position_norm
+        return self.allowance(tube) * self.slow_terms["inertia_slope"] * tube.position_norm
 
     def bound_torque(self, tube: Tube, bounds: ErrorBounds) -> Array:
         """Bound the commanded torque less the torque the true arm needs for the desired motion, (I, n) [Nm]: step 6.
@@ -327,7 +351,7 @@ class LoopBounds:
         what the rate of the model error does, and ``coupling`` what all three do through an inertia that is not known.
         ``errors themselves`` do the rest: as disturbances, and by the change of the model where the arm really is.
         """
-        slow, inputs = self.slow_terms, bounds.inputs
+        slow, inputs = self.terms_in(tube), bounds.inputs
         # M is that of the moment; what acted before has its effect through the norms, with the largest change.
         shift = self.inertia_shift(tube)
         torque_per_norm = np.sqrt((1.0 + shift)[..., None] * self.inertia_diagonal)
@@ -353,8 +377,8 @@ class LoopBounds:
         model = model + coriolis * velocity
         model = model + self.settings.position_gain * (coriolis + coriolis_slope * velocity) * position
         viscous = np.abs(self.model.friction[:, 1]) * (tube.velocity + self.sensor_errors[0])
-        gravity = self.turn_torque(tube.position + self.sensor_errors[1])
-        parts["errors themselves"] = parts["errors themselves"] + torque_per_norm * model[..., None] + viscous + gravity
+        turned = self.turn_torque(tube)
+        parts["errors themselves"] = parts["errors themselves"] + torque_per_norm * model[..., None] + viscous + turned
         parts["model"] = parts["model"] + self.missed
         return parts
 
@@ -408,7 +432,6 @@ class TubeMap(LoopBounds):
 
     Attributes:
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
-        slow_terms: Bounds in all intervals, (I,) each, of slowly varying terms of :class:`ModelTerms`.
         fine: Nodes of the smooth disturbance.
         inertia_change: How the nominal inertia changes between these.
         smooth: Bounds of the smooth disturbance there.
@@ -465,10 +488,10 @@ class TubeMap(LoopBounds):
         residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
         self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
         self._residual = ResidualDisturbance(
-            *(SAMPLING * getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
+            *(getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
         )
-        self.slow_terms = {name: SAMPLING * getattr(largest, name)[self.spread] for name in SLOW_TERMS}
-        self.torque_gradient = SAMPLING * largest.torque_gradient.max(axis=0)
+        self.slow_terms = {name: getattr(largest, name)[self.spread] for name in SLOW_TERMS}
+        self.torque_gradient = largest.torque_gradient.max(axis=0)
 
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)
@@ -597,21 +620,21 @@ class TubeMap(LoopBounds):
         """Return the largest bound of a norm: the tube begins with what was within the horizon."""
         return float(getattr(tube, name).max())
 
-    def turn_torque(self, errors: Array) -> Array:
-        """Bound the change of the nominal torque at rest by position errors, (I, n) [Nm]."""
+    def apply_gradient(self, errors: Array) -> Array:
+        """Multiply errors by the largest magnitudes of the gradient in the motion, see :class:`LoopBounds`."""
         turned: Array = errors @ self.torque_gradient.T
         return turned
 
     def _inputs(self, tube: Tube) -> LoopInputs:
         """Compute kernels and disturbances for errors in the tube."""
-        slow = self.slow_terms
+        slow, allowance = self.terms_in(tube), self.allowance(tube)
         shift = float(self.inertia_shift(tube).max())
         if not shift < 0.5:
             raise BoundNotAvailable(
                 "the position errors may change the inertia by half: the parameter boxes are too wide, or the motion "
                 "too fast, for these gains"
             )
-        ratios = self.ratio.near(SAMPLING * (tube.position.max(axis=0) + self.half_spacing))
+        ratios = self.ratio.near(float(allowance.max()) * (tube.position.max(axis=0) + self.half_spacing))
         if not ratios[0] > 0.0:
             raise BoundNotAvailable(
                 f"the smallest possible inertia is not positive in every direction{self._least_known_armature()}; "
@@ -635,7 +658,7 @@ class TubeMap(LoopBounds):
             kernels=kernels,
             friction_torque=torque,
             friction=Signal(entries, friction.norm / shrunk),
-            residual=self._residual.evaluate(*errors, feedback) / (1.0 - shift),
+            residual=allowance * self._residual.evaluate(*errors, feedback) / (1.0 - shift),
             joint_per_norm=joint_per_norm / shrunk,
         )
 
