@@ -1,7 +1,11 @@
-"""Many independent trials: in several processes, with a file of results that a later run goes on from."""
+"""Many independent trials: in several processes, with a file of results that a later run goes on from.
+
+Files of results have one JSON object per line; those whose names end in ``.gz`` are compressed.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +14,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
+from typing import IO
 
 from _table import describe_commit
 
@@ -37,10 +42,11 @@ def open_workers(count: int) -> Iterator[Run]:
 
 
 def read_results(path: str) -> list[dict]:
-    """Entries of a file of results, one JSON object per line; none where there is no file."""
+    """Entries of a file of results; none where there is no file."""
     if not path or not Path(path).is_file():
         return []
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+    with _open(path, "rt") as file:
+        return [json.loads(line) for line in file]
 
 
 def write_result(path: str, entry: dict) -> dict:
@@ -52,7 +58,7 @@ def write_result(path: str, entry: dict) -> dict:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     entry = {"date": now, "commit": _commit(), **entry}
     if path:
-        with open(path, "a") as file:
+        with _open(path, "at") as file:
             file.write(json.dumps(entry, default=float) + "\n")
     return entry
 
@@ -63,6 +69,10 @@ def describe_results(path: str) -> str:
     dates = sorted(entry["date"] for entry in entries if "date" in entry)
     commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(e.get("commit") for e in entries).items())
     return f"{len(entries)} results, {dates[0]} to {dates[-1]}, of commits {commits}" if dates else "no dated results"
+
+
+def _open(path: str, mode: str) -> IO[str]:
+    return gzip.open(path, mode) if path.endswith(".gz") else open(path, mode)
 
 
 @lru_cache(maxsize=1)

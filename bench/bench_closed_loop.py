@@ -1,6 +1,6 @@
 """Closed-loop proof by trial: Algorithm 2 with randomised simulated arms, checked against their true state.
 
-``python bench/bench_closed_loop.py [--trials N] [--first K] [--plans N] [--workers N] [--results FILE] [--broken N]``.
+``python bench/bench_closed_loop.py [--robot NAME ...] [--trials N] [--plans N] [--workers N] [--results FILE]``.
 Every trial draws an arm in its box, a payload of the prior (a quarter at the corners, a quarter none), the kind of
 sensor errors, up to eight turned boxes, a posture in which the arm can be held whatever it carries, and the simulated
 time that planning takes (some plans come too late). The procedure of the nodes runs in lock-step with the simulated
@@ -8,11 +8,12 @@ arm, by MuJoCo (Runge-Kutta or semi-implicit steps) or by steps of our own with 
 state is compared with limits, obstacles (coal), the bounds of the certificate in force and its margins, and every
 estimate with the true payload. N counts the trials in which the arm moved; where no first plan is found it does not.
 Any violation is printed with its seed; ``--seed K`` repeats one trial. With ``--results`` every trial is noted in a
-file as soon as it is done, and those that are there already are not run again: with as many trials as the file has, the
-tables are made of it alone. Exit status 1 if anything was violated.
+file as soon as it is done, and those that are there already are not run again: with 0 trials the tables are made of it
+alone. Exit status 1 if anything was violated.
 
-``--elastic`` gives arm and model the elastic gears of the robot file, from the softest to the stiffest there may be.
-``--broken N`` runs N trials of each kind in which an assumption is broken on purpose, and tells what became of it.
+``NAME:elastic`` gives arm and model the elastic gears of the robot file, from the softest to the stiffest there may be.
+``--broken N`` runs N trials of each kind in which an assumption is broken on purpose, with the first robot, and tells
+what became of it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from traceback import extract_tb
 
@@ -40,25 +42,22 @@ from _trials import describe_results, open_workers, read_results, write_result
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.drivers.loop_types import LoopCode
 
-_TOOLS: dict[tuple[str, bool], tuple] = {}
 
-
-def tools(name: str, is_elastic: bool) -> tuple:
+@lru_cache
+def tools(name: str) -> tuple[RobotModel, CertifiedPlanner]:
     """Robot and planner of this process."""
-    key = name, is_elastic
-    if key not in _TOOLS:
-        robot = load_robot(name, is_elastic=is_elastic or None)
-        _TOOLS[key] = robot, CertifiedPlanner(robot)
-    return _TOOLS[key]
+    robot = load_robot(name)
+    return robot, CertifiedPlanner(robot)
 
 
-def run_one(name: str, is_elastic: bool, seed: int, plans: int, fault: str, time_limit: float) -> Outcome:
+def run_one(name: str, seed: int, plans: int, fault: str, time_limit: float) -> Outcome:
     """One trial; with a fault, one in which an assumption is broken."""
     gc.collect()  # a trial is full of references in circles, and large
-    robot, planner = tools(name, is_elastic)
+    robot, planner = tools(name)
     trial = draw_trial(robot, planner, seed)
     if trial is None:
         return Outcome(seed, {}, failure=NO_START)
@@ -73,13 +72,13 @@ def run_one(name: str, is_elastic: bool, seed: int, plans: int, fault: str, time
         return Outcome(seed, trial.labels, violations=[crash], failure=ERROR)
 
 
-def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outcome]:
+def run_all(arguments: argparse.Namespace, robot: str, fault: str, wanted: int) -> list[Outcome]:
     """Trials until enough of them have moved, or enough were broken; those in the file are not run again."""
 
     def counts(outcome: Outcome) -> bool:
         return bool(outcome.event) if fault else outcome.plans > 0
 
-    done = read_outcomes(arguments.results, fault)
+    done = read_outcomes(arguments.results, robot, fault)
     outcomes = [outcome for seed, outcome in sorted(done.items()) if seed >= arguments.first]
     moved = sum(counts(outcome) for outcome in outcomes)
     seeds = (seed for seed in iter_from(arguments.first) if seed not in done)
@@ -90,9 +89,9 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
         nonlocal moved
         outcomes.append(outcome)
         moved += counts(outcome)
-        write_result(arguments.results, {"fault": fault, "outcome": asdict(outcome)})
+        write_result(arguments.results, {"robot": robot, "fault": fault, "outcome": asdict(outcome)})
         for violation in outcome.violations if fault in ("", BRAKE) else ():
-            print(f"VIOLATION seed {outcome.seed}: {violation.kind}: {violation.text}", flush=True)
+            print(f"VIOLATION {robot}, seed {outcome.seed}: {violation.kind}: {violation.text}", flush=True)
         if sys.stderr.isatty():
             print(f"\r{fault} {moved} of {wanted}, {time.monotonic() - begin:.0f} s", end="", file=sys.stderr)
 
@@ -100,9 +99,7 @@ def run_all(arguments: argparse.Namespace, fault: str, wanted: int) -> list[Outc
         while moved < wanted:
             several = max(arguments.workers, min(50, wanted - moved))
             count = 1 if arguments.workers == 1 else several
-            for outcome in run(
-                run_one, [(arguments.robot, arguments.elastic, next(seeds), *job) for _ in range(count)]
-            ):
+            for outcome in run(run_one, [(robot, next(seeds), *job) for _ in range(count)]):
                 take(outcome)
     return outcomes
 
@@ -113,8 +110,8 @@ def iter_from(first: int) -> Iterator[int]:
         first += 1
 
 
-def read_outcomes(path: str, fault: str) -> dict[int, Outcome]:
-    entries = (entry for entry in read_results(path) if entry["fault"] == fault)
+def read_outcomes(path: str, robot: str, fault: str) -> dict[int, Outcome]:
+    entries = (entry for entry in read_results(path) if (entry["robot"], entry["fault"]) == (robot, fault))
     return {entry["outcome"]["seed"]: Outcome.of_entry(entry["outcome"]) for entry in entries}
 
 
@@ -260,8 +257,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first trial")
     parser.add_argument("--seed", type=int, help="only this trial, with all that came of it")
     parser.add_argument("--plans", type=int, default=5, help="plans per trial")
-    parser.add_argument("--robot", default="kinova_gen3_2f85", help="name of the robot")
-    parser.add_argument("--elastic", action="store_true", help="elastic joints, in simulation and model")
+    parser.add_argument("--robot", nargs="+", default=["kinova_gen3_2f85"], help="names of the robots")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--results", default="", help="file of results, one line per trial")
     parser.add_argument(
@@ -272,20 +268,22 @@ def main() -> int:
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
     if arguments.seed is not None:
-        outcome = run_one(arguments.robot, arguments.elastic, arguments.seed, arguments.plans, "", arguments.time_limit)
+        outcome = run_one(arguments.robot[0], arguments.seed, arguments.plans, "", arguments.time_limit)
         print(json.dumps(asdict(outcome), indent=1, default=float))
         return int(bool(outcome.violations))
-    outcomes = run_all(arguments, "", arguments.trials)
-    if outcomes:
-        joints = ", elastic joints" if arguments.elastic else ""
-        title = f"{arguments.robot}{joints}: trials with all assumptions, up to {arguments.plans} plans each"
-        summarise(outcomes, title)
-    broken = {fault: run_all(arguments, fault, arguments.broken) for fault in arguments.kinds if arguments.broken}
-    if broken:
+    violated = False
+    for robot in arguments.robot:
+        outcomes = run_all(arguments, robot, "", arguments.trials)
+        if outcomes:
+            summarise(outcomes, f"{robot}: trials with all assumptions, up to {arguments.plans} plans each")
+        violated |= any(outcome.violations for outcome in outcomes)
+    broken = {fault: run_all(arguments, arguments.robot[0], fault, arguments.broken) for fault in arguments.kinds}
+    if any(broken.values()):
         summarise_broken(broken)
+    violated |= any(outcome.violations for outcome in broken.get(BRAKE, ()))
     if arguments.results:
         print(describe_results(arguments.results))
-    return int(any(outcome.violations for outcome in (*outcomes, *broken.get(BRAKE, ()))))
+    return int(violated)
 
 
 if __name__ == "__main__":
