@@ -75,6 +75,40 @@ def largest_of_any(matrices: Array) -> Array:
     return result
 
 
+def largest_of_several(matrices: Array) -> Array:
+    """Compute the largest eigenvalue of any of K symmetric matrices that are much alike, (S,), of (S, K, n, n).
+
+    One that is large is found by Rayleigh quotients with eigenvectors of others; where this less another matrix is
+    positive definite, the other one has no larger one, which leaves few to diagonalise.
+    """
+    count, several, n, _ = matrices.shape
+    samples, diagonal = np.arange(count), np.arange(n)
+    largest, vectors = np.full(count, -np.inf), np.linalg.eigh(matrices.mean(axis=1))[1]
+    for _ in range(2):
+        best = vectors[..., -1]
+        quotients = np.einsum("ska,sa->sk", (matrices @ best[:, None, :, None])[..., 0], best)
+        values, vectors = np.linalg.eigh(matrices[samples, quotients.argmax(axis=1)])
+        largest = np.maximum(largest, values[:, -1])
+    above = np.ascontiguousarray(-matrices.transpose(2, 3, 0, 1)).reshape(n, n, -1)
+    above[diagonal, diagonal] += np.repeat(largest, several)
+    others = np.flatnonzero(~_is_positive_definite(above))
+    np.maximum.at(largest, others // several, largest_eigenvalue(matrices.reshape(-1, n, n)[others]))
+    return largest
+
+
+def _is_positive_definite(matrices: Array) -> NDArray[np.bool_]:
+    """Test symmetric matrices (n, n, N), which are overwritten, by the pivots of elimination, (N,)."""
+    n = len(matrices)
+    result = np.ones(matrices.shape[2], dtype=bool)
+    for k in range(n):
+        pivots = matrices[k, k]
+        result &= pivots > 0.0
+        scaled = matrices[k] / np.where(result, pivots, 1.0)
+        for row in range(k + 1, n):
+            matrices[row, row:] -= scaled[row] * matrices[k, row:]
+    return result
+
+
 _PARAMETER_INERTIAS = unit_inertias()
 
 

@@ -28,6 +28,7 @@ from sysid_ros.core.tracking_bound.inertia_columns import (
     inertia_columns,
     largest_eigenvalue,
     largest_of_any,
+    largest_of_several,
     magnitude,
 )
 
@@ -418,15 +419,16 @@ def compute_inertia_ratio(robot: RobotModel, uncertainty: InertialUncertainty, q
         probes: Indices of the positions at which slopes are taken, (P,).
     """
     n = robot.n
-    ratios = _Ratios.of(robot, uncertainty, q)
+    pencils = _Pencils.of(robot, uncertainty, q)
+    ratios = pencils.ratios(uncertainty.payloads)
     steps = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
     near = (q[probes, None] + steps).reshape(-1, n)
-    few = replace(uncertainty, payloads=ratios.that_count(uncertainty.payloads, probes))
+    few = replace(uncertainty, payloads=pencils.that_count(uncertainty.payloads, probes))
     slopes = []
-    for at, beside in zip((ratios.lower, ratios.upper), inertia_ratios(robot, few, near), strict=True):
+    for at, beside in zip(ratios, inertia_ratios(robot, few, near), strict=True):
         changes = beside.reshape(-1, 2, n) - at[probes, None, None]
         slopes.append(np.abs(changes).max(axis=(0, 1)) / _STEP)
-    return InertiaRatio(float(ratios.lower.min()), float(ratios.upper.max()), *slopes)
+    return InertiaRatio(float(ratios[0].min()), float(ratios[1].max()), *slopes)
 
 
 def inertia_ratios(robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> tuple[Array, Array]:
@@ -435,28 +437,27 @@ def inertia_ratios(robot: RobotModel, uncertainty: InertialUncertainty, q: Array
     Raises:
         ParameterOutOfRange: The arm with a nominal payload has no positive definite inertia matrix.
     """
-    ratios = _Ratios.of(robot, uncertainty, q)
-    return ratios.lower, ratios.upper
+    return _Pencils.of(robot, uncertainty, q).ratios(uncertainty.payloads)
 
 
 @dataclass(frozen=True)
-class _Ratios:
-    """Smallest and largest eigenvalues of (H, M) at S positions, at each vertex of the payload's set.
+class _Pencils:
+    """Inertias at S positions, in coordinates in which the nominal one is the unit matrix.
 
     Attributes:
-        lowest: With the vertices from below, one bound of the arm after the other, (A, S, K).
-        without: Without a payload, which has no negative kinetic energy, (A, S).
-        highest: With vertices from above, each enclosure with each bound of the arm, (A O, S, K).
+        least: Bounds of the arm's from below, in the order of kinetic energies, (S, n, n) each.
+        most: Bounds of it from above.
+        last: Inertia by parameter of the last body, (S, 10, n, n).
     """
 
-    lowest: Array
-    without: Array
-    highest: Array
+    least: list[Array]
+    most: list[Array]
+    last: Array
 
     @classmethod
-    def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> _Ratios:
+    def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> _Pencils:
         """Compute them at positions (S, n) [rad]; for errors see :func:`inertia_ratios`."""
-        columns, payloads = inertia_columns(robot, q), uncertainty.payloads
+        columns = inertia_columns(robot, q)
         nominal = columns @ uncertainty.nominal
         try:
             factor = np.linalg.inv(np.linalg.cholesky(nominal))
@@ -469,43 +470,35 @@ class _Ratios:
         spread = _spread(congruence(factor, np.moveaxis(columns[..., others], -1, 1)), radius[others])
         spread += congruence(factor, columns @ np.where(positive, radius, 0.0))
         arm = congruence(factor, columns @ uncertainty.arm)
-        last = congruence(factor, np.moveaxis(columns[..., uncertainty.last], -1, 1))  # (S, 10, n, n)
-
-        def carrying(bodies: Array) -> Array:
-            result: Array = np.tensordot(last, bodies, (1, 1)).transpose(0, 3, 1, 2)  # (S, K, n, n)
-            return result
-
         least, most = [arm - spread], [arm + spread]
         if uncertainty.energies is not None:
             least.append(congruence(factor, columns @ uncertainty.energies[0]))
             most.append(congruence(factor, columns @ uncertainty.energies[1]))
-        lightest = carrying(payloads.lower)
-        return cls(
-            lowest=np.stack([-largest_eigenvalue(-a[:, None] - lightest) for a in least]),
-            without=np.stack([-largest_eigenvalue(-a) for a in least]),
-            highest=np.stack(
-                [largest_eigenvalue(a[:, None] + one) for one in map(carrying, payloads.upper) for a in most]
-            ),
-        )
+        return cls(least, most, congruence(factor, np.moveaxis(columns[..., uncertainty.last], -1, 1)))
 
-    @property
-    def lower(self) -> Array:
-        """Smallest ratio, (S,)."""
-        smallest: Array = np.concatenate([self.lowest.min(axis=2), self.without]).max(axis=0) - _ROUNDING
-        return smallest
-
-    @property
-    def upper(self) -> Array:
-        """Largest ratio, (S,)."""
-        largest: Array = self.highest.max(axis=2).min(axis=0) + _ROUNDING
-        return largest
+    def ratios(self, payloads: PayloadSet) -> tuple[Array, Array]:
+        """Bound the smallest and the largest eigenvalue with any payload of a set, (S,) each."""
+        lightest = self._carrying(payloads.lower)
+        lowest = [-largest_of_several(-a[:, None] - lightest) for a in self.least]
+        without = [-largest_eigenvalue(-a) for a in self.least]  # a payload has no negative kinetic energy
+        heaviest = [self._carrying(one) for one in payloads.upper]
+        highest = [largest_of_several(a[:, None] + one) for one in heaviest for a in self.most]
+        return np.max([*lowest, *without], axis=0) - _ROUNDING, np.min(highest, axis=0) + _ROUNDING
 
     def that_count(self, payloads: PayloadSet, probes: Array) -> PayloadSet:
         """Leave out the vertices which are far from deciding at any of some positions, (P,)."""
-        low, high = self.lowest[:, probes], self.highest[:, probes]
+        lightest = self._carrying(payloads.lower)[probes]
+        low = np.stack([-largest_eigenvalue(-a[probes, None] - lightest) for a in self.least])  # (A, P, K)
+        heaviest = [self._carrying(one)[probes] for one in payloads.upper]
+        high = np.stack([largest_eigenvalue(a[probes, None] + one) for one in heaviest for a in self.most])
         near = low <= low.min(axis=2, keepdims=True) + _FAR, high >= (1.0 - _FAR) * high.max(axis=2, keepdims=True)
         below, above = (one.any(axis=(0, 1)) for one in near)
         return replace(payloads, lower=payloads.lower[below], upper=payloads.upper[:, above])
+
+    def _carrying(self, bodies: Array) -> Array:
+        """Compute what bodies (K, 10) add, (S, K, n, n)."""
+        result: Array = np.tensordot(self.last, bodies, (1, 1)).transpose(0, 3, 1, 2)
+        return result
 
 
 def _spread(matrices: Array, radius: Array) -> Array:

@@ -16,7 +16,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import PayloadPrior, PayloadShape
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.tracking_bound.inertia_columns import largest_of_any
+from sysid_ros.core.tracking_bound.inertia_columns import largest_of_any, largest_of_several
 from sysid_ros.core.tracking_bound.uncertainty import (
     PayloadSet,
     Vertices,
@@ -216,6 +216,22 @@ def test_largest_of_any_leaves_out_no_matrix_that_counts(size):
     matrices[3::4] = np.eye(N) * rng.uniform(0.9999, 1.0, size=(10, 30, 1, 1))
     expected = np.linalg.eigvalsh(matrices).max(axis=(1, 2))
     np.testing.assert_allclose(largest_of_any(size * matrices), size * expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_largest_of_several_leaves_out_no_matrix_that_counts(size):
+    """Nearly equal ones, very different ones, negative ones, equal ones, and multiples of the identity."""
+    rng = np.random.default_rng(3)
+    matrices = rng.normal(size=(60, 30, N, N))
+    matrices += matrices.swapaxes(2, 3)
+    matrices[::5] = matrices[::5, :1] * (1.0 + 1e-9 * rng.normal(size=(12, 30, 1, 1)))
+    matrices[1::5] *= np.logspace(0, -9, 30)[rng.permutation(30), None, None]
+    matrices[2::5] -= 20.0 * np.eye(N)
+    matrices[3::5] = np.eye(N) * rng.uniform(0.9999, 1.0, size=(12, 30, 1, 1))
+    matrices[4::5, 1:] = matrices[4::5, :1]
+    expected = np.linalg.eigvalsh(matrices).max(axis=(1, 2))
+    np.testing.assert_allclose(largest_of_several(size * matrices), size * expected, rtol=1e-12)
+    np.testing.assert_array_equal(largest_of_several(np.zeros((2, 3, N, N))), 0.0)
 
 
 def true_ratios(robot, model, q, theta, payload):
