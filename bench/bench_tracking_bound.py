@@ -30,7 +30,7 @@ from sysid_ros.core.tracking_bound import (  # noqa: E402
     BoundNotAvailable,
     TrackingBound,
     choose_payload,
-    model_terms,  # noqa: E402
+    model_terms,
     tracking_bound,
 )
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms  # noqa: E402
@@ -121,11 +121,10 @@ def find_excess(bound: TrackingBound) -> Excess:
     rises = np.stack([shares(nodes, size * one) > shares(nodes, -size * one) for one in joints], axis=-1)
     corners = np.stack([shares(nodes, np.where(one, size, -size))[k] for k, one in enumerate(rises)])
     model_terms._MOST_IMPORTANT = usual
-    allowed = tube_map.allowance(tube)
-    used_up = max(((corners - 1.0) / (allowed[nodes] - 1.0)).max(), 0.0)
-    used_up = max(used_up, (along - 1.0) / (allowed.min() - 1.0))
+    allowed = tube_map.allowance(tube) - 1.0
+    share = max((along - 1.0) / allowed.min(), ((corners - 1.0) / allowed[nodes]).max(), 0.0)
     most = max(along, corners.max())  # corners are looked at in fewer places
-    return Excess(max(along, 1.0) - 1.0, most - 1.0, used_up, names[int(corners.max(axis=1).argmax())])
+    return Excess(max(along, 1.0) - 1.0, most - 1.0, share, names[int(corners.max(axis=1).argmax())])
 
 
 def draw_case(robot: RobotModel, rng: np.random.Generator) -> tuple[ControlModel, Trajectory]:
