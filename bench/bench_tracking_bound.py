@@ -30,7 +30,6 @@ from sysid_ros.core.tracking_bound import (  # noqa: E402
     BoundNotAvailable,
     TrackingBound,
     choose_payload,
-    model_terms,
     tracking_bound,
 )
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms  # noqa: E402
@@ -109,18 +108,17 @@ def find_excess(bound: TrackingBound) -> Excess:
 
     def shares(nodes: np.ndarray, away: np.ndarray | float) -> np.ndarray:  # (terms, nodes)
         states = TermStates(samples.q[nodes] + away, samples.v[nodes], samples.a[nodes])
-        terms = compute_model_terms(tube_map.robot, tube_map.regressor, tube_map.uncertainty, states)
+        of = tube_map.robot, tube_map.regressor, tube_map.uncertainty
+        terms = compute_model_terms(*of, states, leading=100)  # as tightly as can be
         values = np.stack([getattr(terms, name) for name in names])
         estimates = np.stack([getattr(used, name)[tube_map.spread[nodes]] for name in names])
         return np.where(values > 0.05 * values.max(axis=1)[:, None], values / np.maximum(estimates, 1e-300), 0.0)
 
-    usual, model_terms._MOST_IMPORTANT = model_terms._MOST_IMPORTANT, 100  # the terms, as tightly as can be
     along = shares(np.arange(0, tube_map.intervals, 5), 0.0).max()
     nodes = np.unique(np.linspace(0, tube_map.intervals - 1, 15).astype(int))
     size, joints = tube.position[nodes], np.eye(samples.q.shape[1])
     rises = np.stack([shares(nodes, size * one) > shares(nodes, -size * one) for one in joints], axis=-1)
     corners = np.stack([shares(nodes, np.where(one, size, -size))[k] for k, one in enumerate(rises)])
-    model_terms._MOST_IMPORTANT = usual
     allowed = tube_map.allowance(tube) - 1.0
     share = max((along - 1.0) / allowed.min(), ((corners - 1.0) / allowed[nodes]).max(), 0.0)
     most = max(along, corners.max())  # corners are looked at in fewer places

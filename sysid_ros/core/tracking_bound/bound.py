@@ -33,7 +33,8 @@ _MARGIN = 0.003
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
 _LONGEST_STEP = 4.0
 """Longest step of the search, in steps of plain iteration."""
-_ROUNDS = 40
+_ROUNDS = 150
+"""Friction that is no longer compensated may take many, one interval of the motion after the other."""
 
 
 @dataclass(frozen=True)

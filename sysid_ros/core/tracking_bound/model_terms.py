@@ -28,8 +28,8 @@ Array = NDArray[np.float64]
 
 _STEP = 1e-4
 """Step of the central differences in position [rad]."""
-_MOST_IMPORTANT, _IMPORTANT = 4, 20
-"""Number of parameters whose spread is bounded most tightly, and less tightly."""
+LEADING, _IMPORTANT = 4, 20
+"""Number of parameters whose spread is bounded most tightly, if no other is given, and less tightly."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,7 @@ def compute_motion_slopes(
     states: TermStates,
     inertia: InertiaTerms,
     along: Array | None = None,
+    leading: int = LEADING,
 ) -> MotionSlopes:
     """Differentiate the torque of a motion, and what is not known of it, by position.
 
@@ -149,6 +150,7 @@ def compute_motion_slopes(
         states: Where to evaluate them.
         inertia: The inertia there.
         along: Velocity with which the position changes, (S, n) [rad/s]; that of the states if None.
+        leading: Number of parameters whose spread is bounded most tightly.
     """
     q, v, a = states.q, states.v, states.a
     inertial, factor = slice(0, INERTIAL * q.shape[1]), inertia.factor
@@ -162,7 +164,7 @@ def compute_motion_slopes(
     vertices = uncertainty.vertices.largest_norm(middle, columns[:, uncertainty.last, None])
     along = v if along is None else along
     return MotionSlopes(
-        model_slope=vertices + _spread(columns[:, :, None], uncertainty.spread),
+        model_slope=vertices + _spread(columns[:, :, None], uncertainty.spread, leading),
         torque_slope=_norm(factor @ gradient @ np.swapaxes(factor, -1, -2)),
         torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, gradient, along), axis=-1),
         gradient=gradient,
@@ -175,6 +177,7 @@ def compute_model_terms(
     uncertainty: InertialUncertainty,
     states: TermStates,
     terms: InertiaTerms | None = None,
+    leading: int = LEADING,
 ) -> ModelTerms:
     """Evaluate the terms.
 
@@ -186,6 +189,7 @@ def compute_model_terms(
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         states: Where to evaluate them.
         terms: The inertia there, if it is known already.
+        leading: Number of parameters whose spread is bounded most tightly.
     """
     theta, center, radius = uncertainty.nominal[None, None], uncertainty.center[None, None], uncertainty.spread
 
@@ -197,7 +201,9 @@ def compute_model_terms(
 
     def slope_spread(matrices: Array) -> Array:  # (S, l, x, n, n)
         middle = _combine(center, matrices)[:, 0]
-        return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(matrices, radius)
+        return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(
+            matrices, radius, leading
+        )
 
     terms = terms or InertiaTerms.of(robot, uncertainty, states.q)
     inertia, factor = terms.inertia, terms.factor
@@ -214,7 +220,7 @@ def compute_model_terms(
     drag = _slope(own) + slope_spread(carried - np.swapaxes(coriolis, -1, -2))
     drag_now = _norm(own_now) + spread(carried_now + coriolis_now - np.swapaxes(coriolis_now, -1, -2))
 
-    slopes = compute_motion_slopes(regressor, uncertainty, states, terms)
+    slopes = compute_motion_slopes(regressor, uncertainty, states, terms, leading=leading)
     return ModelTerms(
         model_slope=slopes.model_slope,
         torque_slope=slopes.torque_slope,
@@ -267,23 +273,23 @@ def _along(directions: Array, matrices: Array) -> Array:
     return (directions[:, None] @ flat).reshape(count, parameters, directions.shape[1], *shape)
 
 
-def _spread(matrices: Array, radius: Array) -> Array:
+def _spread(matrices: Array, radius: Array, leading: int) -> Array:
     """Bound the norm of ``sum_x sum_l xi_x d_l X_lx`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
 
     With ``L_l = sum_x X_lx X_lx^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l
-    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters with the largest effect; for the next ones the
-    cheaper ``(sum_l radius_l w_l |sum_l radius_l L_l / w_l|)^1/2``, which holds for any weights w, and for the others
-    ``sum_l radius_l (tr L_l)^1/2``.
+    radius_l R_l^1/2|)^1/2``. That is evaluated for the parameters with the largest effect, at each sample by itself, so
+    that the bound does not depend on the others; for the next ones the cheaper ``(sum_l radius_l w_l |sum_l radius_l
+    L_l / w_l|)^1/2``, which holds for any weights w, and for the others ``sum_l radius_l (tr L_l)^1/2``.
 
     Args:
         matrices: X, (S, l, x, n, n).
         radius: (L,), of the l parameters and maybe more.
+        leading: Number of parameters with the largest effect.
     """
     radius = radius[: matrices.shape[1]]
     size = np.sqrt(np.einsum("slxab,slxab->sl", matrices, matrices))
-    # Chosen for each sample by itself, so that the bound does not depend on the others.
     order, samples = np.argsort(-radius * size, axis=1), np.arange(len(size))[:, None]
-    first, second, rest = np.split(order, [_MOST_IMPORTANT, _MOST_IMPORTANT + _IMPORTANT], axis=1)
+    first, second, rest = np.split(order, [leading, leading + _IMPORTANT], axis=1)
     # As (S, l, a, x b) or (S, l, b, x a), so that a product sums over x.
     some = matrices[samples, first]
     sides = (some.transpose(0, 1, *axes).reshape(*some.shape[:2], some.shape[3], -1) for axes in ((3, 2, 4), (4, 2, 3)))

@@ -204,7 +204,8 @@ class PathCells:
         self._bound_model(np.diff(self.times), between)
         terms = path.terms
         rest = replace(terms.states, v=np.zeros_like(terms.states.v), a=np.zeros_like(terms.states.a))
-        slopes = compute_motion_slopes(path.regressor, path.uncertainty, rest, terms.inertia, terms.states.v)
+        of = path.regressor, path.uncertainty
+        slopes = compute_motion_slopes(*of, rest, terms.inertia, terms.states.v, path.leading)
         self.still = {
             x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)
         }

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.between import (
     ChainJets,
@@ -43,7 +43,13 @@ from sysid_ros.core.tracking_bound.disturbance import (
 )
 from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
 from sysid_ros.core.tracking_bound.loop_response import Kernel, LoopKernels, loop_kernels
-from sysid_ros.core.tracking_bound.model_terms import InertiaTerms, ModelTerms, TermStates, compute_model_terms
+from sysid_ros.core.tracking_bound.model_terms import (
+    LEADING,
+    InertiaTerms,
+    ModelTerms,
+    TermStates,
+    compute_model_terms,
+)
 from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import (
     ACCELERATION,
@@ -81,6 +87,10 @@ _REFINEMENTS = 2
 """Times that nodes are added to those of the slowly varying terms."""
 _PROBES = 3
 """Number of these nodes at which the slope of the inertia ratio by position is evaluated."""
+_UNKNOWN, _LEADING = 0.5, 24
+"""Sum of the joints' speeds, times the share of the arm's mass that is not known [rad/s], from which errors grow so much
+with what is not known of the slowly varying terms that it is worth the time to bound that more tightly, and the number
+of parameters whose spread is then bounded most tightly."""
 _MOSTLY = 0.5
 """Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
@@ -432,6 +442,7 @@ class TubeMap(LoopBounds):
 
     Attributes:
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
+        leading: Number of parameters whose spread is bounded most tightly in the slowly varying terms.
         fine: Nodes of the smooth disturbance.
         inertia_change: How the nominal inertia changes between these.
         smooth: Bounds of the smooth disturbance there.
@@ -455,6 +466,9 @@ class TubeMap(LoopBounds):
         chosen = choose_term_nodes(samples, nodes)
         q = samples.q[chosen]
         self.uncertainty, self.ratio = _narrowest(robot, model, q)
+        masses = slice(0, INERTIAL * robot.n, INERTIAL)
+        unknown = self.uncertainty.radius[masses].sum() / np.abs(self.uncertainty.nominal[masses]).sum()
+        self.leading = _LEADING if unknown * samples.rates.v.sum(axis=1).max() > _UNKNOWN else LEADING
         arm = self.arm = ControlledArm(robot, model, settings)
         regressor = self.regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
 
@@ -513,7 +527,8 @@ class TubeMap(LoopBounds):
         def evaluate(nodes: NDArray[np.intp]) -> tuple[TermStates, InertiaTerms, ModelTerms]:
             states = TermStates(*(x[nodes] for x in (self.samples.q, self.samples.v, self.samples.a)))
             inertia = InertiaTerms.of(self.robot, self.uncertainty, states.q)
-            terms = compute_model_terms(self.robot, self.regressor, self.uncertainty, states, inertia)
+            of = self.robot, self.regressor, self.uncertainty
+            terms = compute_model_terms(*of, states, inertia, self.leading)
             return states, inertia, terms
 
         states, inertia, terms = evaluate(chosen)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-import sysid_ros.core.tracking_bound.model_terms as model_terms
 import sysid_ros.core.tracking_bound.term_nodes as term_nodes
 import sysid_ros.core.tracking_bound.tube as tube_module
 from sysid_ros.core.common.box import Box
@@ -170,20 +169,18 @@ def test_speeds_between_the_nodes_are_in_range(robot):
     assert np.all(slowest[interval] <= speed + 1e-9) and np.all(speed <= fastest[interval] + 1e-9)
 
 
-def term_shares(robot, tube_map, motion, monkeypatch):
+def term_shares(robot, tube_map, motion):
     """Largest share of what is used in an interval that each term reaches at, and between, the samples of a motion.
 
-    Terms that are next to nothing, less than a twentieth of their largest value, are left out. All parameters count as
-    important, so that the terms are compared, and not how tightly they are bounded here and there.
+    Terms that are next to nothing, less than a twentieth of their largest value, are left out. The spread of all
+    parameters is bounded tightly, so that the terms are compared, and not how tightly they are bounded.
     """
     samples, used = tube_map.samples, tube_map.terms.largest
     times = 0.5 * samples.step * np.arange(2 * tube_map.intervals)
     inside = times < motion.duration
     interval = np.flatnonzero(inside) // 2 + samples.past
     states = TermStates(*motion.sample(times[inside]))
-    with monkeypatch.context() as patch:
-        patch.setattr(model_terms, "_MOST_IMPORTANT", 100)
-        terms = compute_model_terms(robot, tube_map.regressor, tube_map.uncertainty, states)
+    terms = compute_model_terms(robot, tube_map.regressor, tube_map.uncertainty, states, leading=100)
     shares = {}
     for name in (one.name for one in fields(ModelTerms) if one.name not in ("inertia", "torque_gradient")):
         values = getattr(terms, name)
@@ -193,13 +190,13 @@ def term_shares(robot, tube_map, motion, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "tremor"])
-def test_terms_between_their_nodes_are_about_as_estimated(robot, monkeypatch, kind):
+def test_terms_between_their_nodes_are_about_as_estimated(robot, kind):
     rng = np.random.default_rng(40)
     model = ControlModel.of_boxes(robot)
     for _ in range(2):
         motion = draw_motion(kind, robot, rng)
         tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
-        shares = term_shares(robot, tube_map, motion, monkeypatch)
+        shares = term_shares(robot, tube_map, motion)
         print(kind, len(tube_map.terms.times), {name: round(float(share), 4) for name, share in shares.items()})
         assert max(shares.values()) <= 0.5 * (1.0 + SAMPLING)
 
@@ -213,7 +210,7 @@ def test_nodes_that_miss_an_oscillation_are_caught(robot, monkeypatch, kind, pha
     monkeypatch.setattr(tube_module, "_REFINEMENTS", 0)
     monkeypatch.setattr(tube_module, "largest_between", lambda times, values: larger_neighbour(values))
     tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, RobustSettings()), RobustSettings())
-    assert max(term_shares(robot, tube_map, motion, monkeypatch).values()) > SAMPLING
+    assert max(term_shares(robot, tube_map, motion).values()) > SAMPLING
 
 
 def test_the_largest_value_between_nodes_is_that_of_a_curve_through_them():

@@ -10,7 +10,6 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-import sysid_ros.core.tracking_bound.model_terms as model_terms
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
 from sysid_ros.core.excitation.problem import FourierSpace
@@ -285,7 +284,8 @@ def terms_in_corners(robot, tube_map, position, every):
 
     def terms(away):
         states = TermStates(samples.q[every] + away, samples.v[every], samples.a[every])
-        found = compute_model_terms(robot, tube_map.regressor, tube_map.uncertainty, states)
+        of = robot, tube_map.regressor, tube_map.uncertainty
+        found = compute_model_terms(*of, states, leading=100)  # nothing but the terms themselves
         return np.stack([getattr(found, name) for name in names])
 
     rises = np.stack([terms(size * unit) > terms(-size * unit) for unit in np.eye(robot.n)], axis=-1)
@@ -295,7 +295,7 @@ def terms_in_corners(robot, tube_map, position, every):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_wide", [False, True])
-def test_terms_between_the_samples_and_anywhere_in_the_tube_are_covered(robot, tools, monkeypatch, is_wide):
+def test_terms_between_the_samples_and_anywhere_in_the_tube_are_covered(robot, tools, is_wide):
     """The dense check behind the allowance: terms where the arm may be, against what is used in the intervals.
 
     In the wide tube, of an arm that is known better and moves faster, an allowance that does not grow is caught.
@@ -310,7 +310,6 @@ def test_terms_between_the_samples_and_anywhere_in_the_tube_are_covered(robot, t
     bound = tracking_bound(robot, model, motion, settings)
     samples, tube = bound.whole.samples, bound.whole.tube
     tube_map = TubeMap(robot, model, samples, settings)
-    monkeypatch.setattr(model_terms, "_MOST_IMPORTANT", 100)  # nothing but the terms themselves
     every = np.arange(3, len(samples.q) - 1, 20)
     along, used = terms_in_corners(robot, tube_map, 0.0 * tube.position, every)
     assert np.all(along <= SAMPLING * used)
