@@ -88,9 +88,9 @@ _REFINEMENTS = 2
 _PROBES = 3
 """Number of these nodes at which the slope of the inertia ratio by position is evaluated."""
 _UNKNOWN, _LEADING = 0.5, 24
-"""Sum of the joints' speeds, times the share of the arm's mass that is not known [rad/s], from which errors grow so much
-with what is not known of the slowly varying terms that it is worth the time to bound that more tightly, and the number
-of parameters whose spread is then bounded most tightly."""
+"""Sum of the joints' speeds, times the share of the arm's mass that is not known [rad/s], from which errors grow so
+much with what is not known of the slowly varying terms that it is worth the time to bound that more tightly, and the
+number of parameters whose spread is then bounded most tightly."""
 _MOSTLY = 0.5
 """Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
