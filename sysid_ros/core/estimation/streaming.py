@@ -148,8 +148,8 @@ class StreamingEstimator:
     """Estimates a payload, another body or all of them from samples as they arrive.
 
     Bounds are renewed after every ``update_windows`` windows, at first more often, or with the next window where the
-    check of this one takes as long, and intersected with the earlier ones, so they only shrink until :meth:`reset`. The
-    results do not depend on how the samples are cut into blocks.
+    check of this one takes as long, in two parts where there are many rows, and intersected with the earlier ones, so
+    they only shrink until :meth:`reset`. The results do not depend on how the samples are cut into blocks.
 
     Args:
         robot: The arm with its parameter box, and the prior of the payload.
@@ -241,6 +241,10 @@ class StreamingEstimator:
                 notices.extend(self._add_window(window))
         return notices
 
+    def complete(self) -> list[str]:
+        """Solve what the last renewal of the bounds has left for a next window, and return notices."""
+        return self._update() if self._bounds.is_waiting and self._alarm is None else []
+
     def estimate(self) -> ParameterEstimate:
         """Return the estimate from all windows so far; the prior before the first."""
         if self._alarm is not None:
@@ -275,7 +279,7 @@ class StreamingEstimator:
         self._latest = None
         if self._on_rows:
             self._on_rows(rows)
-        is_due = self._is_late or self._is_due(self._excitation.windows)
+        is_due = self._is_late or self._bounds.is_waiting or self._is_due(self._excitation.windows)
         # A search of many rows takes as long as a renewal, which then waits for the next window: none takes both.
         self._is_late = is_due and not self._is_late and self._consistency.searched > _MANY_ROWS
         return self._update() if is_due and not self._is_late else []
@@ -316,7 +320,7 @@ class StreamingEstimator:
         if change is not None and self.settings.detect_payload_change:
             return [self.reset(str(change))]
         self._payload_change = self._payload_change if change is None else str(change)
-        estimate, update = self._evaluate(self._point)
+        estimate, update = self._evaluate(self._point, in_parts=True)
         if estimate.alarm is not None and not estimate.is_consistent:
             return self._handle_inconsistency(estimate.alarm)
         notice = None
@@ -324,20 +328,23 @@ class StreamingEstimator:
             self._bounds.accept(update)
             notice = update.bounds.notice
         self._is_settled = False
-        self._latest = estimate
-        if self._on_update:
+        is_whole = not self._bounds.is_waiting
+        self._latest = estimate if is_whole else None
+        if self._on_update and is_whole:
             self._on_update(estimate)
         texts = (estimate.alarm, notice, change)
         return [str(text) for text in texts if text is not None]
 
-    def _evaluate(self, point: PointEstimator | LinearEstimator) -> tuple[ParameterEstimate, BoundUpdate | None]:
+    def _evaluate(
+        self, point: PointEstimator | LinearEstimator, in_parts: bool = False
+    ) -> tuple[ParameterEstimate, BoundUpdate | None]:
         """Compute estimate and bounds from all rows; changes nothing but the warm start of ``point``."""
         if not self._bounds.rows:
             shares = {"prior": self._bounds.known.ranges.radius}
             return self._make_estimate(self._unknowns.nominal, None, shares), None
         update = None
         try:
-            update = self._bounds.evaluate(point.start)
+            update = self._bounds.evaluate(point.start, in_parts)
             if update.known is None:
                 alarm = self._consistency.explain(update.problem, update.rows, update.bounds.infeasibility)
                 return self._no_estimate(alarm), None
@@ -473,12 +480,14 @@ def estimate_from_samples(
     windows: list[Rows] = []
     origin: int | None = None
     estimator = StreamingEstimator(robot, settings, on_rows=windows.append, on_update=history.append)
+    notify = on_notice or (lambda notice: None)
     for block in blocks:
         if origin is None and len(block):
             origin = int(block.stamps[0])
         for notice in estimator.add(block):
-            if on_notice:
-                on_notice(notice)
+            notify(notice)
+    for notice in estimator.complete():
+        notify(notice)
     estimate = estimator.estimate()
     return estimate, history, _residuals(robot, windows, estimate, estimator.nuisance_radius, origin or 0)
 

@@ -42,6 +42,8 @@ _SETTLED = 5e-3
 """An objective whose range lost less than this share of its width when it was last solved is not always active."""
 _LARGE_CHANGE = 0.05
 """A range that loses more than this share makes all objectives active."""
+_MANY_ROWS = 250
+"""Rows from which an update is made in two parts: as many as there are with a calibration, not without."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,7 @@ class BoundUpdate:
         rows: All rows.
         problem: The same, centred.
         active: Objectives that were solved again, (K,).
+        waiting: Objectives that are left for the next update, (K,).
         bounds: Bounds of the objectives from these rows.
         known: The bounds so far, narrowed; None where the rows are infeasible.
     """
@@ -279,6 +282,7 @@ class BoundUpdate:
     rows: Rows
     problem: Problem
     active: NDArray[np.bool_]
+    waiting: NDArray[np.bool_]
     bounds: Bounds
     known: ParameterBounds | None
 
@@ -297,6 +301,8 @@ class BoundState:
         self._fixed = [] if calibration is None or not len(calibration) else [calibration]
         self._warm_start: WarmStart | None = None
         self._active = ActiveObjectives(len(unknowns.target.objectives))
+        self._waiting = self._solved = np.zeros(len(unknowns.target.objectives), dtype=bool)
+        self._shrinkage = np.zeros(self._solved.size)
         self.rows: list[Rows] = []
         """Rows of each window, compacted ones first."""
         self.known = _bounds_without_data(unknowns)
@@ -320,21 +326,35 @@ class BoundState:
         cuts = None if self._warm_start is None else self._warm_start.cuts
         return np.zeros((0, self._unknowns.nominal.size)) if cuts is None else cuts
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the last update has left objectives for the next one."""
+        return bool(self._waiting.any())
+
     def build_problem(self, rows: Rows) -> Problem:
         """Centre rows on the bounds so far."""
         box, objectives = self.known.box, self._unknowns.target.objectives
         return Problem.build(rows, box.center, box.radius, self._unknowns.radius, self._unknowns.end_error, objectives)
 
-    def evaluate(self, start: Array) -> BoundUpdate:
+    def evaluate(self, start: Array, in_parts: bool = False) -> BoundUpdate:
         """Compute bounds from all rows (one at least); changes nothing.
 
         Args:
             start: Log-Cholesky coordinates of a plausible target, (10,).
+            in_parts: Of many rows solve half of the objectives, or those that the last such update has left, so that no
+                call takes long.
 
         Raises:
             FitNotConverged: The method needs a fit and it did not converge.
         """
         rows, active = Rows.stack(self.all_rows), self._active.select()
+        waiting = np.zeros_like(active)
+        if in_parts and self._settings.method == "set_membership":
+            if self.is_waiting:
+                active = self._waiting
+            elif len(rows) > _MANY_ROWS:
+                waiting = active & (np.cumsum(active) > -(-active.size // 2))
+                active = active & ~waiting
         problem = self.build_problem(rows)
         warm_start = None if self._warm_start is None else replace(self._warm_start, active=active)
         bounds = compute_bounds(problem, self._unknowns, self._settings, start, warm_start)
@@ -343,14 +363,18 @@ class BoundState:
             known = None if bounds.infeasibility is not None else self.known.intersect(bounds.lower, bounds.upper)
         if find_inconsistent_rows(problem).size:
             known = None
-        return BoundUpdate(rows, problem, active, bounds, known)
+        return BoundUpdate(rows, problem, active, waiting, bounds, known)
 
     def accept(self, update: BoundUpdate) -> None:
         """Take over the bounds of an update that is feasible."""
         if update.known is None:
             raise ValueError("bounds from infeasible rows cannot be taken over")
-        bounds = update.bounds
-        self._active.record(update.active, self.known.shrinkage(bounds.lower, bounds.upper))
+        bounds, shrinkage = update.bounds, self.known.shrinkage(update.bounds.lower, update.bounds.upper)
+        self._shrinkage = np.where(update.active, shrinkage, self._shrinkage)
+        self._solved, self._waiting = self._solved | update.active, update.waiting
+        if not self.is_waiting:
+            self._active.record(self._solved, self._shrinkage)
+            self._solved = np.zeros_like(self._solved)
         self._warm_start = bounds.warm_start
         self.known = update.known
 
