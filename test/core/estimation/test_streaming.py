@@ -4,9 +4,11 @@ import itertools
 import numpy as np
 import pytest
 
+import sysid_ros.core.estimation.bounds.state as state_module
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation import streaming
 from sysid_ros.core.estimation.bounds.consistency import JointConsistency
+from sysid_ros.core.estimation.bounds.state import BoundState
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.point.fit import has_shape
@@ -266,6 +268,24 @@ def test_compaction_waits_for_the_next_window_or_for_who_asks(robot, tools, dumb
     assert stored == [3, 6, 10, 20] and estimator.estimate().contains(dumbbell)
     assert len(estimator._bounds.rows) < 20 and estimator.stored_windows == estimator._bounds.all_rows
     assert [count for count in seen if count] == ([3, 6, 10, 11] if ask else [])
+
+
+def test_of_many_rows_each_call_solves_half_of_the_objectives(robot, tools, dumbbell, monkeypatch):
+    block, solved = record(robot, tools, dumbbell, seed=4, duration=2.1), []
+    whole, once, _ = estimate_from_samples(robot, [block], FAST)
+    original = BoundState.evaluate
+
+    def evaluate(state, *arguments):
+        update = original(state, *arguments)
+        solved.append(int(update.active.sum()))
+        return update
+
+    monkeypatch.setattr(state_module, "_MANY_ROWS", 0)
+    monkeypatch.setattr(BoundState, "evaluate", evaluate)
+    estimate, history, _ = estimate_from_samples(robot, [block], FAST)
+    *updates, last = solved  # who asks in between gets all
+    assert len(history) == len(once) and max(updates) == 5 < last and len(updates) == 2 * len(history)
+    assert estimate.contains(dumbbell) and np.all(np.abs(estimate.radius / whole.radius - 1.0) < 0.1)
 
 
 @pytest.mark.slow
