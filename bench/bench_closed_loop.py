@@ -81,6 +81,8 @@ def run_all(arguments: argparse.Namespace, robot: str, fault: str, wanted: int) 
     done = read_outcomes(arguments.results, robot, fault)
     outcomes = [outcome for seed, outcome in sorted(done.items()) if seed >= arguments.first]
     moved = sum(counts(outcome) for outcome in outcomes)
+    if moved >= wanted:
+        return outcomes
     seeds = (seed for seed in iter_from(arguments.first) if seed not in done)
     job = (arguments.plans, fault, arguments.time_limit)
     begin = time.monotonic()

@@ -487,17 +487,17 @@ class _Pencils:
 
     def that_count(self, payloads: PayloadSet, probes: Array) -> PayloadSet:
         """Leave out the vertices which are far from deciding at any of some positions, (P,)."""
-        lightest = self._carrying(payloads.lower)[probes]
+        lightest = self._carrying(payloads.lower, probes)
         low = np.stack([-largest_eigenvalue(-a[probes, None] - lightest) for a in self.least])  # (A, P, K)
-        heaviest = [self._carrying(one)[probes] for one in payloads.upper]
+        heaviest = [self._carrying(one, probes) for one in payloads.upper]
         high = np.stack([largest_eigenvalue(a[probes, None] + one) for one in heaviest for a in self.most])
         near = low <= low.min(axis=2, keepdims=True) + _FAR, high >= (1.0 - _FAR) * high.max(axis=2, keepdims=True)
         below, above = (one.any(axis=(0, 1)) for one in near)
         return replace(payloads, lower=payloads.lower[below], upper=payloads.upper[:, above])
 
-    def _carrying(self, bodies: Array) -> Array:
-        """Compute what bodies (K, 10) add, (S, K, n, n)."""
-        result: Array = np.tensordot(self.last, bodies, (1, 1)).transpose(0, 3, 1, 2)
+    def _carrying(self, bodies: Array, at: Array | slice = slice(None)) -> Array:
+        """Compute what bodies (K, 10) add at some of the positions, (S, K, n, n)."""
+        result: Array = np.tensordot(self.last[at], bodies, (1, 1)).transpose(0, 3, 1, 2)
         return result
 
 

@@ -229,6 +229,9 @@ class ActiveObjectives:
     def __init__(self, count: int):
         self._is_shrinking = np.ones(count, dtype=bool)
         self._age = np.zeros(count, dtype=int)
+        self._solved, self._shrinkage = np.zeros(count, dtype=bool), np.zeros(count)
+        self.waiting = np.zeros(count, dtype=bool)
+        """Objectives that the last part of an update has left for the next one."""
 
     def select(self) -> NDArray[np.bool_]:
         """Return the active objectives of the next update, (K,): all that shrink, and the oldest of the others."""
@@ -238,13 +241,27 @@ class ActiveObjectives:
         result[settled[np.argsort(-self._age[settled], kind="stable")[:turn]]] = True
         return np.asarray(result | (self._age >= SOLVED_WITHIN - 1))
 
-    def record(self, solved: NDArray[np.bool_], shrinkage: Array) -> None:
-        """Record an update.
+    def select_part(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return the active objectives of the next of two parts of an update, and those that it leaves, (K,) each."""
+        if self.waiting.any():
+            return self.waiting, np.zeros_like(self.waiting)
+        active = self.select()
+        is_first = np.cumsum(active) <= -(-active.size // 2)
+        return active & is_first, active & ~is_first
+
+    def record(self, solved: NDArray[np.bool_], shrinkage: Array, waiting: NDArray[np.bool_] | None = None) -> None:
+        """Record an update, or a part of it.
 
         Args:
             solved: Objectives that were solved, (K,).
             shrinkage: Share of the width that their ranges lost, (K,).
+            waiting: Objectives that are left for the next part, (K,), or None.
         """
+        self._solved, self._shrinkage = self._solved | solved, np.where(solved, shrinkage, self._shrinkage)
+        self.waiting = np.zeros_like(solved) if waiting is None else waiting
+        if self.waiting.any():
+            return
+        solved, shrinkage, self._solved = self._solved, self._shrinkage, np.zeros_like(solved)
         self._age = np.where(solved, 0, self._age + 1)
         self._is_shrinking = np.where(solved, shrinkage > _SETTLED, self._is_shrinking)
         if np.any(solved & (shrinkage > _LARGE_CHANGE)):
@@ -274,7 +291,7 @@ class BoundUpdate:
         rows: All rows.
         problem: The same, centred.
         active: Objectives that were solved again, (K,).
-        waiting: Objectives that are left for the next update, (K,).
+        waiting: Objectives that are left for the next update, (K,), or None.
         bounds: Bounds of the objectives from these rows.
         known: The bounds so far, narrowed; None where the rows are infeasible.
     """
@@ -282,7 +299,7 @@ class BoundUpdate:
     rows: Rows
     problem: Problem
     active: NDArray[np.bool_]
-    waiting: NDArray[np.bool_]
+    waiting: NDArray[np.bool_] | None
     bounds: Bounds
     known: ParameterBounds | None
 
@@ -301,8 +318,6 @@ class BoundState:
         self._fixed = [] if calibration is None or not len(calibration) else [calibration]
         self._warm_start: WarmStart | None = None
         self._active = ActiveObjectives(len(unknowns.target.objectives))
-        self._waiting = self._solved = np.zeros(len(unknowns.target.objectives), dtype=bool)
-        self._shrinkage = np.zeros(self._solved.size)
         self.rows: list[Rows] = []
         """Rows of each window, compacted ones first."""
         self.known = _bounds_without_data(unknowns)
@@ -329,7 +344,7 @@ class BoundState:
     @property
     def is_waiting(self) -> bool:
         """Whether the last update has left objectives for the next one."""
-        return bool(self._waiting.any())
+        return bool(self._active.waiting.any())
 
     def build_problem(self, rows: Rows) -> Problem:
         """Centre rows on the bounds so far."""
@@ -347,14 +362,9 @@ class BoundState:
         Raises:
             FitNotConverged: The method needs a fit and it did not converge.
         """
-        rows, active = Rows.stack(self.all_rows), self._active.select()
-        waiting = np.zeros_like(active)
-        if in_parts and self._settings.method == "set_membership":
-            if self.is_waiting:
-                active = self._waiting
-            elif len(rows) > _MANY_ROWS:
-                waiting = active & (np.cumsum(active) > -(-active.size // 2))
-                active = active & ~waiting
+        rows, active, waiting = Rows.stack(self.all_rows), self._active.select(), None
+        if in_parts and self._settings.method == "set_membership" and (self.is_waiting or len(rows) > _MANY_ROWS):
+            active, waiting = self._active.select_part()
         problem = self.build_problem(rows)
         warm_start = None if self._warm_start is None else replace(self._warm_start, active=active)
         bounds = compute_bounds(problem, self._unknowns, self._settings, start, warm_start)
@@ -369,12 +379,8 @@ class BoundState:
         """Take over the bounds of an update that is feasible."""
         if update.known is None:
             raise ValueError("bounds from infeasible rows cannot be taken over")
-        bounds, shrinkage = update.bounds, self.known.shrinkage(update.bounds.lower, update.bounds.upper)
-        self._shrinkage = np.where(update.active, shrinkage, self._shrinkage)
-        self._solved, self._waiting = self._solved | update.active, update.waiting
-        if not self.is_waiting:
-            self._active.record(self._solved, self._shrinkage)
-            self._solved = np.zeros_like(self._solved)
+        bounds = update.bounds
+        self._active.record(update.active, self.known.shrinkage(bounds.lower, bounds.upper), update.waiting)
         self._warm_start = bounds.warm_start
         self.known = update.known
 
