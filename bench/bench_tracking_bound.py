@@ -4,8 +4,9 @@ Run: ``python bench/bench_tracking_bound.py [--robot kinova_gen3_2f85] [--random
 0.25 s of one core for a plan of 3 s. What the rows are compared with is in docs/theory/tracking_bound.md. The second
 table has by how much slowly varying terms exceed what is estimated from the nodes about them: along the motion, and in
 corners of the tube about it, where the differences along all joints add up; ``LoopBounds.allowance`` covers that. The
-third one has the same for N random motions of each arm that is shipped, with parameters and payloads known to a random
-degree: from any posture to another one or back, most of them too fast for a wide box.
+third one has bounds, also in stops, in which these terms are bounded instead, so that all of them is proven. The last
+one is like the second one for N random motions of each arm that is shipped, with parameters and payloads known to a
+random degree: from any posture to another one or back, most of them too fast for a wide box.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from sysid_ros.core.trajectories.families import (  # noqa: E402
     rest_projection,
 )
 
-T_P, DURATION, RANGE = 1.5, 3.0, 0.26
+T_P, DURATION, RANGE, BRAKE_TIME = 1.5, 3.0, 0.26, 0.5
 
 
 def cases(robot: RobotModel) -> dict[str, tuple[tuple[Box, Box], np.ndarray]]:
@@ -125,6 +126,23 @@ def find_excess(bound: TrackingBound) -> Excess:
     return Excess(max(along, 1.0) - 1.0, most - 1.0, share, names[int(corners.max(axis=1).argmax())])
 
 
+def compare_proven(estimated: TrackingBound, proven: TrackingBound | None) -> list[float | str]:
+    """Say by how much a bound that is proven throughout is larger, on the path and in stops."""
+
+    def larger(one: np.ndarray, other: np.ndarray) -> str:
+        return f"{100.0 * ((one / other).max() - 1.0):.1f}"
+
+    if proven is None:
+        return ["none", "", "", ""]
+    found = [larger(getattr(proven, name), getattr(estimated, name)) for name in ("position", "torque")]
+    try:
+        stops = [one.in_stops(BRAKE_TIME) for one in (proven, estimated)]
+    except BoundNotAvailable:
+        return [*found, "none", ""]
+    torques = (one.torque.max(axis=0) for one in stops)
+    return [*found, larger(*(one.position for one in stops)), larger(*torques)]
+
+
 def draw_case(robot: RobotModel, rng: np.random.Generator) -> tuple[ControlModel, Trajectory]:
     """Draw what is known of arm and payload, and a motion."""
     prior, zero = robot.payload_prior, np.zeros(robot.n)
@@ -179,7 +197,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=30, help="random motions of each arm")
     arguments = parser.parse_args()
     robot, settings = load_robot(arguments.robot), RobustSettings(delay=arguments.delay)
-    rows, beyond = [], []
+    rows, beyond, enclosed = [], [], []
     for name, (boxes, payload) in cases(robot).items():
         for motion_name, motion, history in motions(robot, boxes, payload, settings):
             begin = time.process_time()
@@ -195,6 +213,13 @@ def main() -> None:
             one = find_excess(bound)
             percent = [f"{100.0 * x:.2f}" for x in (one.along, one.corner)]
             beyond.append([name, motion_name, *percent, one.share, one.term.replace("_", " ")])
+            begin, model = time.process_time(), ControlModel.of_boxes(robot, boxes, payload)
+            try:
+                proven = tracking_bound(robot, model, motion, settings, history, encloses_terms=True)
+            except BoundNotAvailable:
+                proven = None
+            compared = compare_proven(bound, proven)
+            enclosed.append([name, motion_name, *compared, time.process_time() - begin])
     columns = ["payload", "motion", "inertia ratios", "position [deg]", "velocity [rad/s]", "torque [Nm]", "CPU [s]"]
     print_table(
         columns, rows, f"{describe_machine()}, load {os.getloadavg()[0]:.1f}; delay {1e3 * settings.delay:g} ms"
@@ -203,6 +228,8 @@ def main() -> None:
         "payload", "motion", "along the motion [%]", "in the tube [%]", "share of what is allowed", "most there",
     ]  # fmt: skip
     print_table(columns, beyond, "Slowly varying terms over what is estimated from their nodes")
+    columns = ["payload", "motion", "position [%]", "torque [%]", "position in stops", "torque in stops", "CPU [s]"]
+    print_table(columns, enclosed, "Bounds that are proven throughout, over those above")
     print_random(arguments.random, settings)
 
 

@@ -13,6 +13,7 @@ import yaml
 from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.verify import CheckedPlan, describe_margins, main
+from sysid_ros.core.certification import recheck
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.certificate import CertificateMismatch
 from sysid_ros.core.collision.scene import Obstacle, Scene
@@ -221,3 +222,22 @@ def test_scene_there_and_back(plans, robot):
     message.obstacle_names = ["a", "b"]
     with pytest.raises(InvalidMessage, match="obstacle_centers has 3 entries for 2 obstacles"):
         scene_from_message(message, robot.n)
+
+
+def test_bounds_that_are_proven_throughout_are_tried_as_well(plans, robot, tmp_path, capsys):
+    record(tmp_path / "r.mcap", [certified_plan_to_message(plan, robot.joint_names) for plan in plans])
+    assert main([str(tmp_path / "r.mcap"), "--enclose-terms"]) == ExitStatus.OK
+    assert "2 of 2 certificates hold" in capsys.readouterr().out
+
+
+def test_a_limit_that_is_broken_with_a_bound_that_is_proven_throughout_is_named(plans, robot, monkeypatch):
+    real = recheck.verify
+
+    def verify_with_less_room(assumptions, trajectory, errors, settings):
+        return real(assumptions, trajectory, replace(errors, position=errors.position + 1.0), settings)
+
+    monkeypatch.setattr(recheck, "verify", verify_with_less_room)
+    checker = recheck.BoundRechecker(robot, encloses_terms=True)
+    assert checker.check(plans[0]) == ()
+    (problem,) = recheck.recheck(robot, plans[0], bound=checker.latest, takes_larger=True).problems
+    assert "limit broken" in problem

@@ -35,6 +35,7 @@ class Assumptions:
         nominal: Payload the controller computes its torque with, (10,).
         scene: What surrounds the arm and what it carries.
         control_law: The control law that follows the plans.
+        encloses_terms: Whether tracking bounds are proven throughout, in seconds; see :func:`tracking_bound`.
 
     Raises:
         ParameterOutOfRange: The nominal payload is not 10 finite numbers.
@@ -45,6 +46,7 @@ class Assumptions:
     nominal: Array
     scene: Scene = Scene()
     control_law: RobustSettings = field(default_factory=RobustSettings)
+    encloses_terms: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nominal", frozen_payload(self.nominal))
@@ -88,7 +90,7 @@ class Assumptions:
             ParameterOutOfRange: The motion does not fit the arm, or does not start where the history ends.
         """
         model = ControlModel.of_boxes(self.robot, self.boxes, self.nominal)
-        return tracking_bound(self.robot, model, motion, self.control_law, history)
+        return tracking_bound(self.robot, model, motion, self.control_law, history, self.encloses_terms)
 
 
 def frozen_payload(values: Array) -> Array:

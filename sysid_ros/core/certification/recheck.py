@@ -48,6 +48,7 @@ def recheck(
     plan: CertifiedPlan,
     settings: VerifierSettings | None = None,
     bound: TrackingBound | None = None,
+    takes_larger: bool = False,
 ) -> Recheck:
     """Check a certified plan again in full: that everything belongs together, and the proof itself.
 
@@ -57,6 +58,8 @@ def recheck(
         settings: How finely time is divided; the torque fraction and the brake time are those of the certificate.
         bound: Its tracking bound, from which those of its stops follow (:attr:`BoundRechecker.latest`); without it
             errors in stops are assumed, as :func:`verify` says, and Coulomb friction counts in any direction.
+        takes_larger: Whether errors of the bound that are larger than those of the certificate count, and all limits
+            must be kept with these; otherwise the certificate's margins must be.
 
     Returns:
         The problems, none if the certificate holds.
@@ -78,8 +81,9 @@ def recheck(
             brake_times=(brake_time,) if 0.0 < brake_time < np.inf else (),
         )
         certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
-        found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate, bound), proof)
-        problems += find_overstated(certificate, found, settings)
+        found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate, bound, takes_larger), proof)
+        if not takes_larger:
+            problems += find_overstated(certificate, found, settings)
     except SysidError as error:
         problems.append(str(error))
     return Recheck(tuple(problems), found)
@@ -119,11 +123,16 @@ def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
     return problems
 
 
-def _errors(certificate: Certificate, bound: TrackingBound | None) -> AllowedErrors:
+def _errors(certificate: Certificate, bound: TrackingBound | None, takes_larger: bool) -> AllowedErrors:
     stated = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
     if bound is None:
         return AllowedErrors(*stated)
-    position, velocity, torque = stated
+    if takes_larger:
+        position, velocity, torque = (
+            np.maximum(x, y) for x, y in zip(stated, (bound.position, bound.velocity, bound.torque), strict=True)
+        )
+    else:
+        position, velocity, torque = stated
     return replace(AllowedErrors.of(bound, len(position)), position=position, velocity=velocity, torque=torque)
 
 
@@ -132,13 +141,16 @@ class BoundRechecker:
 
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
+        encloses_terms: Whether bounds are proven throughout (:func:`tracking_bound`). These are other ones than those
+            of the certificate, which may state less.
 
     Attributes:
         latest: Bound of the plan that was checked last; None where there is none.
+        encloses_terms: See above.
     """
 
-    def __init__(self, robot: RobotModel):
-        self._robot = robot
+    def __init__(self, robot: RobotModel, encloses_terms: bool = False):
+        self._robot, self.encloses_terms = robot, encloses_terms
         self.latest: TrackingBound | None = None
         self._bounds: dict[str, TrackingBound] = {}
 
@@ -155,11 +167,12 @@ class BoundRechecker:
             history = None
             if plan.predecessor is not None:
                 history = self._bounds[plan.predecessor].until(plan.takeover_time)
-            found = plan.assumptions(self._robot).bound(plan.trajectory, history)
+            assumptions = replace(plan.assumptions(self._robot), encloses_terms=self.encloses_terms)
+            found = assumptions.bound(plan.trajectory, history)
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
         self.latest, self._bounds[plan.plan_id] = found, found.without_proof()
-        return self._understated(plan, found)
+        return () if self.encloses_terms else self._understated(plan, found)
 
     def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []

@@ -21,6 +21,7 @@ from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.disturbance import Signal, bound_torques
 from sysid_ros.core.tracking_bound.elasticity import CLAIM, link_errors, require_elastic_margin
+from sysid_ros.core.tracking_bound.enclosed import EnclosedMap, enclosed_stops
 from sysid_ros.core.tracking_bound.motion import Motion, MotionSamples, sample_motion
 from sysid_ros.core.tracking_bound.scalar_loop import POSITION, VELOCITY, BoundNotAvailable, horizon
 from sysid_ros.core.tracking_bound.stops import PathCells, StopBound, bound_stops, largest_over
@@ -33,8 +34,16 @@ _MARGIN = 0.003
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
 _LONGEST_STEP = 4.0
 """Longest step of the search, in steps of plain iteration."""
+_ENLARGED, _ENCLOSED_ROUNDS = 1.1, 5
+"""Size of the tube in which terms are bounded, relative to the last one, and the largest number of times."""
 _ROUNDS = 150
 """Friction that is no longer compensated may take many, one interval of the motion after the other."""
+
+
+_ESTIMATED = (
+    "for what the errors cause themselves, terms of the model are estimated there, with an allowance that is measured."
+)
+_ENCLOSED = "so are the terms of the model with which the errors act on themselves."
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,11 @@ class TubeProof:
     def in_stops(self, brake_time: float) -> StopBound:
         """See :meth:`TrackingBound.in_stops`."""
         if brake_time not in self._stops:
-            self._stops[brake_time] = bound_stops(self._cells, self.tube, self.bounds, self.duration, brake_time)
+            given = self.tube, self.bounds, self.duration, brake_time
+            if isinstance(self.tube_map, EnclosedMap):
+                self._stops[brake_time] = enclosed_stops(self.tube_map, *given)
+            else:
+                self._stops[brake_time] = bound_stops(self._cells, *given)
         return self._stops[brake_time]
 
     @cached_property
@@ -126,8 +139,8 @@ class TrackingBound:
     claims: str = (
         "Tracking errors are bounded for every arm and payload in the boxes (a payload whose box lies in the robot's "
         "prior being an object of that prior), with friction, sensor errors, delay and sampling as configured, while "
-        "no torque saturates. The model error, friction and the reference are bounded between samples, too; for what "
-        "the errors cause themselves, terms of the model are estimated there, and the factor of 5 % is measured."
+        "no torque saturates. The model error, friction and the reference are bounded between samples, too; "
+        + _ESTIMATED
     )
 
     def __post_init__(self) -> None:
@@ -194,6 +207,7 @@ def tracking_bound(
     motion: Motion,
     settings: RobustSettings | None = None,
     history: TrackingHistory | None = None,
+    encloses_terms: bool = False,
 ) -> TrackingBound:
     """Compute the bound of the robust controller for a motion.
 
@@ -207,6 +221,8 @@ def tracking_bound(
         settings: Gains and timing of the controller; the arm's default ones if None.
         history: History of the predecessor, in whose last state the motion starts; without it, the motion starts from
             rest. The controller's nominal parameters must be those of the history: they change at rest only.
+        encloses_terms: Whether the slowly varying terms are bounded, not estimated: all of it is proven then, and takes
+            seconds. The history must be of the same kind.
 
     Raises:
         BoundNotAvailable: The uncertainty is too large for these gains or this motion, or the nominal parameters of the
@@ -228,7 +244,20 @@ def tracking_bound(
     require_elastic_margin(robot, model, settings, samples.q[samples.past :])
     tube_map = TubeMap(robot, model, samples, settings, past_tube)
     tube, bounds = _find_invariant_tube(tube_map)
+    if encloses_terms:
+        tube_map, tube, bounds = _enclose(tube_map, tube)
     return _summarise(tube_map, tube, bounds, motion.duration if isinstance(motion, Trajectory) else 0.0)
+
+
+def _enclose(tube_map: TubeMap, tube: Tube) -> tuple[TubeMap, Tube, ErrorBounds]:
+    """Find an invariant tube again, with terms that are bounded in one that is a little larger."""
+    for _ in range(_ENCLOSED_ROUNDS):
+        errors = _ENLARGED * tube.position
+        tube_map = EnclosedMap(tube_map, errors)
+        tube, bounds = _find_invariant_tube(tube_map)
+        if np.all(tube.position <= errors):
+            return tube_map, tube, bounds
+    raise BoundNotAvailable("the tube grows as long as terms are bounded in a larger one")
 
 
 def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
@@ -280,6 +309,9 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
     largest = torques.argmax(axis=0), np.arange(torques.shape[1])
     torque = torques[largest]
     intervals = max(int(np.ceil(duration / samples.step - 1e-9)), 1)
+    claims = TrackingBound.claims
+    if isinstance(tube_map, EnclosedMap):
+        claims = claims.replace(_ESTIMATED, _ENCLOSED)
     torques[intervals - 1] = torques[intervals - 1 :].max(axis=0)
     return TrackingBound(
         position=tube.position[now].max(axis=0) + off,
@@ -294,7 +326,7 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
         whole=TrackingHistory(samples, tube, tube_map.model.total, settings),
         start=samples.past * samples.step,
         proof=TubeProof(tube_map, tube, bounds, duration),
-        claims=TrackingBound.claims + (CLAIM if tube_map.robot.elasticity is not None else ""),
+        claims=claims + (CLAIM if tube_map.robot.elasticity is not None else ""),
     )
 
 

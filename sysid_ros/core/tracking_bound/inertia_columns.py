@@ -116,7 +116,7 @@ def inertia_columns(robot: RobotModel, q: Array) -> Array:
     """Compute the inertia by inertial parameter and armature, (S, n, n, 11 n), at positions (S, n) [rad]."""
     n = robot.n
     columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n))
-    for body, jacobian in enumerate(_body_jacobians(robot, q)):
+    for body, jacobian in enumerate(body_jacobians(robot, q)):
         own = _without_outer(jacobian)
         m = own.shape[-1]
         columns[:, robot.inertial_slice(body + 1), :m, :m] = _products(own, own)
@@ -130,7 +130,7 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
     """Compute the Christoffel ``C(q, e_j)`` by inertial parameter and armature (zero), (S, j, n, n, 11 n)."""
     n = robot.n
     columns = np.zeros((len(q), (INERTIAL + 1) * n, n, n, n))
-    for body, jacobian in enumerate(_body_jacobians(robot, q)):
+    for body, jacobian in enumerate(body_jacobians(robot, q)):
         own = _without_outer(jacobian)
         m = own.shape[-1]
         half = _products(_position_derivative(own), own[:, None]).swapaxes(1, 2)  # (S, 10, j, a, b)
@@ -142,7 +142,7 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
     return result
 
 
-def _body_jacobians(robot: RobotModel, q: Array) -> Array:
+def body_jacobians(robot: RobotModel, q: Array) -> Array:
     """Compute the Jacobians of all bodies in their own frames, linear before angular, (n, S, 6, n)."""
     model, n = robot.pin_model, robot.n
     data, result = model.createData(), np.empty((n, len(q), 6, n))

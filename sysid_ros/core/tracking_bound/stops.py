@@ -25,10 +25,9 @@ from sysid_ros.core.tracking_bound.disturbance import (
 )
 from sysid_ros.core.tracking_bound.elasticity import link_errors
 from sysid_ros.core.tracking_bound.loop_response import Kernel, loop_kernels
-from sysid_ros.core.tracking_bound.model_terms import ModelTerms, MotionSlopes, compute_motion_slopes
+from sysid_ros.core.tracking_bound.model_terms import ModelTerms
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable, horizon
-from sysid_ros.core.tracking_bound.term_nodes import largest_between
 from sysid_ros.core.tracking_bound.tube import (
     SETTLED,
     SLOW_TERMS,
@@ -202,13 +201,7 @@ class PathCells:
         self.speeds = np.minimum.reduceat(slowest, self.nodes[:-1], axis=0), self.over(fastest)
         self.turning = np.maximum.reduceat(path.inertia_change.rate, picked[:-1])
         self._bound_model(np.diff(self.times), between)
-        terms = path.terms
-        rest = replace(terms.states, v=np.zeros_like(terms.states.v), a=np.zeros_like(terms.states.a))
-        of = path.regressor, path.uncertainty
-        slopes = compute_motion_slopes(*of, rest, terms.inertia, terms.states.v, path.leading)
-        self.still = {
-            x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)
-        }
+        self.still = path.still_terms()
 
     def over(self, values: Array) -> Array:
         """Take the largest values of the intervals of the path (I, ...) in the cells, (J, ...)."""
@@ -383,6 +376,10 @@ class _Cells:
 
         self.residual = {x.name: refined(getattr(residual, x.name)) for x in fields(ResidualDisturbance)}
         self.slow_terms = {name: refined(columns[name]) for name in SLOW_TERMS}
+        self.turned = None
+        if path.turned is not None:
+            turned = np.maximum.reduceat(path.turned, np.flatnonzero(np.diff(path.spread, prepend=-1)))
+            self.turned = refined(self.mix(still["turned"], turned))
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
@@ -481,6 +478,7 @@ class _StopMap(LoopBounds):
         self._past_errors = {x: self._before(getattr(tube, x)) for x in ("velocity_norm", "acceleration_norm")}
         self._past_inertia_rate = self._before(inertia_rate / (1.0 - inputs.shift))
         self.slow_terms = {name: self._gather(values) for name, values in cells.slow_terms.items()}
+        self.turned = None if cells.turned is None else self._gather(cells.turned)
         self._residual = ResidualDisturbance(
             *(self._gather(cells.residual[x.name]) for x in fields(ResidualDisturbance))
         )
@@ -572,8 +570,7 @@ class _StopMap(LoopBounds):
         shift = max(past.shift, float(self.inertia_shift(tube).max()))
         if not shift < 0.5:
             raise BoundNotAvailable("the position errors in stops may change the inertia by half")
-        away = tube.position.reshape(-1, path.robot.n).max(axis=0) + path.half_spacing
-        ratios = path.ratio.near(float(allowance.max()) * away)
+        ratios = path.ratios_near(tube.position.reshape(-1, path.robot.n).max(axis=0), float(allowance.max()))
         ratios = min(ratios[0], past.ratios[0]), max(ratios[1], past.ratios[1])
         rest = 1.0 - shift
         inertia_rate = (slow["inertia_rate"] + slow["inertia_slope"] * tube.velocity_norm) / rest

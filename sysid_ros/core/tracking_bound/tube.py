@@ -47,8 +47,10 @@ from sysid_ros.core.tracking_bound.model_terms import (
     LEADING,
     InertiaTerms,
     ModelTerms,
+    MotionSlopes,
     TermStates,
     compute_model_terms,
+    compute_motion_slopes,
 )
 from sysid_ros.core.tracking_bound.motion import MotionSamples, coarse_nodes, larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import (
@@ -264,6 +266,8 @@ class LoopBounds:
         magnitude: Largest magnitudes of its entries, (I, n, n).
         sensor_errors: Largest errors of the measured velocity [rad/s] and position [rad], (n,) each.
         error_norms: Largest norms of these, (I,) each.
+        turned: Bounds of the norm by which the torque's gradient differs from that at nodes, (I,), for errors for which
+            the terms are proven; None where they are estimated, and have an allowance.
     """
 
     robot: RobotModel
@@ -277,6 +281,7 @@ class LoopBounds:
     magnitude: Array
     sensor_errors: tuple[Array, Array]
     error_norms: list[Array]
+    turned: Array | None = None
 
     def convolve(self, kernel: Array, signal: Array) -> Array:
         """Bound the convolution of a kernel (B,) or of k of them (B, k) with a signal; see :mod:`convolution`."""
@@ -314,12 +319,16 @@ class LoopBounds:
         bounded by the norm: by ``change_ij <= |change| sqrt(M_ii M_jj)``.
         """
         errors, size = tube.position + self.sensor_errors[1], np.sqrt(self.inertia_diagonal)
-        change = (self.allowance(tube) - 1.0) * self.slow_terms["torque_slope"]
+        change = self.turned
+        if change is None:
+            change = (self.allowance(tube) - 1.0) * self.slow_terms["torque_slope"]
         changed: Array = (change * np.einsum("...i,...i->...", size, errors))[..., None] * size
         return self.apply_gradient(errors) + changed
 
     def allowance(self, tube: Tube) -> Array:
-        """Return the factor on the slowly varying terms for what they are in a tube, (I,)."""
+        """Return the factor on the slowly varying terms for what they are in a tube, (I,); 1 where they are proven."""
+        if self.turned is not None:
+            return np.ones(tube.position.shape[:-1])
         factor: Array = SAMPLING + TURNING * tube.position.sum(axis=-1)
         return factor
 
@@ -499,13 +508,8 @@ class TubeMap(LoopBounds):
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
         inverses = self._bound_inverses(terms.inertia, np.searchsorted(nodes, chosen))
         self.terms = TermNodes(states, inertia, largest, inverses, speeds, jumps, times)
-        residual = self.terms.residual(arm, largest, replace(speeds, jerk=speeds.jerk + jumps))
         self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
-        self._residual = ResidualDisturbance(
-            *(getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
-        )
-        self.slow_terms = {name: getattr(largest, name)[self.spread] for name in SLOW_TERMS}
-        self.torque_gradient = largest.torque_gradient.max(axis=0)
+        self._use_terms()
 
         polygon = self._refined(np.sqrt(self._nearby) * larger_neighbour(self.smooth.size.norm))
         missed = self._bound_torques(self.missed)
@@ -518,6 +522,29 @@ class TubeMap(LoopBounds):
         )
         self.sensor_errors = (robot.sensors.velocity_error, 0.5 * robot.sensors.position_resolution)
         self.error_norms = [self._norm_of(error) for error in self.sensor_errors]
+
+    def _use_terms(self) -> None:
+        """Spread the terms, and the residual disturbance they make, over all intervals."""
+        terms, speeds, largest = self.terms, self.terms.rates, self.terms.largest
+        residual = terms.residual(self.arm, largest, replace(speeds, jerk=speeds.jerk + terms.jumps))
+        self._residual = ResidualDisturbance(
+            *(getattr(residual, x.name)[self.spread] for x in fields(ResidualDisturbance))
+        )
+        self.slow_terms = {name: getattr(largest, name)[self.spread] for name in SLOW_TERMS}
+        self.torque_gradient = largest.torque_gradient.max(axis=0)
+
+    def still_terms(self) -> dict[str, Array]:
+        """Estimate the largest slopes of the torque at rest between the nodes of the slowly varying terms, by name."""
+        terms = self.terms
+        rest = replace(terms.states, v=np.zeros_like(terms.states.v), a=np.zeros_like(terms.states.a))
+        slopes = compute_motion_slopes(
+            self.regressor, self.uncertainty, rest, terms.inertia, terms.states.v, self.leading
+        )
+        return {x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
+
+    def ratios_near(self, errors: Array, allowance: float) -> tuple[float, float]:
+        """Bound the eigenvalues of E in position errors of at most (n,) [rad]."""
+        return self.ratio.near(allowance * (errors + self.half_spacing))
 
     def _evaluate_terms(
         self, chosen: NDArray[np.intp]
@@ -649,7 +676,7 @@ class TubeMap(LoopBounds):
                 "the position errors may change the inertia by half: the parameter boxes are too wide, or the motion "
                 "too fast, for these gains"
             )
-        ratios = self.ratio.near(float(allowance.max()) * (tube.position.max(axis=0) + self.half_spacing))
+        ratios = self.ratios_near(tube.position.max(axis=0), float(allowance.max()))
         if not ratios[0] > 0.0:
             raise BoundNotAvailable(
                 f"the smallest possible inertia is not positive in every direction{self._least_known_armature()}; "
