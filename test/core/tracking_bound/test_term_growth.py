@@ -212,7 +212,7 @@ def test_derivatives_at_the_nodes(robot):
 
 
 def test_the_energy_of_what_a_joint_turns_is_bounded_whatever_is_beyond_it(robot):
-    """One number for each joint bounds how all bodies' velocities change with it, at any positions of the outer joints."""
+    """One number for each joint bounds how the velocities of all bodies change with it, whatever outer joints do."""
     rng, shares = np.random.default_rng(5), []
     n, dynamics = robot.n, ArmDynamics(robot, robot.theta_nominal, armature=True)
     bodies = np.tensordot(robot.theta_nominal[: 10 * n].reshape(n, 10), unit_inertias(), (1, 0))
