@@ -92,6 +92,9 @@ def verify_plans(
         problems, margins = list(in_sequence), list[Margin]()
         for bounds in rechecks:
             followed = bounds.check(plan)
+            if bounds.encloses_terms and bounds.latest is None:
+                problems += [f"not proven throughout: {text}" for text in followed]
+                continue
             found = recheck(robot, plan, bound=bounds.latest, takes_larger=bounds.encloses_terms)
             proof = "with a bound that is proven throughout, " if bounds.encloses_terms else ""
             problems += [proof + text for text in (*found.problems, *followed) if text not in problems]
