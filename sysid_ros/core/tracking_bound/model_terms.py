@@ -154,7 +154,7 @@ def compute_motion_slopes(
     """
     q, v, a = states.q, states.v, states.a
     inertial, factor = slice(0, INERTIAL * q.shape[1]), inertia.factor
-    by_position = _position_gradient(regressor, q, v, a)  # (S, i, j, l)
+    by_position = position_gradient(regressor, q, v, a)  # (S, i, j, l)
     # Of M^-1 Y: the derivative of Y, less what a changing M does to M^-1 Y.
     accelerations = np.linalg.solve(inertia.inertia, regressor.evaluate(q, v, a)[..., inertial])
     moving = np.einsum("sjab,sbl->sajl", inertia.slopes, accelerations)
@@ -238,7 +238,7 @@ def compute_model_terms(
     )
 
 
-def _position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array) -> Array:
+def position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array) -> Array:
     """Differentiate the inertial columns of the motion's torque by position, (S, i, j, l)."""
     count, n = q.shape
     shifts = _STEP * np.concatenate([np.eye(n), -np.eye(n)])

@@ -33,7 +33,9 @@ from sysid_ros.core.tracking_bound.model_terms import (
     TermStates,
     compute_model_terms,
     compute_motion_slopes,
+    position_gradient,
 )
+from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.tracking_bound.uncertainty import inertia_ratios
@@ -102,17 +104,6 @@ def torque_derivatives(tube_map: TubeMap, states: TermStates) -> tuple[Array, Ar
     return at[:, 0], (ahead - behind) / (2.0 * STEP), bends
 
 
-def torque_gradient(tube_map: TubeMap, states: TermStates) -> Array:
-    """Differentiate the inertial columns of the torque by positions, (S, k, i, l)."""
-    count, n = states.q.shape
-    shifts = STEP * np.concatenate([np.eye(n), -np.eye(n)])
-    shifted = (states.q[:, None] + shifts).reshape(-1, n)
-    v, a = (np.repeat(x, len(shifts), axis=0) for x in (states.v, states.a))
-    values = tube_map.regressor.evaluate(shifted, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
-    gradient: Array = (values[:, 0] - values[:, 1]) / (2.0 * STEP)
-    return gradient
-
-
 # What is beyond first order
 
 
@@ -128,12 +119,7 @@ def weighted(weights: Array, values: Array) -> Array:
 
 def both_sides(values: Array) -> Array:
     """Return the larger values of both intervals about each node."""
-    return np.concatenate([values[:1], np.maximum(values[1:], values[:-1]), values[-1:]])
-
-
-def larger(values: Array) -> Array:
-    """Return the larger values at both ends of each interval."""
-    return np.maximum(values[1:], values[:-1])
+    return np.concatenate([values[:1], larger_neighbour(values), values[-1:]])
 
 
 @dataclass(frozen=True)
@@ -168,7 +154,7 @@ class Energies:
     def __init__(self, robot: RobotModel, sizes: BodySizes, states: TermStates, factor: Array, is_nominal: bool):
         q, n, model = states.q, robot.n, robot.pin_model
         steps = [float(np.linalg.norm(model.jointPlacements[body + 1].translation)) for body in range(n)]
-        self._speed = both_sides(larger(np.abs(states.v)))
+        self._speed = both_sides(larger_neighbour(np.abs(states.v)))
         jacobians, tiny = body_jacobians(robot, q), 1e-12
         mass, first, second = (np.maximum(x, tiny) for x in (sizes.mass, sizes.first, sizes.second))
         if not is_nominal:  # x^T I y of a body that need not be one is at most |x| |y| in these
@@ -347,7 +333,6 @@ class _Surroundings:
         turns: Turns between the nodes, (S - 1, n) [rad].
         slope: Of P at the nodes: value, first order, beyond.
         inertia: Of M; without a value.
-        off: Of D.
         line_slope: Of P along the lines: value, first and second derivative.
         line_inertia: Of M; without a value.
         line_off: Of D.
@@ -359,7 +344,6 @@ class _Surroundings:
     turns: Array
     slope: Parts
     inertia: Parts
-    off: Parts
     line_slope: Parts
     line_inertia: Parts
     line_off: Parts
@@ -417,6 +401,7 @@ class _Torque:
         length: :meth:`Enclosure.length`.
         nominal: Second derivatives of the nominal inertia, its slope, and its change by joint.
         combinations: Nominal parameters, center, and parameters of the last body, (c, 10 n).
+        bends: Second derivatives of the torque, nominal and of what is not known of it.
         along: Velocity with which the positions change, (S, n) [rad/s].
         sags: By how much velocity and acceleration differ from straight lines, (S - 1, n) each.
     """
@@ -430,23 +415,22 @@ class _Torque:
         length: Callable[[Array], Array],
         nominal: tuple[Array, Array, Array],
         combinations: Array,
+        bends: list[TorqueBends],
         along: Array,
         sags: tuple[Array, Array],
     ):
-        robot, uncertainty, factor = tube_map.robot, tube_map.uncertainty, metric.factor
+        uncertainty, factor = tube_map.uncertainty, metric.factor
         self._metric, self._slopes, self._states, self._sags, self._along = metric, slopes, states, sags, along
-        self._bends = [
-            TorqueBends(robot, BodySizes.of(x, robot.n)) for x in (uncertainty.nominal, uncertainty.largest_deviation)
-        ]
+        self._bends = bends
         values, gradient, curves = torque_derivatives(tube_map, states)
         radius = uncertainty.spread[: values.shape[-1]]
         torque, by_joint, curved = (np.moveaxis(x @ combinations.T, -1, 1) for x in (values, gradient, curves))
         torque = np.einsum("sab,scb->sca", factor, torque)[:, 1:]
         by_joint = np.einsum("sab,sckb->scka", factor, by_joint)[:, 1:]
         curved = congruence(factor, curved.swapaxes(-1, -2))  # (S, c, k, torque, direction)
-        bends, slope, moved = nominal
+        curvature, slope, moved = nominal
         inner = by_joint - np.einsum("skab,scb->scka", moved, torque, optimize=True)
-        model = curved[:, 1:] - np.einsum("skxab,scb->sckax", bends, torque, optimize=True)
+        model = curved[:, 1:] - np.einsum("skxab,scb->sckax", curvature, torque, optimize=True)
         model = model - np.einsum("sxab,sckb->sckax", slope, inner, optimize=True)
         xi = np.linalg.solve(np.swapaxes(factor, 1, 2), along[..., None])[..., 0]
         self._speed = np.linalg.norm(xi, axis=1)
@@ -479,10 +463,10 @@ class _Torque:
         for end in (slice(None, -1), slice(1, None)):
             # Quadratic in velocities, so that the difference is exact.
             ahead, behind = (
-                torque_gradient(tube_map, TermStates(states.q[end], states.v[end] + x * dv, states.a[end] + x * da))
+                position_gradient(tube_map.regressor, states.q[end], states.v[end] + x * dv, states.a[end] + x * da)
                 for x in (1.0, -1.0)
             )
-            off = np.einsum("sjkil,sj->skil", curves[end], dq) + 0.5 * (ahead - behind) - change
+            off = np.einsum("sjkil,sj->skil", curves[end], dq) + 0.5 * (ahead - behind).swapaxes(1, 2) - change
             each = congruence(factor[end], np.moveaxis(off @ combinations.T, -1, 1).swapaxes(-1, -2))[:, :, None]
             nominal += length(each[:, :1])[:, 0]
             deviation += length(each[:, 1:])[:, 0] + flat(size[end], np.abs(off) @ radius)
@@ -505,8 +489,8 @@ class _Torque:
         changes, pushes = (np.abs(np.diff(x, axis=0)) for x in (self._states.v, self._states.a))
         moves = bool(v.any() or a.any())
         sagging, sagged = (x * moves for x in self._sags)
-        turn, fastest, hardest = near.turns.sum(axis=1), larger(v), larger(a)
-        reach = turn + larger(away.sum(axis=1))
+        turn, fastest, hardest = near.turns.sum(axis=1), larger_neighbour(v), larger_neighbour(a)
+        reach = turn + larger_neighbour(away.sum(axis=1))
         # Derivatives along a line of products of v, up to the second one, are at most those of these.
         along = turn[:, None] * fastest + 2.0 * changes, turn[:, None] ** 2 * hardest + 2.0 * turn[:, None] * pushes
         none = np.zeros(len(turn))
@@ -519,28 +503,30 @@ class _Torque:
         # The fourth derivative along a line, of which cubics miss at most 1/384, is at most 16 turn^2 times what bounds
         # the second one, and errors change the second one by at most twice its bound per radian.
         bumps = [
-            bump + (turn**2 / 3.0 + 2.0 * larger(away.sum(axis=1))) * more / 8.0
+            bump + (turn**2 / 3.0 + 2.0 * larger_neighbour(away.sum(axis=1))) * more / 8.0
             for bump, more in zip(self._bumps, second, strict=True)
         ]
         error_two = metric.flat_length(self._bends[1].torque(*along, turn**2))
         bent = metric.flat_length(self._bends[1].torque(fastest, hardest, none + 1.0))
         speed, changed, swung = (metric.norm(x) for x in (fastest, changes, sagging))
         coriolis = 1.5 * near.line_off_slope
-        error_one = weighted(near.turns, larger(self._errors)) + turn * reach * bent
+        error_one = weighted(near.turns, larger_neighbour(self._errors)) + turn * reach * bent
         error_one = error_one + 2.0 * coriolis * speed * changed + near.line_off[0] * metric.norm(pushes)
-        parts = larger(error[0] + error[1] + error[2]) + error_two / 8.0, error_one, error_two
+        parts = larger_neighbour(error[0] + error[1] + error[2]) + error_two / 8.0, error_one, error_two
         curved = bumps[1] + carried_along(near.line_slope, near.line_inertia, parts, near.inverse)[1] / 8.0
         beside = near.line_off[0] * metric.norm(sagged) + (2.0 * speed + swung) * swung * coriolis
         beside = sags[1] + near.inverse * near.line_slope[0] * beside
-        turned = weighted(near.turns, larger(self._torque)) + turn * reach * larger(bends[0]) + first[0]
-        along_speed, along_changed = larger(self._speed), metric.norm(np.diff(self._along, axis=0))
-        slope = metric.line * larger(torque) + metric.far * (bumps[0] + sags[0])
+        turned = (
+            weighted(near.turns, larger_neighbour(self._torque)) + turn * reach * larger_neighbour(bends[0]) + first[0]
+        )
+        along_speed, along_changed = larger_neighbour(self._speed), metric.norm(np.diff(self._along, axis=0))
+        slope = metric.line * larger_neighbour(torque) + metric.far * (bumps[0] + sags[0])
         across = (bumps[0] + sags[0]) * along_speed + turned * along_changed / 4.0
         across = across + slope * metric.norm(self._sags[0])
         return {
-            "model_slope": metric.line * larger(model) + metric.far * (curved + beside),
+            "model_slope": metric.line * larger_neighbour(model) + metric.far * (curved + beside),
             "torque_slope": slope,
-            "torque_rate": metric.line * larger(rate) + metric.far * across,
+            "torque_rate": metric.line * larger_neighbour(rate) + metric.far * across,
         }
 
 
@@ -589,7 +575,7 @@ class Enclosure:
         ]
         longest, sagging = (both_sides(np.abs(x)) for x in (np.diff(states.q, axis=0), self._sags[0]))
         bent = self._energies[0].line(longest, longest).inertia[2] / 8.0
-        metric = self._metric = _Metric(inertia, larger(bent + self._energies[0].change(sagging).inertia[1]))
+        metric = self._metric = _Metric(inertia, larger_neighbour(bent + self._energies[0].change(sagging).inertia[1]))
         last = np.zeros((INERTIAL, uncertainty.nominal.size))
         last[:, uncertainty.last] = np.eye(INERTIAL)
         combinations = np.concatenate([[uncertainty.nominal, uncertainty.center], last])
@@ -597,7 +583,8 @@ class Enclosure:
         rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
         slopes = compute_motion_slopes(*of[1:3], rest, inertia, states.v, _LEADING)
         self._still = slopes
-        tools = metric, self.length, nominal, combinations[:, : INERTIAL * n], states.v, self._sags[1:]
+        bends = [TorqueBends(robot, one) for one in sizes[:2]]
+        tools = metric, self.length, nominal, combinations[:, : INERTIAL * n], bends, states.v, self._sags[1:]
         self._torque, self._rest = (
             _Torque(tube_map, states, self.terms, *tools),
             _Torque(tube_map, rest, slopes, *tools),
@@ -712,26 +699,26 @@ class Enclosure:
         w = np.zeros(len(away)), weighted(away, self._moved), own.inertia[2]
         spread_changed = weighted(away, self._spread) + spread.inertia[2]
         d = self._largest_off, weighted(away, self._off) + spread_changed, off.inertia[2]
-        change = larger(w[1] + w[2]) + lines[0].inertia[1]
+        change = larger_neighbour(w[1] + w[2]) + lines[0].inertia[1]
         if not np.all(change < _LARGEST_CHANGE):
             raise BoundNotAvailable("the position errors may change the inertia by half")
         inverse = 1.0 / (1.0 - change)
-        line_off = larger(d[0] + d[1] + d[2]) + lines[1].inertia[2] / 8.0, *lines[1].inertia[1:]
+        line_off = larger_neighbour(d[0] + d[1] + d[2]) + lines[1].inertia[2] / 8.0, *lines[1].inertia[1:]
         known = spread.inertia[0] + spread_changed
         changed, sagging = metric.norm(np.diff(self._states.v, axis=0)), metric.norm(self._sags[1])
         found: dict[str, Array] = {}
         first_slopes: dict[str, Array] = {}
-        steep: dict[str, Parts] = {}
-        steep_line: dict[str, Parts] = {}
+        steep: list[tuple[Parts, Parts]] = []
         for kind in ("slope", "rate"):
             name = "inertia_" + kind
             nominal, deviation, wide = (getattr(x, kind) for x in (own, off, spread))
-            p = steep[kind] = getattr(self.terms, name), weighted(away, self._first[name]), nominal[2]
+            p = getattr(self.terms, name), weighted(away, self._first[name]), nominal[2]
             product = carried(p, w, d) + p[1] * known + p[0] * (w[1] * known + spread_changed)
             beyond = by_name(kind, nominal[2], deviation[2] + wide[1], product)
             nominal, deviation = (getattr(x, kind) for x in lines)
-            steep_line[kind] = larger(p[0] + p[1] + p[2]) + nominal[2] / 8.0, *nominal[1:]
-            products = carried_along(steep_line[kind], lines[0].inertia, line_off, inverse)
+            p_line = larger_neighbour(p[0] + p[1] + p[2]) + nominal[2] / 8.0, *nominal[1:]
+            steep.append((p, p_line))
+            products = carried_along(p_line, lines[0].inertia, line_off, inverse)
             first = by_name(kind, nominal[1], deviation[1], products[0])
             second = by_name(kind, nominal[2], deviation[2], products[1])
             for name, more in beyond.items():
@@ -740,26 +727,27 @@ class Enclosure:
                 if kind == "rate":
                     slope = name.replace("rate", "slope")
                     across = across + first_slopes[slope] * changed / 4.0 + found[slope] * sagging
-                found[name] = metric.line * larger(at) + metric.far * across
+                found[name] = metric.line * larger_neighbour(at) + metric.far * across
             first_slopes |= first
-        slopes = steep["slope"], w, d, steep_line["slope"], lines[0].inertia, line_off, lines[1].slope[0]
-        near = _Surroundings(away, turns, *slopes, inverse)
+        p, p_line = steep[0]
+        near = _Surroundings(away, turns, p, w, p_line, lines[0].inertia, line_off, lines[1].slope[0], inverse)
         ratios = []
         widest, *several = (x.change(away).inertia for x in self._ratio_energies)
         for value, by_joint, bodies, sign in zip(self._ratios, self._ratio_changes, several, (-1.0, 1.0), strict=True):
             share = np.abs(1.0 - value)
             more = weighted(away, by_joint + self._arm_spread) + widest[2] + bodies[2] + share * own.inertia[2]
-            at = larger(sign * value + more / (1.0 - w[1] - w[2]))
-            bent = inverse * (lines[1].inertia[2] + larger(share) * lines[0].inertia[2])
+            at = larger_neighbour(sign * value + more / (1.0 - w[1] - w[2]))
+            bent = inverse * (lines[1].inertia[2] + larger_neighbour(share) * lines[0].inertia[2])
             ratios.append(sign * float((at + metric.far * bent / 8.0).max()))
         still = self._rest.terms(near)
         moving = found | self._torque.terms(near)
         changes = (
-            x["torque_slope"] - larger(at.torque_slope) for x, at in ((moving, self.terms), (still, self._still))
+            x["torque_slope"] - larger_neighbour(at.torque_slope)
+            for x, at in ((moving, self.terms), (still, self._still))
         )
         return EnclosedTerms(
-            moving | {"turned": next(changes), "torque_gradient": larger(self.terms.torque_gradient)},
-            still | {"turned": next(changes), "gradient": larger(np.abs(self._still.gradient))},
+            moving | {"turned": next(changes), "torque_gradient": larger_neighbour(self.terms.torque_gradient)},
+            still | {"turned": next(changes), "gradient": larger_neighbour(np.abs(self._still.gradient))},
             (ratios[0], ratios[1]),
         )
 
@@ -772,4 +760,4 @@ def _largest(gram: Array, weights: Array) -> Array:
 
 
 def _at_ends(parts: Parts) -> Parts:
-    return larger(parts[0]), larger(parts[1]), larger(parts[2])
+    return larger_neighbour(parts[0]), larger_neighbour(parts[1]), larger_neighbour(parts[2])

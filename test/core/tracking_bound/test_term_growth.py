@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,19 +30,8 @@ from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
-STEP = 1e-5
-
-
-def coriolis(dynamics, q, x):
-    """C(q, x) from the passive torque, column by column."""
-    zero = np.zeros_like(q)
-    columns = [dynamics.passive_torque(q, x, e, zero) - dynamics.gravity(q) for e in np.eye(q.size)]
-    return np.stack(columns, axis=1)
-
-
-def directional(function, q, x):
-    """Derivative of a function of the position along x."""
-    return (function(q + STEP * x) - function(q - STEP * x)) / (2.0 * STEP)
+sys.path.insert(0, str(Path(__file__).parent))
+from test_model_terms import coriolis, directional
 
 
 class Truth:
