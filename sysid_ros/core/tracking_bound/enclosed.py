@@ -20,10 +20,9 @@ from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
 
 Array = NDArray[np.float64]
 
-_CHUNK = 40
-"""Nodes that are worked on at once."""
-_TURN = 0.015
-"""Sum of the turns of the joints between two nodes [rad] from which there are more of them."""
+_TURN, _SAG, _SHARE, _SPEED = 0.07, 0.001, 0.005, 0.3
+"""Largest turn of all joints together between two nodes [rad], distance of their positions from a straight line [rad],
+and that of their velocities, as a share of the largest speed or of at least 0.3 rad/s."""
 _ROUNDS = 5
 """Largest number of times that terms are bounded."""
 _IN_STOPS = 1.3
@@ -45,33 +44,35 @@ class EnclosedMap(TubeMap):
 
     def __init__(self, estimated: TubeMap, errors: Array):
         self.__dict__.update(estimated.__dict__)  # all that does not depend on the terms
-        self._enclosures: list[Enclosure]
         if isinstance(estimated, EnclosedMap):
-            self._enclosures = estimated._enclosures
+            self._enclosure: Enclosure = estimated._enclosure
         else:
-            nodes = self._nodes = self._choose_nodes()
-            cuts = [*range(0, len(nodes) - 1, _CHUNK), len(nodes) - 1]
-            self._enclosures = [Enclosure(self, nodes[i : j + 1]) for i, j in zip(cuts[:-1], cuts[1:], strict=True)]
-        largest = np.maximum.reduceat(errors, self._nodes[:-1], axis=0)
-        parts = np.split(largest, np.cumsum([one.intervals for one in self._enclosures])[:-1])
-        found = [one.bound(part) for one, part in zip(self._enclosures, parts, strict=True)]
+            self._nodes = self._choose_nodes()
+            self._enclosure = Enclosure(self, self._nodes)
+        found = self._enclosure.bound(np.maximum.reduceat(errors, self._nodes[:-1], axis=0))
         starts = np.searchsorted(self.samples.step * self._nodes, self.terms.times[:-1] - 1e-9)
 
-        def joined(parts: list[dict[str, Array]]) -> dict[str, Array]:  # between the nodes of the slowly varying terms
-            return {x: np.maximum.reduceat(np.concatenate([part[x] for part in parts]), starts) for x in parts[0]}
+        def joined(values: dict[str, Array]) -> dict[str, Array]:  # between the nodes of the slowly varying terms
+            return {name: np.maximum.reduceat(one, starts) for name, one in values.items()}
 
-        moving = joined([one.moving for one in found])
+        moving = joined(found.moving)
         self.turned = moving.pop("turned")[self.spread]
         self.terms = replace(self.terms, largest=replace(self.terms.largest, **moving))
-        self._still = joined([one.still for one in found])
-        self._ratios = min(one.ratios[0] for one in found), max(one.ratios[1] for one in found)
+        self._still, self._ratios = joined(found.still), found.ratios
         self._use_terms()
 
     def _choose_nodes(self) -> NDArray[np.intp]:
-        """Choose the samples at which the terms are evaluated: all of them where the arm turns fast."""
-        turns = np.abs(np.diff(self.samples.q[self.fine], axis=0)).sum(axis=1)
-        fast = np.repeat(turns > _TURN, np.diff(self.fine))
-        nodes: NDArray[np.intp] = np.union1d(self.fine, np.flatnonzero(fast))
+        """Choose the nodes: those of the slowly varying terms, and between them as many as the motion takes."""
+        speed, acceleration, jerk, _ = (rate.sum(axis=1) for rate in self.samples.rates.orders)
+        fastest = max(float(speed.max()), _SPEED)
+        density = np.max(
+            [speed / _TURN, np.sqrt(acceleration / (8.0 * _SAG)), np.sqrt(jerk / (8.0 * _SHARE * fastest))], axis=0
+        )
+        passed = np.concatenate([[0.0], np.cumsum(np.clip(self.samples.step * density, 1e-6, 1.0))])
+        given = np.rint(self.terms.times / self.samples.step).astype(np.intp)
+        parts = np.ceil(np.diff(passed[given]) - 1e-9).astype(int)
+        wanted = [np.linspace(*x) for x in zip(passed[given[:-1]], passed[given[1:]], parts + 1, strict=True)]
+        nodes: NDArray[np.intp] = np.union1d(given, np.searchsorted(passed, np.concatenate(wanted) - 1e-9))
         return nodes
 
     def still_terms(self) -> dict[str, Array]:

@@ -164,7 +164,7 @@ def compute_motion_slopes(
     vertices = uncertainty.vertices.largest_norm(middle, columns[:, uncertainty.last, None])
     along = v if along is None else along
     return MotionSlopes(
-        model_slope=vertices + _spread(columns[:, :, None], uncertainty.spread, leading),
+        model_slope=vertices + spread_norm(columns[:, :, None], uncertainty.spread, leading),
         torque_slope=_norm(factor @ gradient @ np.swapaxes(factor, -1, -2)),
         torque_rate=np.linalg.norm(np.einsum("sia,sab,sb->si", factor, gradient, along), axis=-1),
         gradient=gradient,
@@ -201,7 +201,7 @@ def compute_model_terms(
 
     def slope_spread(matrices: Array) -> Array:  # (S, l, x, n, n)
         middle = _combine(center, matrices)[:, 0]
-        return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + _spread(
+        return uncertainty.vertices.largest_norm(middle, matrices[:, uncertainty.last]) + spread_norm(
             matrices, radius, leading
         )
 
@@ -273,7 +273,7 @@ def _along(directions: Array, matrices: Array) -> Array:
     return (directions[:, None] @ flat).reshape(count, parameters, directions.shape[1], *shape)
 
 
-def _spread(matrices: Array, radius: Array, leading: int) -> Array:
+def spread_norm(matrices: Array, radius: Array, leading: int) -> Array:
     """Bound the norm of ``sum_x sum_l xi_x d_l X_lx`` over ``|xi| <= 1`` and ``|d_l| <= radius_l``.
 
     With ``L_l = sum_x X_lx X_lx^T`` and R_l likewise from the right, it is at most ``(|sum_l radius_l L_l^1/2| |sum_l

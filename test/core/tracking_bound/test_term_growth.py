@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,13 +19,24 @@ from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.tracking_bound import term_growth as growth
+from sysid_ros.core.tracking_bound import enclosed
 from sysid_ros.core.tracking_bound.between import BodySizes
 from sysid_ros.core.tracking_bound.bound import tracking_bound
+from sysid_ros.core.tracking_bound.derivative_bounds import Energies, TorqueDerivatives
 from sysid_ros.core.tracking_bound.enclosed import EnclosedMap
 from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians
 from sysid_ros.core.tracking_bound.model_terms import TermStates
 from sysid_ros.core.tracking_bound.motion import sample_motion
+from sysid_ros.core.tracking_bound.node_norms import NAMES
+from sysid_ros.core.tracking_bound.term_derivatives import (
+    evaluate_near,
+    inertia_derivatives,
+    joints_of,
+    places,
+    points_about,
+    third_derivatives,
+    up_to_second_order,
+)
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -67,7 +77,7 @@ class Truth:
             own = coriolis(nominal, q, y)
             different = coriolis(true, q, y) - own
             drag = own - different.T + moving @ off + (different if twice else 0.0)
-            return dict(zip(growth.NAMES, map(norm, (moving, own, ratio, drag)), strict=True))
+            return dict(zip(NAMES, map(norm, (moving, own, ratio, drag)), strict=True))
 
         found = {f"{name}_rate": value for name, value in inertial(v, True).items()}
         found |= {f"{name}_slope": value for name, value in inertial(x, False).items()}
@@ -137,8 +147,10 @@ def test_terms_are_bounded_anywhere_in_the_tube_and_between_the_samples(case):
     assert 0.01 < min(shares.values()) and max(shares.values()) <= 1.0
 
 
-def test_bounds_along_the_motion_are_exceeded_in_the_tube(case):
+def test_bounds_along_the_motion_are_exceeded_in_the_tube(case, monkeypatch):
     """The check above sees bounds that do not grow with the errors."""
+    monkeypatch.setattr(enclosed, "_TURN", 0.02)
+    monkeypatch.setattr(enclosed, "_SAG", 1e-5)
     shares = reached_shares(case, 0.0 * case[2], np.random.default_rng(0))
     assert max(shares.values()) > 1.01
 
@@ -165,41 +177,47 @@ def test_a_bound_that_is_proven_throughout(case):
     slow = BezierTrajectory(start, 0.0 * start, 0.0 * start, end, 4.0)
     estimated, proven = (tracking_bound(*of, slow, encloses_terms=x) for x in (False, True))
     stops = [one.in_stops(0.5) for one in (estimated, proven)]
-    wider = 1.05 if tube_map.model.payload_box.width[0] < 1.0 else 1.5
+    wider = 1.05 if tube_map.model.payload_box.width[0] < 1.0 else 1.1
     for name in ("position", "velocity", "torque"):
         assert np.all(getattr(proven, name) <= wider * getattr(estimated, name))
     assert np.all(stops[1].position <= wider * stops[0].position)
-    assert np.all(0.99 * estimated.position <= proven.position)
+    assert np.all(0.95 * estimated.position <= proven.position)
     assert "estimated" in estimated.claims and "estimated" not in proven.claims
     following = BezierTrajectory(*slow.evaluate(2.0), start, 4.0)
     tracking_bound(*of, following, history=proven.until(2.0), encloses_terms=True)
 
 
-def test_derivatives_at_the_nodes(robot):
+def derivative(function, q, *directions):
+    """Mixed derivative of a function of the position along directions, by central differences."""
+    if not directions:
+        return function(q)
+    first, *others = directions
+    ahead, behind = (derivative(function, q + sign * 5e-3 * first, *others) for sign in (1.0, -1.0))
+    return (ahead - behind) / 1e-2
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_derivatives_at_the_nodes(robot, order):
     """Those of the inertia and of the torque, against differences of Pinocchio's."""
-    rng = np.random.default_rng(1)
-    theta = robot.theta_nominal
-    dynamics = ArmDynamics(robot, theta, armature=True)
-    q, v, a = rng.uniform(-1.0, 1.0, (3, robot.n))
-    bends = growth.inertia_bends(robot, theta[None, : 10 * robot.n], q[None])[0, 0]
-    units = np.eye(robot.n)
-    for k, one in enumerate(units):
-        for j, other in enumerate(units):
-            twice = directional(lambda p, y=other: directional(dynamics.inertia, p, 10.0 * y), q, 10.0 * one) / 100.0
-            np.testing.assert_allclose(bends[k, j], twice, atol=1e-5 * np.abs(bends).max())
-    tube_map = SimpleNamespace(regressor=TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE))
-    derivatives = growth.torque_derivatives(tube_map, TermStates(q[None], v[None], a[None]))
-    _, gradient, curves = (x[0] @ theta[: 10 * robot.n] for x in derivatives)
-    links = ArmDynamics(robot, theta)
-
-    def slope(p, y):
-        return (links.torque(p + 1e-3 * y, v, a) - links.torque(p - 1e-3 * y, v, a)) / 2e-3
-
-    for k, one in enumerate(units):
-        np.testing.assert_allclose(gradient[k], slope(q, one), atol=1e-5 * np.abs(gradient).max())
-        for j, other in enumerate(units):
-            twice = (slope(q + 1e-3 * one, other) - slope(q - 1e-3 * one, other)) / 2e-3
-            np.testing.assert_allclose(curves[k, j], twice, atol=1e-5 * np.abs(curves).max())
+    rng, n = np.random.default_rng(1), robot.n
+    theta = robot.theta_nominal[: 10 * n]
+    q, v, a = rng.uniform(-1.0, 1.0, (3, n))
+    links, regressor = ArmDynamics(robot, robot.theta_nominal), TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+    states = TermStates(q[None], v[None], a[None])
+    sets = np.stack([theta, rng.uniform(0.5, 2.0, theta.size) * theta])
+    inertias = inertia_derivatives(robot, sets, q[None])[order - 1][0]
+    lower = up_to_second_order(evaluate_near(regressor, states, points_about(n)), n)
+    third = third_derivatives(regressor, states, lambda x: np.moveaxis(x @ sets.T, -1, 1))
+    torques = third[0, 0, places(n, 3)] if order == 3 else lower[order][0] @ theta
+    for joints, inertia in zip(joints_of(n, order), inertias[0], strict=True):
+        units = np.eye(n)[list(joints)]
+        expected = derivative(links.inertia, q, *units)
+        np.testing.assert_allclose(inertia, expected, atol=3e-4 * np.abs(inertias[0]).max())
+        expected = derivative(lambda p: links.torque(p, v, a), q, *units)
+        np.testing.assert_allclose(torques[joints], expected, atol=3e-4 * np.abs(torques).max())
+    other = ArmDynamics(robot, np.append(sets[1], robot.theta_nominal[10 * n :]))
+    expected = derivative(other.inertia, q, *np.eye(n)[list(joints_of(n, order)[-2])])
+    np.testing.assert_allclose(inertias[1, -2], expected, atol=3e-4 * np.abs(inertias[1]).max())
 
 
 def test_the_energy_of_what_a_joint_turns_is_bounded_whatever_is_beyond_it(robot):
@@ -213,9 +231,8 @@ def test_the_energy_of_what_a_joint_turns_is_bounded_whatever_is_beyond_it(robot
     for _ in range(20):
         q = rng.uniform(-np.pi, np.pi, n)
         root = np.linalg.inv(np.linalg.cholesky(dynamics.inertia(q)))
-        states = TermStates(*(np.stack([x, x]) for x in (q, 0.0 * q, 0.0 * q)))
         nominal, spread = (
-            growth.Energies(robot, one, states, np.stack([root, root]), k == 0) for k, one in enumerate(sizes)
+            Energies(robot, one, q[None], 0.0 * q[None], root[None], k == 0) for k, one in enumerate(sizes)
         )
         for k in range(1, n):
             others = np.tile(q, (40, 1))
@@ -230,38 +247,52 @@ def test_the_energy_of_what_a_joint_turns_is_bounded_whatever_is_beyond_it(robot
     assert 0.6 < np.max(shares) <= 1.0
 
 
-def test_what_is_beyond_first_order(robot, case):
-    """Of the inertia and its slope, for random errors, and their derivatives along lines."""
-    _, tube_map, _, _ = case
-    rng, shares = np.random.default_rng(2), []
-    dynamics = ArmDynamics(robot, tube_map.model.total, armature=True)
-    sizes = BodySizes.of(tube_map.uncertainty.nominal, robot.n)
-    for _ in range(10):
-        q, v = robot.home + rng.uniform(-1.0, 1.0, robot.n), rng.uniform(-0.5, 0.5, robot.n)
-        size = rng.uniform(0.0, 0.1, robot.n)
+def test_derivatives_of_the_inertia_near_a_node_are_bounded(robot):
+    """Of the inertia, its slope and its rate, for random directions, up to the highest order that is used."""
+    rng, shares, n = np.random.default_rng(2), {}, robot.n
+    dynamics = ArmDynamics(robot, robot.theta_nominal, armature=True)
+    sizes = BodySizes.of(np.append(robot.theta_nominal[: 10 * n], np.zeros(n)), n)
+    for _ in range(8):
+        q, v, away = rng.uniform(-1.5, 1.5, n), rng.uniform(-0.5, 0.5, n), rng.uniform(0.0, 0.1, n)
         m = dynamics.inertia(q)
         root = np.linalg.inv(np.linalg.cholesky(m))
-        states = TermStates(*(np.stack([x, x]) for x in (q, v, v)))
-        energies = growth.Energies(robot, sizes, states, np.stack([root, root]), True)
-        change, line = energies.change(np.stack([size, size])), energies.line(np.stack([size, size]), 0.0 * states.q)
-
-        def norm(x, root=root):
-            return np.linalg.norm(root @ x @ root.T, ord=2)
-
-        def moving(p, y=v):
-            return directional(dynamics.inertia, p, y)
-
-        for _ in range(20):
-            away = size * rng.choice([-1.0, 1.0], robot.n)
-            first = directional(dynamics.inertia, q, away)
-            shares.append(norm(dynamics.inertia(q + away) - m - first) / change.inertia[2][0])
-            shares.append(norm(dynamics.inertia(q + away) - m) / change.inertia[1][0])
-            shares.append(norm(first) / line.inertia[1][0])
-            shares.append(norm(moving(q + away) - moving(q)) / change.rate[1][0])
-            slope = (moving(q + 0.01 * away) - moving(q - 0.01 * away)) / 0.02
-            shares.append(norm(slope) / line.rate[1][0])
-            shares.append(norm(moving(q + away) - moving(q) - slope) / change.rate[2][0])
-            x = rng.normal(size=robot.n)
+        energies = Energies(robot, sizes, q[None], np.abs(v)[None], root[None], True)
+        for order in range(1, 5):
+            directions = rng.uniform(-1.0, 1.0, (order, n)) * rng.choice([0.1, 1.0], (order, n))
+            beside, x = q + away * rng.choice([-1.0, 1.0], n), rng.normal(size=n)
             x /= np.sqrt(x @ m @ x)
-            shares.append(norm(moving(q + away, x) - moving(q, x)) / change.slope[1][0])
+            for kind, along in (("inertia", []), ("slope", [x]), ("rate", [v])):
+                found = derivative(dynamics.inertia, beside, *directions, *along)
+                bound = getattr(energies, kind)(away[None], *np.abs(directions)[:, None])[0]
+                share = np.linalg.norm(root @ found @ root.T, ord=2) / bound
+                shares[kind, order] = max(shares.get((kind, order), 0.0), share)
+    assert max(shares.values()) <= 1.0
+    assert min(shares[kind, 1] for kind in ("inertia", "slope", "rate")) > 0.01
+
+
+def test_derivatives_of_the_torque_are_bounded_anywhere(robot):
+    rng, shares, n = np.random.default_rng(3), [], robot.n
+    links, zero = ArmDynamics(robot, robot.theta_nominal), np.zeros(robot.n)
+    sizes = BodySizes.of(np.append(robot.theta_nominal[: 10 * n], zero), n)
+    for order in (0, 2, 3, 4):
+        bounds = TorqueDerivatives(robot, sizes, order)
+        for scales in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)):
+            q, v, a = rng.uniform(-np.pi, np.pi, n), *(size * rng.uniform(-2.0, 2.0, n) for size in scales)
+            direction = rng.choice([-1.0, 1.0], n) * rng.dirichlet(np.ones(n))
+            states, along = (np.abs(v)[None], np.abs(a)[None], np.ones(1)), (direction,) * order
+            found = derivative(lambda p, v=v, a=a: links.torque(p, v, a), q, *along)
+            shares.append(np.max(np.abs(found) / bounds.torque(*states)[0]))
+            slope = bounds.slope(*states)[0]
+            for k, unit in enumerate(np.eye(n)):
+                found = derivative(lambda p, v=v, a=a: links.torque(p, v, a), q, *along, unit)
+                shares.append(np.max(np.abs(found) / np.maximum(slope[k], 1e-9 + 1e-3 * slope.max())))
     assert 0.1 < max(shares) <= 1.0
+
+
+def test_terms_of_few_nodes_are_bounded_as_well(case, monkeypatch):
+    """Where nodes are as far apart as can be, what happens along the lines between them counts most."""
+    monkeypatch.setattr(enclosed, "_TURN", 0.4)
+    monkeypatch.setattr(enclosed, "_SAG", 0.02)
+    monkeypatch.setattr(enclosed, "_SHARE", 0.2)
+    shares = reached_shares(case, case[2], np.random.default_rng(1))
+    assert 0.005 < min(shares.values()) and max(shares.values()) <= 1.0

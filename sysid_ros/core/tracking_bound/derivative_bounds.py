@@ -1,0 +1,187 @@
+"""Bounds of the derivatives of inertia and torque by position that hold at any positions near a node (step 1c).
+
+*Inertia.* With ``B v`` the velocities of all bodies and E their inertias, ``M = B^T E B``. A derivative of B by joints,
+the innermost of them k, is the velocity of the link before k, crossed with the axis of k and turned by what is between
+k and the body, however often it is differentiated further. In the energy of the bodies beyond, of which distances are
+at most the lengths of the chain, its norm is at most ``kappa_k`` at the node, and at most that plus
+``sum_(i < k) kappa_i |e_i|`` near it. So all derivatives of B are bounded by one number for each joint, and those of
+its products follow.
+
+*Torque.* An entry of the inertia is a sum over the bodies of products of two columns, of magnitudes that the chain
+bounds, in which a joint turns none, one or both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.spatial import cross
+from sysid_ros.core.model.mechanics import joint_axis
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.between import BodySizes, chain_lengths
+from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians, congruence
+from sysid_ros.core.tracking_bound.node_norms import weighted
+
+Array = NDArray[np.float64]
+
+_TINY = 1e-12
+"""Least mass and inertia [kg, kg m^2] of a body, so that scales exist."""
+
+
+class Energies:
+    """Bounds of all derivatives of B, for bodies of some inertias, at S nodes.
+
+    Args:
+        robot: The arm.
+        sizes: Largest magnitudes of the bodies.
+        q: Positions of the nodes, (S, n) [rad].
+        speed: Largest speeds near them, (S, n) [rad/s].
+        factor: ``M^-1/2`` there, (S, n, n).
+        is_nominal: Whether M itself is meant: then ``|B|`` is 1.
+
+    Attributes:
+        kappa: See above, (S, n).
+    """
+
+    def __init__(self, robot: RobotModel, sizes: BodySizes, q: Array, speed: Array, factor: Array, is_nominal: bool):
+        n, model, self._speed = robot.n, robot.pin_model, speed
+        steps = [float(np.linalg.norm(model.jointPlacements[body + 1].translation)) for body in range(n)]
+        jacobians = body_jacobians(robot, q)
+        mass, first, second = (np.maximum(x, _TINY) for x in (sizes.mass, sizes.first, sizes.second))
+        if not is_nominal:  # x^T I y of a body that need not be one is at most |x| |y| in these
+            scale = np.sqrt(second / mass)
+            mass, first, second = mass + first / scale, np.zeros(n), second + first * scale
+        self.kappa = np.zeros((len(q), n))
+        for k in range(1, n):
+            placement, axis = model.jointPlacements[k + 1], joint_axis(model, k + 1)
+            linear, angular = np.split(np.swapaxes(jacobians[k - 1], 1, 2), 2, axis=-1)  # (S, j, 3)
+            linear = linear + cross(angular, np.broadcast_to(placement.translation, angular.shape))
+            linear, angular = (cross(axis, x @ placement.rotation) for x in (linear, angular))
+            far = np.concatenate([[0.0], np.cumsum(steps[k + 1 :])])  # of the bodies' origins from that of link k
+            total = mass[k:].sum()
+            moment = (mass[k:] * far + first[k:]).sum()
+            spin = (mass[k:] * far**2 + 2.0 * first[k:] * far + second[k:]).sum()
+            scale = np.sqrt(spin / total)
+            squares = (total + moment / scale) * linear @ np.swapaxes(linear, 1, 2)
+            squares += (spin + moment * scale) * angular @ np.swapaxes(angular, 1, 2)
+            self.kappa[:, k] = np.sqrt(np.linalg.eigvalsh(congruence(factor, squares))[:, -1])
+        if is_nominal:
+            self._size = np.ones(len(q))
+        else:
+            weights = np.repeat(np.stack([mass, second], axis=1), 3, axis=1)
+            whole = np.einsum("bsxi,bx,bsxj->sij", jacobians, weights, jacobians)
+            self._size = np.sqrt(np.linalg.eigvalsh(congruence(factor, whole))[:, -1])
+        self._metric = np.abs(np.swapaxes(factor, 1, 2) @ factor)
+
+    def inertia(self, away: Array, *directions: Array) -> Array:
+        """Bound the derivative of the inertia of the bodies along directions (S, n) [rad] of joints, (S,).
+
+        Args:
+            away: It holds within (S, n) [rad] of the nodes.
+            directions: Largest magnitudes, one for each order.
+        """
+        kappa, size = self._near(away)
+        return _of_product(
+            lambda some: _derivative(kappa, some, size), lambda some: _derivative(kappa, some, size), directions
+        )
+
+    def slope(self, away: Array, *directions: Array) -> Array:
+        """Bound that of the slope of the inertia, for any velocity of norm one; see :meth:`inertia`."""
+        return self._turned(self._any_direction, away, directions)
+
+    def rate(self, away: Array, *directions: Array) -> Array:
+        """Bound that of the rate of the inertia; see :meth:`inertia`."""
+        return self._turned(lambda kappa: np.einsum("s...k,sk->s...", kappa, self._speed), away, directions)
+
+    def _any_direction(self, kappa: Array) -> Array:
+        """Bound norms of ``sum_k x_k X_k`` for ``|x| <= 1``, (S, ...), of those of X_k, (S, ..., n)."""
+        squares: Array = np.einsum("s...k,skl,s...l->s...", kappa, self._metric, kappa, optimize=True)
+        return np.sqrt(squares)
+
+    def _near(self, away: Array) -> tuple[Array, Array]:
+        """Bound kappa and the norm of B within (S, n) [rad] of the nodes."""
+        kappa: Array = self.kappa.copy()
+        for k in range(kappa.shape[1]):
+            kappa[:, k] += np.einsum("si,si->s", kappa[:, :k], away[:, :k])
+        return kappa, self._size + weighted(away, kappa)
+
+    def _turned(self, of: Callable[[Array], Array], away: Array, directions: Sequence[Array]) -> Array:
+        kappa, size = self._near(away)
+        joint = np.arange(kappa.shape[1])
+        value, turned = of(kappa), of(kappa[:, np.minimum(joint[:, None], joint)])
+        return 2.0 * _of_product(
+            lambda some: _derivative(turned, some, value), lambda some: _derivative(kappa, some, size), directions
+        )
+
+
+def _derivative(kappa: Array, directions: Sequence[Array], value: Array) -> Array:
+    """Sum bounds, (S, n) by the innermost joint, over all joints of derivatives along directions; none: the value."""
+    if not directions:
+        return value
+    tails = [np.cumsum(one[:, ::-1], axis=1)[:, ::-1] for one in directions]
+    through = np.prod(tails, axis=0)  # all joints from k on
+    return weighted(through - np.pad(through[:, 1:], ((0, 0), (0, 1))), kappa)
+
+
+def _of_product(
+    left: Callable[[Sequence[Array]], Array], right: Callable[[Sequence[Array]], Array], directions: Sequence[Array]
+) -> Array:
+    """Differentiate a product of two factors."""
+    total = np.zeros(1)
+    for sides in product((True, False), repeat=len(directions)):
+        ours = [one for one, is_left in zip(directions, sides, strict=True) if is_left]
+        others = [one for one, is_left in zip(directions, sides, strict=True) if not is_left]
+        total = total + left(ours) * right(others)
+    return total
+
+
+class TorqueDerivatives:
+    """Bounds of the derivatives of a torque by position, entry by entry, at any positions.
+
+    For a derivative of some order along a direction in which all joints together turn by one radian.
+
+    Args:
+        robot: The arm.
+        sizes: Largest magnitudes of the bodies.
+        order: That order.
+    """
+
+    def __init__(self, robot: RobotModel, sizes: BodySizes, order: int):
+        n, lengths = robot.n, chain_lengths(robot)
+        joint, levers = np.arange(n), lengths.T  # (b, i)
+        moves = joint <= joint[:, None]
+        parts = sizes.mass[:, None, None] * levers[:, :, None] * levers[:, None]
+        parts = (
+            parts + sizes.first[:, None, None] * (levers[:, :, None] + levers[:, None]) + sizes.second[:, None, None]
+        )
+        parts = parts * (moves[:, :, None] & moves[:, None])  # (b, i, j)
+        turned = ((joint[:, None] < joint) & (joint <= joint[:, None, None])).transpose(0, 2, 1).astype(float)
+        places = turned[..., None] + turned[:, :, None]  # (b, k, i, j)
+        parts = parts * places.max(axis=1) ** order
+        self._size = parts.sum(axis=0)
+        self._slope = np.einsum("bkij,bij->kij", places, parts)
+        bent = np.einsum("blij,bkij,bij->lkij", places, places, parts)
+        # The torque of velocities is sum_jl (dM_ij/dq_l - dM_jl/dq_i / 2) v_j v_l.
+        self._quadratic = self._slope.transpose(1, 2, 0) + 0.5 * self._slope  # (i, j, l)
+        self._bent = bent.transpose(1, 2, 3, 0) + 0.5 * bent.transpose(1, 0, 2, 3)  # (k, i, j, l)
+        # Of the potential energy: only what is beyond the outermost of two joints moves with both.
+        beyond = np.einsum("b,ob->o", sizes.mass, lengths) + np.cumsum(sizes.first[::-1])[::-1]
+        self._weight = float(np.linalg.norm(robot.gravity)) * beyond
+
+    def slope(self, v: Array, a: Array, weight: Array) -> Array:
+        """Bound the derivative of ``dtau_i/dq_k``, (S, k, i), with gravity times ``weight``, (S,)."""
+        n = len(self._weight)
+        outer = np.maximum(np.arange(n)[:, None], np.arange(n))
+        moved = np.einsum("kij,sj->ski", self._slope, a) + np.einsum("kijl,sj,sl->ski", self._bent, v, v, optimize=True)
+        bound: Array = moved + weight[:, None, None] * self._weight[outer]
+        return bound
+
+    def torque(self, v: Array, a: Array, weight: Array) -> Array:
+        """Bound the derivative of the torque likewise, (S, i)."""
+        moved = a @ self._size + np.einsum("ijl,sj,sl->si", self._quadratic, v, v, optimize=True)
+        bound: Array = moved + weight[:, None] * self._weight
+        return bound

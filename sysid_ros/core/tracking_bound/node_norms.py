@@ -1,0 +1,489 @@
+"""Norms of the slowly varying terms and of their derivatives by position at nodes of a motion (step 1c of the proof).
+
+Everything is linear in the parameters: nominal ones, center and vertices of the payload's set, and what is not known
+about these. Norms are those of :mod:`model_terms`; of matrices and slopes the roots of sums of squares serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.model.robot import INERTIAL
+from sysid_ros.core.tracking_bound.inertia_columns import congruence
+from sysid_ros.core.tracking_bound.model_terms import (
+    InertiaTerms,
+    ModelTerms,
+    MotionSlopes,
+    TermStates,
+    compute_model_terms,
+    compute_motion_slopes,
+    position_gradient,
+    spread_norm,
+)
+from sysid_ros.core.tracking_bound.term_derivatives import (
+    ORDER,
+    ROUNDING,
+    evaluate_near,
+    inertia_derivatives,
+    joints_of,
+    places,
+    points_about,
+    third_derivatives,
+    up_to_second_order,
+)
+from sysid_ros.core.tracking_bound.tube import TubeMap
+from sysid_ros.core.tracking_bound.uncertainty import inertia_ratios
+
+Array = NDArray[np.float64]
+_Norms = TypeVar("_Norms")
+
+NAMES = ("inertia", "coriolis", "ratio", "drag")
+"""Terms of the inertia, each with a slope and a rate."""
+KINDS = ("slope", "rate")
+_LEADING = 24
+"""Number of parameters whose spread is bounded most tightly."""
+_LINE_STEP = 0.05
+"""Step of the differences along the lines between nodes, as a share of these."""
+_BATCH = 16
+"""Nodes that are worked on at once."""
+
+
+def weighted(weights: Array, values: Array) -> Array:
+    """Sum values times weights, (S, k) each, (S,)."""
+    total: Array = np.einsum("sk,sk->s", weights, values)
+    return total
+
+
+def flat(metric: Array, entries: Array) -> Array:
+    """Bound the norms of matrices with entries up to these, (S, ..., n, n), by the magnitudes of ``M^-1``."""
+    metric = metric.reshape(len(metric), *(1,) * (entries.ndim - 3), *metric.shape[1:])
+    squares: Array = np.sum(entries * (metric @ entries @ metric), axis=(-2, -1))
+    return np.sqrt(squares)
+
+
+def flat_length(metric: Array, entries: Array) -> Array:
+    """Bound the norms of torques with entries up to these, (S, ..., n)."""
+    squares: Array = np.einsum("s...i,sij,s...j->s...", entries, metric, entries, optimize=True)
+    return np.sqrt(squares)
+
+
+def frobenius(values: Array) -> Array:
+    """Return the roots of sums of squares of values (S, c, k, ...), (S, c, k)."""
+    flattened = values.reshape(*values.shape[:3], -1)
+    norms: Array = np.sqrt(np.einsum("sckx,sckx->sck", flattened, flattened))
+    return norms
+
+
+class PayloadNorms:
+    """Norms of what is linear in the parameters, over all vertices of the set of the payload.
+
+    Values are those of the nominal parameters, of the center, and of each parameter of the last body, (S, c, k, ...).
+
+    Args:
+        payloads: The vertices, (p, 10).
+        spread: What is not known about these, (10,).
+    """
+
+    def __init__(self, payloads: Array, spread: Array):
+        self.mean, self._spread = payloads.mean(axis=0), spread
+        self._weights = np.column_stack([np.zeros(len(payloads)), np.ones(len(payloads)), payloads - self.mean])[None]
+
+    def vertices(self, values: Array) -> Array:
+        """Bound the norms of the deviation from the nominal parameters, (S, k)."""
+        return self.weighted(values[:, 1:], self._weights[..., 1:])
+
+    def spread(self, values: Array) -> Array:
+        """Bound the norms of what is not known about the vertices, (S, k)."""
+        norms: Array = frobenius(values[:, 2:]).swapaxes(1, 2) @ self._spread
+        return norms
+
+    @staticmethod
+    def nominal(values: Array) -> Array:
+        """Return the norms of the nominal ones, (S, k)."""
+        return frobenius(values[:, :1])[:, 0]
+
+    @staticmethod
+    def weighted(values: Array, weights: Array) -> Array:
+        """Return the largest norm, (S, k), for any weights (S or 1, p, c) of the values."""
+        entries = values.reshape(*values.shape[:3], -1).swapaxes(1, 2)
+        gram = entries @ entries.swapaxes(-1, -2)
+        squares: Array = np.sum((weights[:, None] @ gram) * weights[:, None], axis=-1).max(axis=-1)
+        return np.sqrt(np.maximum(squares, 0.0))
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """Norms of the derivatives of a form by joints, at S nodes.
+
+    Attributes:
+        first: (S, n).
+        second: (S, n, n).
+    """
+
+    first: Array
+    second: Array
+
+    @classmethod
+    def of(cls, first: Array, second: Array) -> Derivatives:
+        """Take the second ones, (S, K), in the order of :func:`joints_of`."""
+        return cls(first, second[:, places(first.shape[1], 2)])
+
+    def __add__(self, other: Derivatives) -> Derivatives:
+        return Derivatives(self.first + other.first, self.second + other.second)
+
+    def near(self, away: Array, third: Array) -> tuple[Array, Array]:
+        """Bound what first order and what is beyond it make, within (S, n) [rad] of the nodes.
+
+        Args:
+            away: Largest distances.
+            third: Bound of the third derivative in their direction, (S,), anywhere there.
+        """
+        return weighted(away, self.first), 0.5 * self.twice(away, away) + third / 6.0
+
+    def first_along(self, turns: Array, away: Array, third: Array) -> Array:
+        """Bound the first derivative along turns (S, n) [rad], within (S, n) of the nodes.
+
+        Args:
+            turns: Turns.
+            away: Largest distances.
+            third: Bound of the third derivative once along the turns and twice away, anywhere there.
+        """
+        return weighted(turns, self.first) + self.twice(turns, away) + 0.5 * third
+
+    def twice(self, one: Array, other: Array) -> Array:
+        """Bound the second derivative at the nodes along two directions (S, n) [rad]."""
+        twice: Array = np.einsum("sk,sk->s", one, (self.second @ other[..., None])[..., 0])
+        return twice
+
+
+@dataclass(frozen=True)
+class TorqueNorms:
+    """The torque of a motion, nominal and what is not known of it, at S nodes.
+
+    Attributes:
+        slopes: How it changes with position.
+        torque: Of its position gradient.
+        rate: Of that in the direction of the motion.
+        model: Of the position gradient of what is not known: its first order includes that of the inverse inertia.
+        errors: Of what is not known.
+        error: Its norm, (S,).
+        error_spread: That without the vertices, (S,); the next two likewise, by joint, (S, n).
+        errors_spread: Of its derivatives.
+        curved_spread: Of those of its gradient.
+        speed: Norm of the velocity with which positions change, (S,).
+    """
+
+    slopes: MotionSlopes
+    torque: Derivatives
+    rate: Derivatives
+    model: Derivatives
+    errors: Derivatives
+    error: Array
+    error_spread: Array
+    errors_spread: Array
+    curved_spread: Array
+    speed: Array
+
+
+@dataclass(frozen=True)
+class LineNorms:
+    """Second derivatives of torques along lines, at the nodes where these begin or end, (S - 1,), with their slopes.
+
+    Attributes:
+        torque: Of the position gradient of the nominal torque.
+        model: Of that of what is not known.
+        error: Of what is not known.
+        torque_slope: By how much the first one changes with each joint, (S - 1, n).
+        model_slope: Likewise.
+        error_slope: Likewise.
+    """
+
+    torque: Array
+    model: Array
+    error: Array
+    torque_slope: Array
+    model_slope: Array
+    error_slope: Array
+
+
+@dataclass(frozen=True)
+class NodeNorms:
+    """Everything at S nodes.
+
+    Attributes:
+        terms: The terms.
+        factor: ``M^-1/2``, (S, n, n).
+        inertia: Of M.
+        deviation: Of D, for the vertices.
+        spread: Of what is not known about these, without second derivatives of the arm's part.
+        arm_change: First derivatives of the arm's part of that, (S, n).
+        known: Its norm, (S,).
+        slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known of the last body.
+        first: First derivatives of the terms, by name, (S, n).
+        ratios: Smallest and largest eigenvalue of E, (S,).
+        ratio_changes: Of ``H - E M`` for these.
+        moving: The torque of the motion.
+        still: That at rest.
+    """
+
+    terms: ModelTerms
+    factor: Array
+    inertia: Derivatives
+    deviation: Derivatives
+    spread: Derivatives
+    arm_change: Array
+    known: Array
+    slopes: dict[str, tuple[Derivatives, Derivatives, Derivatives]]
+    first: dict[str, Array]
+    ratios: tuple[Array, Array]
+    ratio_changes: tuple[Derivatives, Derivatives]
+    moving: TorqueNorms
+    still: TorqueNorms
+
+
+def in_batches(compute: Callable[[slice], _Norms], count: int) -> _Norms:
+    """Compute norms for some of ``count`` nodes or lines after the other, and join them."""
+    joined: _Norms = _joined([compute(slice(begin, begin + _BATCH)) for begin in range(0, count, _BATCH)])
+    return joined
+
+
+def _joined(parts: list[Any]) -> Any:
+    one = parts[0]
+    if isinstance(one, tuple):
+        return tuple(_joined(list(some)) for some in zip(*parts, strict=True))
+    if isinstance(one, dict):
+        return {name: _joined([part[name] for part in parts]) for name in one}
+    if is_dataclass(one) and not isinstance(one, type):
+        return replace(one, **{x.name: _joined([getattr(part, x.name) for part in parts]) for x in fields(one)})
+    return np.concatenate(parts)
+
+
+class NodeEvaluation:
+    """Evaluates norms at nodes of a motion, and along the lines between them.
+
+    Args:
+        tube_map: The tube map of the motion.
+        states: The nodes.
+    """
+
+    def __init__(self, tube_map: TubeMap, states: TermStates):
+        uncertainty = self._uncertainty = tube_map.uncertainty
+        self._robot, self._regressor, self._states = tube_map.robot, tube_map.regressor, states
+        combinations = np.zeros((2 + INERTIAL, uncertainty.nominal.size))
+        combinations[:2] = uncertainty.nominal, uncertainty.center
+        combinations[2:, uncertainty.last] = np.eye(INERTIAL)
+        self._combinations, self._bodies = combinations, combinations[:, : INERTIAL * tube_map.robot.n]
+        self._norms = PayloadNorms(uncertainty.payloads.vertices, uncertainty.spread[uncertainty.last])
+        self._radius = uncertainty.spread[: INERTIAL * tube_map.robot.n]
+
+    def at_nodes(self) -> NodeNorms:
+        """Evaluate them at the nodes."""
+        return in_batches(self._at_nodes, len(self._states.q))
+
+    def along_lines(self, factor: Array, is_moving: bool) -> tuple[LineNorms, LineNorms]:
+        """Evaluate them where lines between the nodes begin, and where they end.
+
+        Args:
+            factor: ``M^-1/2`` at the nodes, (S, n, n).
+            is_moving: Whether along the motion, or along its positions at rest.
+        """
+        return in_batches(lambda part: self._along_lines(part, factor, is_moving), len(self._states.q) - 1)
+
+    def _combined(self, values: Array) -> Array:
+        """Combine values (S, ..., l) by parameter to those of nominal parameters, center and last body, (S, c, ...)."""
+        both = values @ self._bodies[:2].T
+        return np.moveaxis(np.concatenate([both, values[..., self._uncertainty.last]], axis=-1), -1, 1)
+
+    def _at_nodes(self, part: slice) -> NodeNorms:
+        robot, uncertainty, norms = self._robot, self._uncertainty, self._norms
+        states = TermStates(*(x[part] for x in (self._states.q, self._states.v, self._states.a)))
+        inertia = InertiaTerms.of(robot, uncertainty, states.q)
+        terms = compute_model_terms(robot, self._regressor, uncertainty, states, inertia, leading=_LEADING)
+        factor, n = inertia.factor, robot.n
+        first, second, third = inertia_derivatives(robot, self._bodies, states.q)
+        changes, bent = congruence(factor, first), congruence(factor, second)
+        columns = np.moveaxis(np.tensordot(inertia.columns, self._combinations[1:], (1, 1)), -1, 1)
+        deviation = congruence(factor, columns)
+        xi = np.asarray(np.linalg.solve(np.swapaxes(factor, 1, 2), states.v[..., None])[..., 0], dtype=np.float64)
+
+        def by_direction(values: Array) -> Array:  # (S, c, k, x, n, n), any of x by velocities of norm one
+            count, sets, joints = values.shape[:3]
+            turned = factor[:, None, None] @ congruence(factor, values).reshape(count, sets, joints, n, -1)
+            return turned.reshape(values.shape)
+
+        def moving(values: Array) -> Array:
+            flattened = values.reshape(*values.shape[:4], -1)
+            return (xi[:, None, None, None] @ flattened)[..., 0, :].reshape(*values.shape[:3], n, n)
+
+        bends = by_direction(second[:, :, places(n, 2)])
+        more = by_direction(third[:, :, [places(n, ORDER)[joints] for joints in joints_of(n, ORDER - 1)]])
+        slope = (factor @ changes[:, 0].reshape(len(factor), n, -1)).reshape(-1, n, n, n)
+        moved, off = changes[:, 0], changes[:, 1:]
+        # Derivatives of P M^-1 D.
+        inner = off - moved[:, None] @ deviation[:, :, None]
+        product = bends[:, None, 0] @ deviation[:, :, None, None] + slope[:, None, None] @ inner[:, :, :, None]
+        coriolis = 0.5 * (bends + bends.swapaxes(3, 5) - bends.swapaxes(3, 4))  # see :func:`coriolis_columns`
+        turned = coriolis[:, 1:].swapaxes(4, 5)
+        slopes = (bends[:, :1], coriolis[:, :1], bends[:, 1:] - product, product - turned)
+        rates = (*slopes[:3], product + coriolis[:, 1:] - turned)
+        found: dict[str, Array] = {}
+        for kind, values in (("slope", slopes), ("rate", tuple(moving(x) for x in rates))):
+            for name, one in zip(NAMES, values, strict=True):
+                both = np.concatenate([one[:, :1], one], axis=1)
+                found[f"{name}_{kind}"] = norms.nominal(one) if one.shape[1] == 1 else norms.vertices(both)
+            found[f"drag_{kind}"] += found[f"coriolis_{kind}"]
+        growths: dict[str, tuple[Derivatives, Derivatives, Derivatives]] = {
+            kind: (
+                Derivatives.of(norms.nominal(once), norms.nominal(twice)),
+                Derivatives.of(norms.vertices(once), norms.vertices(twice)),
+                Derivatives.of(norms.spread(once), norms.spread(twice)),
+            )
+            for kind, once, twice in (("slope", bends, more), ("rate", moving(bends), moving(more)))
+        }
+        each = congruence(factor, inertia.christoffel + inertia.christoffel.swapaxes(-1, -2))  # by parameter
+        each = frobenius(each).swapaxes(1, 2)  # (S, k, l)
+        ratios, ratio_changes = self._ratio_changes(states.q, changes, bent)
+        rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
+        still = compute_motion_slopes(self._regressor, uncertainty, rest, inertia, states.v, _LEADING)
+        moving_slopes = MotionSlopes(terms.model_slope, terms.torque_slope, terms.torque_rate, terms.torque_gradient)
+        nominal = bends[:, 0], slope, moved
+        moving_torque, still_torque = (
+            self._torque(at, slopes, factor, xi, nominal) for at, slopes in ((states, moving_slopes), (rest, still))
+        )
+        return NodeNorms(
+            terms=terms,
+            factor=factor,
+            inertia=Derivatives.of(norms.nominal(changes), norms.nominal(bent)),
+            deviation=Derivatives.of(norms.vertices(changes), norms.vertices(bent)),
+            spread=Derivatives.of(each @ uncertainty.spread[: each.shape[2]], norms.spread(bent)),
+            arm_change=each @ uncertainty.radius[: each.shape[2]],
+            known=spread_norm(congruence(factor, inertia.columns)[:, :, None], uncertainty.spread, _LEADING),
+            slopes=growths,
+            first=found,
+            ratios=ratios,
+            ratio_changes=ratio_changes,
+            moving=moving_torque,
+            still=still_torque,
+        )
+
+    def _ratio_changes(
+        self, q: Array, changes: Array, bent: Array
+    ) -> tuple[tuple[Array, Array], tuple[Derivatives, Derivatives]]:
+        """Bound the eigenvalues of E, and how ``H - E M`` changes with each joint for the extreme ones.
+
+        Args:
+            q: Positions, (S, n) [rad].
+            changes: First derivatives of the inertia, (S, c, k, n, n).
+            bent: Second derivatives.
+        """
+        robot, uncertainty, norms = self._robot, self._uncertainty, self._norms
+        payloads = uncertainty.payloads
+
+        def largest(value: Array, bodies: Array) -> Derivatives:
+            weights = np.ones((len(value), len(bodies), 2 + INERTIAL))
+            weights[..., 0], weights[..., 2:] = (1.0 - value)[:, None], bodies - norms.mean
+            return Derivatives.of(*(norms.weighted(x, weights) for x in (changes, bent)))
+
+        lower, upper = inertia_ratios(robot, uncertainty, q)
+        none = np.zeros((1, INERTIAL))  # no payload is lighter
+        bare, _ = inertia_ratios(robot, replace(uncertainty, payloads=replace(payloads, lower=none)), q)
+        without, least = largest(lower, none), largest(lower, payloads.lower)
+        is_bare = bare >= lower
+        below = Derivatives(
+            np.where(is_bare[:, None], without.first, least.first),
+            np.where(is_bare[:, None, None], without.second, least.second),
+        )
+        return (lower, upper), (below, largest(upper, payloads.upper.reshape(-1, INERTIAL)))
+
+    def _torque(
+        self, states: TermStates, slopes: MotionSlopes, factor: Array, xi: Array, nominal: tuple[Array, Array, Array]
+    ) -> TorqueNorms:
+        """Evaluate norms of the torque of a motion.
+
+        Args:
+            states: Where to evaluate them; velocities and accelerations are those of the torque.
+            slopes: The terms there.
+            factor: ``M^-1/2``, (S, n, n).
+            xi: Velocity with which the positions change, in coordinates in which M is the unit matrix, (S, n).
+            nominal: Second derivatives of the nominal inertia, its slope, and its change by joint, in these.
+        """
+        n, norms, radius = factor.shape[-1], self._norms, self._radius
+        size = np.abs(np.swapaxes(factor, 1, 2) @ factor)
+        every = up_to_second_order(evaluate_near(self._regressor, states, points_about(n)), n)
+        values, gradient, bends = (self._combined(x) for x in every)  # (S, c, i), (S, c, k, i), (S, c, j, k, i)
+        thirds = third_derivatives(self._regressor, states, self._combined)
+        torque, by_joint, pushed = (
+            x @ factor.swapaxes(1, 2).reshape(-1, *(1,) * (x.ndim - 3), n, n) for x in (values, gradient, bends)
+        )
+        curved = congruence(factor, bends.swapaxes(-1, -2))  # (S, c, k, torque, direction)
+        curvature, slope, moved = nominal
+        inner = by_joint[:, 1:] - np.einsum("skab,scb->scka", moved, torque[:, 1:], optimize=True)
+        turned = np.einsum("skxab,scb->sckax", curvature, torque[:, 1:], optimize=True)
+        turned = turned + np.einsum("sxab,sckb->sckax", slope, inner, optimize=True)
+        model = np.concatenate([curved[:, :1], curved[:, 1:] - turned], axis=1)
+        both = [places(n, ORDER)[joints] for joints in joints_of(n, ORDER - 1)]
+        twice = congruence(factor, thirds[:, :, both].swapaxes(-1, -2))
+        spreads = [np.abs(x) @ radius for x in every]
+
+        def rounded(first: Array, second: Array) -> Derivatives:
+            return Derivatives.of(ROUNDING * first, ROUNDING * second)
+
+        def rate(values: Array) -> Array:
+            return norms.nominal((values[:, :1] @ xi[:, None, None, :, None])[..., 0])
+
+        error_spread, errors_spread, second_spread = (flat_length(size, x) for x in spreads)
+        second = norms.vertices(pushed.reshape(*pushed.shape[:2], -1, n)).reshape(second_spread.shape) + second_spread
+        return TorqueNorms(
+            slopes=slopes,
+            torque=rounded(norms.nominal(curved), norms.nominal(twice)),
+            rate=rounded(rate(curved), rate(twice)),
+            model=rounded(norms.vertices(model), norms.vertices(twice) + norms.spread(twice)),
+            errors=Derivatives(ROUNDING * (norms.vertices(by_joint) + errors_spread), ROUNDING * second),
+            error=norms.vertices(torque[:, :, None])[:, 0] + error_spread,
+            error_spread=error_spread,
+            errors_spread=ROUNDING * errors_spread,
+            curved_spread=ROUNDING * flat(size, spreads[2]),
+            speed=np.linalg.norm(xi, axis=1),
+        )
+
+    def _along_lines(self, part: slice, factor: Array, is_moving: bool) -> tuple[LineNorms, LineNorms]:
+        n, norms, points = self._robot.n, self._norms, points_about(self._robot.n)
+        whole = slice(part.start, part.stop + 1)
+        all_states = [x[whole] for x in (self._states.q, self._states.v * is_moving, self._states.a * is_moving)]
+        moves = [np.diff(x, axis=0) for x in all_states]
+        found = []
+        for end in (slice(None, -1), slice(1, None)):
+            root, at = factor[whole][end], [x[end] for x in all_states]
+            size = np.abs(np.swapaxes(root, 1, 2) @ root)
+            shifted = [
+                TermStates(*(x + share * dx for x, dx in zip(at, moves, strict=True)))
+                for share in (_LINE_STEP, 0.0, -_LINE_STEP)
+            ]
+
+            def bent(of: Callable[[TermStates], Array], shifted: list[TermStates] = shifted) -> Array:
+                ahead, here, behind = (of(one) for one in shifted)
+                return (ahead + behind - 2.0 * here) / _LINE_STEP**2
+
+            entries = bent(lambda x: position_gradient(self._regressor, x.q, x.v, x.a))
+            pushes = bent(lambda x: evaluate_near(self._regressor, x, points[:1])[:, 0])
+            near = bent(lambda x: self._combined(evaluate_near(self._regressor, x, points)))  # (S, c, P, i)
+            _, first, second = up_to_second_order(near.swapaxes(1, 2), n)
+            gradients = congruence(root, self._combined(entries))[:, :, None]
+            vectors = self._combined(pushes)[:, :, None] @ root.swapaxes(1, 2)[:, None]
+            first = np.moveaxis(first, 2, 1) @ root.swapaxes(1, 2)[:, None]
+            second = congruence(root, np.moveaxis(second, 3, 1).swapaxes(-1, -2))
+            values = (
+                norms.nominal(gradients)[:, 0],
+                norms.vertices(gradients)[:, 0] + flat(size, np.abs(entries) @ self._radius),
+                norms.vertices(vectors)[:, 0] + flat_length(size, np.abs(pushes) @ self._radius),
+                norms.nominal(second),
+                norms.vertices(second) + norms.spread(second),
+                norms.vertices(first) + norms.spread(first),
+            )
+            found.append(LineNorms(*(ROUNDING * x for x in values)))
+        return found[0], found[1]
