@@ -285,14 +285,13 @@ class NodeEvaluation:
         """Evaluate them at the nodes."""
         return in_batches(self._at_nodes, len(self._states.q))
 
-    def along_lines(self, factor: Array, is_moving: bool) -> tuple[LineNorms, LineNorms]:
-        """Evaluate them where lines between the nodes begin, and where they end.
+    def along_lines(self, factor: Array) -> tuple[LineNorms, LineNorms]:
+        """Evaluate them where lines between the nodes begin, and where they end; of the motion.
 
         Args:
             factor: ``M^-1/2`` at the nodes, (S, n, n).
-            is_moving: Whether along the motion, or along its positions at rest.
         """
-        return in_batches(lambda part: self._along_lines(part, factor, is_moving), len(self._states.q) - 1)
+        return in_batches(lambda part: self._along_lines(part, factor), len(self._states.q) - 1)
 
     def _combined(self, values: Array) -> Array:
         """Combine values (S, ..., l) by parameter to those of nominal parameters, center and last body, (S, c, ...)."""
@@ -451,31 +450,34 @@ class NodeEvaluation:
             speed=np.linalg.norm(xi, axis=1),
         )
 
-    def _along_lines(self, part: slice, factor: Array, is_moving: bool) -> tuple[LineNorms, LineNorms]:
+    def _along_lines(self, part: slice, factor: Array) -> tuple[LineNorms, LineNorms]:
         n, norms, points = self._robot.n, self._norms, points_about(self._robot.n)
         whole = slice(part.start, part.stop + 1)
-        all_states = [x[whole] for x in (self._states.q, self._states.v * is_moving, self._states.a * is_moving)]
-        moves = [np.diff(x, axis=0) for x in all_states]
-        found = []
+        every = [x[whole] for x in (self._states.q, self._states.v, self._states.a)]
+        moves, found = [np.diff(x, axis=0) for x in every], []
+
+        def evaluate(states: TermStates) -> tuple[Array, Array, Array]:
+            return (
+                position_gradient(self._regressor, states.q, states.v, states.a),
+                evaluate_near(self._regressor, states, points[:1])[:, 0],
+                self._combined(evaluate_near(self._regressor, states, points)).swapaxes(1, 2),  # (S, P, c, i)
+            )
+
+        middle = evaluate(TermStates(*every))
         for end in (slice(None, -1), slice(1, None)):
-            root, at = factor[whole][end], [x[end] for x in all_states]
-            size = np.abs(np.swapaxes(root, 1, 2) @ root)
-            shifted = [
-                TermStates(*(x + share * dx for x, dx in zip(at, moves, strict=True)))
-                for share in (_LINE_STEP, 0.0, -_LINE_STEP)
-            ]
-
-            def bent(of: Callable[[TermStates], Array], shifted: list[TermStates] = shifted) -> Array:
-                ahead, here, behind = (of(one) for one in shifted)
-                return (ahead + behind - 2.0 * here) / _LINE_STEP**2
-
-            entries = bent(lambda x: position_gradient(self._regressor, x.q, x.v, x.a))
-            pushes = bent(lambda x: evaluate_near(self._regressor, x, points[:1])[:, 0])
-            near = bent(lambda x: self._combined(evaluate_near(self._regressor, x, points)))  # (S, c, P, i)
-            _, first, second = up_to_second_order(near.swapaxes(1, 2), n)
+            root = factor[whole][end]
+            turned, size = root.swapaxes(1, 2), np.abs(root.swapaxes(1, 2) @ root)
+            ahead, behind = (
+                evaluate(TermStates(*(x[end] + step * dx for x, dx in zip(every, moves, strict=True))))
+                for step in (_LINE_STEP, -_LINE_STEP)
+            )
+            entries, pushes, near = (
+                (x + y - 2.0 * here[end]) / _LINE_STEP**2 for x, y, here in zip(ahead, behind, middle, strict=True)
+            )
+            _, first, second = up_to_second_order(near, n)
             gradients = congruence(root, self._combined(entries))[:, :, None]
-            vectors = self._combined(pushes)[:, :, None] @ root.swapaxes(1, 2)[:, None]
-            first = np.moveaxis(first, 2, 1) @ root.swapaxes(1, 2)[:, None]
+            vectors = self._combined(pushes)[:, :, None] @ turned[:, None]
+            first = np.moveaxis(first, 2, 1) @ turned[:, None]
             second = congruence(root, np.moveaxis(second, 3, 1).swapaxes(-1, -2))
             values = (
                 norms.nominal(gradients)[:, 0],

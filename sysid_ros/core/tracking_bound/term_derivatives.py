@@ -94,8 +94,10 @@ def _assemble(axes: Array, turned: list[Array], lefts: list[Array], order: int) 
             if not (near and far):
                 continue
             beyond = turned[0][:, j : j + 1] if inside == order else turned[order - inside][:, far]
-            wrench = np.einsum("sfcxy,sy->scfx", beyond, axes[:, j], optimize=True)
-            values = np.einsum("skix,scfx->sckfi", lefts[inside][:, near, : j + 1], wrench, optimize=True)
+            wrench = (beyond @ axes[:, None, None, j, :, None])[..., 0]  # (S, f, c, 6)
+            left = lefts[inside][:, near, : j + 1].reshape(count, -1, 6)
+            values = left[:, None] @ wrench.reshape(count, 1, -1, 6).swapaxes(-1, -2)  # (S, 1, k i, f c)
+            values = values.reshape(count, len(near), j + 1, len(far), sets).transpose(0, 4, 1, 3, 2)
             joints = [(*joints_of(n, inside)[k], *joints_of(n, order - inside)[f]) for k in near for f in far]
             at = places(n, order)[tuple(np.array(joints).T)]
             values = values.reshape(count, sets, len(at), j + 1)

@@ -194,7 +194,7 @@ class _Torque:
 
     Args:
         norms: Norms at the nodes.
-        lines: Norms where the lines between the nodes begin, and where they end.
+        lines: Norms where the lines between the nodes begin, and where they end; None at rest.
         states: The nodes; velocities and accelerations are those of the torque.
         along: Velocity with which the positions change, (S, n) [rad/s].
         sags: By how much position, velocity and acceleration differ from straight lines, (S - 1, n) each.
@@ -205,7 +205,7 @@ class _Torque:
     def __init__(
         self,
         norms: TorqueNorms,
-        lines: tuple[LineNorms, LineNorms],
+        lines: tuple[LineNorms, LineNorms] | None,
         states: TermStates,
         along: Array,
         sags: tuple[Array, Array, Array],
@@ -280,34 +280,37 @@ class _Torque:
 
         They are those at both ends, what the errors change there, and an eighth of the fourth derivative.
         """
-        metric, bounds, away = self._metric, self._bounds, larger_neighbour(near.away)
+        metric, bounds, norms = self._metric, self._bounds, self._norms
         v, a = (larger_neighbour(np.abs(x)) for x in (self._states.v, self._states.a))
         changes, pushes = (np.abs(np.diff(x, axis=0)) for x in (self._states.v, self._states.a))
-        turn, total = near.turns.sum(axis=1)[:, None], away.sum(axis=1)
+        turn, total = near.turns.sum(axis=1)[:, None], larger_neighbour(near.away.sum(axis=1))
 
-        def along(order: int) -> tuple[Array, Array, Array]:
+        def bent(of: dict[int, TorqueDerivatives], order: int) -> tuple[Array, Array]:  # of a slope, of a torque
             # Derivatives of products of v along a line, up to that order, are at most those of these.
-            return turn * v + order * changes, turn**2 * a + order * turn * pushes, turn[:, 0] ** 2
+            along = turn * v + order * changes, turn**2 * a + order * turn * pushes, turn[:, 0] ** 2
+            return metric.flat(of[order].slope(*along)), metric.flat_length(of[order].torque(*along))
 
-        arm, beyond = bounds.arm_error[ORDER], 0.5 * total**2 + turn[:, 0] ** 2 / 8.0
-        more = (
-            beyond * metric.flat(bounds.known[ORDER + 1].slope(*along(ORDER + 1))),
-            beyond * metric.flat(bounds.error[ORDER + 1].slope(*along(ORDER + 1)))
-            + total * metric.flat(arm.slope(*along(ORDER))),
-            beyond * metric.flat_length(bounds.error[ORDER + 1].torque(*along(ORDER + 1)))
-            + total * metric.flat_length(arm.torque(*along(ORDER))),
-        )
-        ends = [
-            (
-                at.torque + weighted(away, at.torque_slope),
-                at.model + weighted(away, at.model_slope),
-                at.error + weighted(away, at.error_slope),
-            )
-            for at in self._lines
-        ]
-        first, second, third = (
-            np.maximum(*both) + rest for both, rest in zip(zip(*ends, strict=True), more, strict=True)
-        )
+        known, error = bent(bounds.known, ORDER + 1)[0], bent(bounds.error, ORDER + 1)
+        if self._lines is None:
+            # At rest second derivatives at the nodes are known, but for the arm's part of what is not known.
+            longest, beyond = both_sides(near.turns), turn[:, 0] ** 2 / 8.0
+            ends = [larger_neighbour(of.twice(longest, longest)) for of in (norms.torque, norms.model, norms.errors)]
+            changed, arm = bent(bounds.error, ORDER), bent(bounds.arm_error, ORDER - 1)[0]
+            more = total * bent(bounds.known, ORDER)[0], total * changed[0] + arm, total * changed[1]
+        else:
+            away, beyond = larger_neighbour(near.away), 0.5 * total**2 + turn[:, 0] ** 2 / 8.0
+            both = [
+                (
+                    at.torque + weighted(away, at.torque_slope),
+                    at.model + weighted(away, at.model_slope),
+                    at.error + weighted(away, at.error_slope),
+                )
+                for at in self._lines
+            ]
+            ends = [np.maximum(*x) for x in zip(*both, strict=True)]
+            arms = bent(bounds.arm_error, ORDER)
+            more = 0.0 * total, total * arms[0], total * arms[1]
+        first, second, third = (x + y + beyond * z for x, y, z in zip(ends, more, (known, *error), strict=True))
         return first, second, third
 
 
@@ -361,10 +364,10 @@ class Enclosure:
         swung = np.add(*norms.inertia.near(sagging, self._own.inertia(sagging, *(sagging,) * ORDER)))
         metric = self._metric = _Metric(norms.terms.inertia, norms.factor, bent / 8.0 + larger_neighbour(swung))
         rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
-        self._torque, self._rest = (
-            _Torque(torque, evaluation.along_lines(norms.factor, is_moving), at, states.v, self._sags, metric, bounds)
-            for torque, is_moving, at in ((norms.moving, True, states), (norms.still, False, rest))
+        self._torque = _Torque(
+            norms.moving, evaluation.along_lines(norms.factor), states, states.v, self._sags, metric, bounds
         )
+        self._rest = _Torque(norms.still, None, rest, states.v, self._sags, metric, bounds)
 
     @staticmethod
     def _along(of: Derivatives, bound: Bound, turns: Array, away: Array) -> tuple[Array, Array]:
