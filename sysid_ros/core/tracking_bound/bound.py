@@ -34,7 +34,7 @@ _MARGIN = 0.003
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
 _LONGEST_STEP = 4.0
 """Longest step of the search, in steps of plain iteration."""
-_ENLARGED, _ENCLOSED_ROUNDS = 1.1, 5
+_ENLARGED, _ENCLOSED_ROUNDS = 1.03, 6
 """Size of the tube in which terms are bounded, relative to the last one, and the largest number of times."""
 _ROUNDS = 150
 """Friction that is no longer compensated may take many, one interval of the motion after the other."""

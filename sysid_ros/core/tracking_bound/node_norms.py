@@ -37,7 +37,7 @@ from sysid_ros.core.tracking_bound.term_derivatives import (
     up_to_second_order,
 )
 from sysid_ros.core.tracking_bound.tube import TubeMap
-from sysid_ros.core.tracking_bound.uncertainty import inertia_ratios
+from sysid_ros.core.tracking_bound.uncertainty import extreme_inertias
 
 Array = NDArray[np.float64]
 _Norms = TypeVar("_Norms")
@@ -49,6 +49,8 @@ _LEADING = 24
 """Number of parameters whose spread is bounded most tightly."""
 _LINE_STEP = 0.05
 """Step of the differences along the lines between nodes, as a share of these."""
+_ROUNDING = 1e-9
+"""Rounding of eigenvalues of E."""
 _BATCH = 16
 """Nodes that are worked on at once."""
 
@@ -162,6 +164,40 @@ class Derivatives:
 
 
 @dataclass(frozen=True)
+class ExtremeRatios:
+    """An extreme eigenvalue of E at S nodes, and how ``H - E M`` changes for K inertias H that may have it.
+
+    Attributes:
+        ratio: The eigenvalue, (S,).
+        below: By how much those of the inertias are less extreme, (S, K).
+        gap: By how much their next ones are less extreme than that, (S, K).
+        own: How ``H - E M`` changes in the direction of the eigenvector with each joint, (S, K, n).
+        across: How it changes between that and any other one.
+        changes: How it changes at all, for any of the inertias.
+    """
+
+    ratio: Array
+    below: Array
+    gap: Array
+    own: Array
+    across: Array
+    changes: Derivatives
+
+    def first_order(self, away: Array) -> Array:
+        """Bound the largest eigenvalue of ``H - E M``, or of its negative, (S,), to first order in (S, n) [rad].
+
+        With the eigenvector u and the gap g to all other directions, it is at most that of ``[[u^T X u, |X u|], [|X u|,
+        |X| - g]]`` for a change X.
+        """
+        own, across = (self.own @ away[..., None])[..., 0], (self.across @ away[..., None])[..., 0]
+        whole = weighted(away, self.changes.first)[:, None]
+        first, second = own - self.below, whole - self.below - self.gap
+        largest = 0.5 * (first + second) + np.sqrt(0.25 * (first - second) ** 2 + across**2)
+        bound: Array = np.maximum(np.minimum(largest, whole - self.below).max(axis=1), 0.0)
+        return bound
+
+
+@dataclass(frozen=True)
 class TorqueNorms:
     """The torque of a motion, nominal and what is not known of it, at S nodes.
 
@@ -225,8 +261,7 @@ class NodeNorms:
         known: Its norm, (S,).
         slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known of the last body.
         first: First derivatives of the terms, by name, (S, n).
-        ratios: Smallest and largest eigenvalue of E, (S,).
-        ratio_changes: Of ``H - E M`` for these.
+        extremes: The smallest and the largest eigenvalue of E.
         moving: The torque of the motion.
         still: That at rest.
     """
@@ -240,8 +275,7 @@ class NodeNorms:
     known: Array
     slopes: dict[str, tuple[Derivatives, Derivatives, Derivatives]]
     first: dict[str, Array]
-    ratios: tuple[Array, Array]
-    ratio_changes: tuple[Derivatives, Derivatives]
+    extremes: tuple[ExtremeRatios, ExtremeRatios]
     moving: TorqueNorms
     still: TorqueNorms
 
@@ -283,7 +317,8 @@ class NodeEvaluation:
 
     def at_nodes(self) -> NodeNorms:
         """Evaluate them at the nodes."""
-        return in_batches(self._at_nodes, len(self._states.q))
+        extremes = extreme_inertias(self._robot, self._uncertainty, self._states.q)
+        return in_batches(lambda part: self._at_nodes(part, extremes), len(self._states.q))
 
     def along_lines(self, factor: Array) -> tuple[LineNorms, LineNorms]:
         """Evaluate them where lines between the nodes begin, and where they end; of the motion.
@@ -298,7 +333,7 @@ class NodeEvaluation:
         both = values @ self._bodies[:2].T
         return np.moveaxis(np.concatenate([both, values[..., self._uncertainty.last]], axis=-1), -1, 1)
 
-    def _at_nodes(self, part: slice) -> NodeNorms:
+    def _at_nodes(self, part: slice, extremes: tuple[tuple[Array, Array], tuple[Array, Array]]) -> NodeNorms:
         robot, uncertainty, norms = self._robot, self._uncertainty, self._norms
         states = TermStates(*(x[part] for x in (self._states.q, self._states.v, self._states.a)))
         inertia = InertiaTerms.of(robot, uncertainty, states.q)
@@ -346,7 +381,6 @@ class NodeEvaluation:
         }
         each = congruence(factor, inertia.christoffel + inertia.christoffel.swapaxes(-1, -2))  # by parameter
         each = frobenius(each).swapaxes(1, 2)  # (S, k, l)
-        ratios, ratio_changes = self._ratio_changes(states.q, changes, bent)
         rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
         still = compute_motion_slopes(self._regressor, uncertainty, rest, inertia, states.v, _LEADING)
         moving_slopes = MotionSlopes(terms.model_slope, terms.torque_slope, terms.torque_rate, terms.torque_gradient)
@@ -364,40 +398,42 @@ class NodeEvaluation:
             known=spread_norm(congruence(factor, inertia.columns)[:, :, None], uncertainty.spread, _LEADING),
             slopes=growths,
             first=found,
-            ratios=ratios,
-            ratio_changes=ratio_changes,
+            extremes=(
+                self._extreme_ratios(-1.0, extremes[0][0][part], extremes[0][1], changes, bent),
+                self._extreme_ratios(1.0, extremes[1][0][part], extremes[1][1], changes, bent),
+            ),
             moving=moving_torque,
             still=still_torque,
         )
 
-    def _ratio_changes(
-        self, q: Array, changes: Array, bent: Array
-    ) -> tuple[tuple[Array, Array], tuple[Derivatives, Derivatives]]:
-        """Bound the eigenvalues of E, and how ``H - E M`` changes with each joint for the extreme ones.
+    def _extreme_ratios(
+        self, sign: float, inertias: Array, payloads: Array, changes: Array, bent: Array
+    ) -> ExtremeRatios:
+        """Bound the smallest or the largest eigenvalue of E, and how it changes.
 
         Args:
-            q: Positions, (S, n) [rad].
+            sign: -1 for the smallest one, or 1.
+            inertias: Those that may have it, (S, K, n, n).
+            payloads: What they carry, (K, 10).
             changes: First derivatives of the inertia, (S, c, k, n, n).
             bent: Second derivatives.
         """
-        robot, uncertainty, norms = self._robot, self._uncertainty, self._norms
-        payloads = uncertainty.payloads
-
-        def largest(value: Array, bodies: Array) -> Derivatives:
-            weights = np.ones((len(value), len(bodies), 2 + INERTIAL))
-            weights[..., 0], weights[..., 2:] = (1.0 - value)[:, None], bodies - norms.mean
-            return Derivatives.of(*(norms.weighted(x, weights) for x in (changes, bent)))
-
-        lower, upper = inertia_ratios(robot, uncertainty, q)
-        none = np.zeros((1, INERTIAL))  # no payload is lighter
-        bare, _ = inertia_ratios(robot, replace(uncertainty, payloads=replace(payloads, lower=none)), q)
-        without, least = largest(lower, none), largest(lower, payloads.lower)
-        is_bare = bare >= lower
-        below = Derivatives(
-            np.where(is_bare[:, None], without.first, least.first),
-            np.where(is_bare[:, None, None], without.second, least.second),
+        count, several, n, _ = inertias.shape
+        values, vectors = np.linalg.eigh(sign * inertias)
+        extreme, most = vectors[..., -1], values[..., -1].max(axis=1) + _ROUNDING
+        weights = np.ones((count, several, 2 + INERTIAL))
+        weights[..., 0], weights[..., 2:] = (1.0 - sign * most)[:, None], payloads - self._norms.mean
+        each = (weights @ changes.reshape(count, 2 + INERTIAL, -1)).reshape(count, several, n, n, n)
+        turned = (each @ extreme[:, :, None, :, None])[..., 0]  # (S, K, k, n)
+        own = np.sum(turned * extreme[:, :, None], axis=-1)
+        return ExtremeRatios(
+            ratio=sign * most,
+            below=most[:, None] - values[..., -1],
+            gap=values[..., -1] - values[..., -2],
+            own=np.abs(own),
+            across=np.linalg.norm(turned - own[..., None] * extreme[:, :, None], axis=-1),
+            changes=Derivatives.of(frobenius(each).max(axis=1), self._norms.weighted(bent, weights)),
         )
-        return (lower, upper), (below, largest(upper, payloads.upper.reshape(-1, INERTIAL)))
 
     def _torque(
         self, states: TermStates, slopes: MotionSlopes, factor: Array, xi: Array, nominal: tuple[Array, Array, Array]

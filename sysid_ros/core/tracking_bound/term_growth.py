@@ -357,7 +357,7 @@ class Enclosure:
         self._own = energies(bounds.nominal, bounds.is_nominal)
         self._off, self._last, self._arm = (energies(one) for one in (bounds.off, bounds.last, bounds.arm))
         self._ratio_energies = [energies(one) for one in _sizes_of_ratios(uncertainty, robot.n)]
-        lower, upper = norms.ratios
+        lower, upper = (one.ratio for one in norms.extremes)
         self._largest_off = np.maximum(np.abs(1.0 - lower), np.abs(upper - 1.0))
         longest, sagging = both_sides(np.abs(np.diff(states.q, axis=0))), both_sides(self._sags[0])
         _, bent = self._along(norms.inertia, self._own.inertia, longest, sagging)
@@ -472,12 +472,13 @@ class Enclosure:
         away, w, norms, found = near.away, near.inertia, self._norms, []
         beside = away + 0.5 * longest
         widest, *several = (x.inertia for x in self._ratio_energies)
-        for value, of, bodies, sign in zip(norms.ratios, norms.ratio_changes, several, (-1.0, 1.0), strict=True):
-            third = _sum_of(bodies, self._own.inertia, np.abs(1.0 - value))
-            first, beyond = of.near(away, third(away, away, away, away))
-            more = first + beyond + weighted(away, norms.arm_change) + 0.5 * widest(away, away, away)
-            at = larger_neighbour(sign * value + more / (1.0 - w[1] - w[2]))
-            _, bent = self._along(of, third, longest, away)
+        for extreme, bodies, sign in zip(norms.extremes, several, (-1.0, 1.0), strict=True):
+            third = _sum_of(bodies, self._own.inertia, np.abs(1.0 - extreme.ratio))
+            _, beyond = extreme.changes.near(away, third(away, away, away, away))
+            more = extreme.first_order(away) + beyond + weighted(away, norms.arm_change)
+            more = more + 0.5 * widest(away, away, away)
+            at = larger_neighbour(sign * extreme.ratio + more / (1.0 - w[1] - w[2]))
+            _, bent = self._along(extreme.changes, third, longest, away)
             bent = near.inverse * (bent + larger_neighbour(widest(beside, longest, longest)))
             found.append(sign * float((at + self._metric.far * bent / 8.0).max()))
         return found[0], found[1]

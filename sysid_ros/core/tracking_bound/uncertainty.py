@@ -440,6 +440,28 @@ def inertia_ratios(robot: RobotModel, uncertainty: InertialUncertainty, q: Array
     return _Pencils.of(robot, uncertainty, q).ratios(uncertainty.payloads)
 
 
+def extreme_inertias(
+    robot: RobotModel, uncertainty: InertialUncertainty, q: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Bound the inertia from below and from above at positions (S, n), in coordinates in which the nominal one is 1.
+
+    Returns:
+        Twice K inertias, (S, K, n, n), and the payloads they are with, (K, 10): at all positions the true inertia is at
+        least, or at most, a convex combination of these. They are those with the narrowest range of eigenvalues.
+    """
+    pencils, payloads = _Pencils.of(robot, uncertainty, q), uncertainty.payloads
+    none = np.zeros((1, INERTIAL))  # a payload has no negative kinetic energy
+
+    def best(arms: list[Array], sets: list[Array], sign: float) -> tuple[Array, Array]:
+        options = [(a[:, None] + pencils._carrying(bodies), bodies) for a in arms for bodies in sets]
+        if len(options) == 1:
+            return options[0]
+        # The first of equal ones: it has the fewest payloads.
+        return min(options, key=lambda one: round(float(largest_of_several(sign * one[0]).max()), 9))
+
+    return best(pencils.least, [none, payloads.lower], -1.0), best(pencils.most, list(payloads.upper), 1.0)
+
+
 @dataclass(frozen=True)
 class _Pencils:
     """Inertias at S positions, in coordinates in which the nominal one is the unit matrix.
