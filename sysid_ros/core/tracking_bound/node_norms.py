@@ -81,6 +81,18 @@ def frobenius(values: Array) -> Array:
     return norms
 
 
+def products_of(norms: Array) -> Array:
+    """Return products of norms by joint, (S, k), in place of inner products, (S, 1, k, k); see :class:`Derivatives`."""
+    return norms[:, None, :, None] * norms[:, None, None, :]
+
+
+def norm_of_sum(weights: Array, products: Array) -> Array:
+    """Bound norms of sums of parts by joint, (S,), times at most (S, n), by their products (S, m, n, n)."""
+    squares = np.sum((weights[:, None, None] @ products)[:, :, 0] * weights[:, None], axis=-1)
+    norm: Array = np.sqrt(np.maximum(squares, 0.0)).sum(axis=1)
+    return norm
+
+
 class PayloadNorms:
     """Norms of what is linear in the parameters, over all vertices of the set of the payload.
 
@@ -117,14 +129,42 @@ class PayloadNorms:
         squares: Array = np.sum((weights[:, None] @ gram) * weights[:, None], axis=-1).max(axis=-1)
         return np.sqrt(np.maximum(squares, 0.0))
 
+    # Magnitudes of inner products, (S, m, k, k), of which norms of sums over k follow.
+
+    def products_of_vertices(self, values: Array) -> Array:
+        """Bound the inner products of the deviations from the nominal parameters for any vertex."""
+        weights, (count, sets, joints) = self._weights[0, :, 1:], values[:, 1:].shape[:3]
+        entries = values[:, 1:].reshape(count, sets, joints, -1).swapaxes(1, 2).reshape(count, joints * sets, -1)
+        gram = (entries @ entries.swapaxes(1, 2)).reshape(count, joints, sets, joints, sets).swapaxes(2, 3)
+        products = np.abs(np.sum((weights @ gram) * weights, axis=-1))  # (S, k, k, p)
+        largest: Array = products.max(axis=-1)[:, None]
+        return largest
+
+    def products_of_spread(self, values: Array) -> Array:
+        """Return those of what is not known about the vertices."""
+        products: Array = self._own_products(values[:, 2:]) * self._spread[:, None, None] ** 2
+        return products
+
+    def products_of_nominal(self, values: Array) -> Array:
+        """Return those of the nominal ones."""
+        return self._own_products(values[:, :1])
+
+    @staticmethod
+    def _own_products(values: Array) -> Array:
+        entries = values.reshape(*values.shape[:3], -1)
+        return np.abs(entries @ entries.swapaxes(-1, -2))
+
 
 @dataclass(frozen=True)
 class Derivatives:
     """Norms of the derivatives of a form by joints, at S nodes.
 
+    To first order a form changes by a sum over the joints. Its square has the inner products of derivatives by two
+    joints, which are mostly much smaller than the products of their norms.
+
     Attributes:
-        first: (S, n).
-        second: (S, n, n).
+        first: Magnitudes of inner products of first derivatives, (S, m, n, n), of the m summands of the form.
+        second: Norms of the second ones, (S, n, n).
     """
 
     first: Array
@@ -133,10 +173,10 @@ class Derivatives:
     @classmethod
     def of(cls, first: Array, second: Array) -> Derivatives:
         """Take the second ones, (S, K), in the order of :func:`joints_of`."""
-        return cls(first, second[:, places(first.shape[1], 2)])
+        return cls(first, second[:, places(first.shape[-1], 2)])
 
     def __add__(self, other: Derivatives) -> Derivatives:
-        return Derivatives(self.first + other.first, self.second + other.second)
+        return Derivatives(np.concatenate([self.first, other.first], axis=1), self.second + other.second)
 
     def near(self, away: Array, third: Array) -> tuple[Array, Array]:
         """Bound what first order and what is beyond it make, within (S, n) [rad] of the nodes.
@@ -145,7 +185,7 @@ class Derivatives:
             away: Largest distances.
             third: Bound of the third derivative in their direction, (S,), anywhere there.
         """
-        return weighted(away, self.first), 0.5 * self.twice(away, away) + third / 6.0
+        return norm_of_sum(away, self.first), 0.5 * self.twice(away, away) + third / 6.0
 
     def first_along(self, turns: Array, away: Array, third: Array) -> Array:
         """Bound the first derivative along turns (S, n) [rad], within (S, n) of the nodes.
@@ -155,7 +195,7 @@ class Derivatives:
             away: Largest distances.
             third: Bound of the third derivative once along the turns and twice away, anywhere there.
         """
-        return weighted(turns, self.first) + self.twice(turns, away) + 0.5 * third
+        return norm_of_sum(turns, self.first) + self.twice(turns, away) + 0.5 * third
 
     def twice(self, one: Array, other: Array) -> Array:
         """Bound the second derivative at the nodes along two directions (S, n) [rad]."""
@@ -190,7 +230,7 @@ class ExtremeRatios:
         |X| - g]]`` for a change X.
         """
         own, across = (self.own @ away[..., None])[..., 0], (self.across @ away[..., None])[..., 0]
-        whole = weighted(away, self.changes.first)[:, None]
+        whole = norm_of_sum(away, self.changes.first)[:, None]
         first, second = own - self.below, whole - self.below - self.gap
         largest = 0.5 * (first + second) + np.sqrt(0.25 * (first - second) ** 2 + across**2)
         bound: Array = np.maximum(np.minimum(largest, whole - self.below).max(axis=1), 0.0)
@@ -260,7 +300,7 @@ class NodeNorms:
         arm_change: First derivatives of the arm's part of that, (S, n).
         known: Its norm, (S,).
         slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known of the last body.
-        first: First derivatives of the terms, by name, (S, n).
+        first: First derivatives of the terms, by name, as in :class:`Derivatives`.
         extremes: The smallest and the largest eigenvalue of E.
         moving: The torque of the motion.
         still: That at rest.
@@ -369,18 +409,24 @@ class NodeEvaluation:
         for kind, values in (("slope", slopes), ("rate", tuple(moving(x) for x in rates))):
             for name, one in zip(NAMES, values, strict=True):
                 both = np.concatenate([one[:, :1], one], axis=1)
-                found[f"{name}_{kind}"] = norms.nominal(one) if one.shape[1] == 1 else norms.vertices(both)
-            found[f"drag_{kind}"] += found[f"coriolis_{kind}"]
+                is_nominal = one.shape[1] == 1
+                products = norms.products_of_nominal(one) if is_nominal else norms.products_of_vertices(both)
+                found[f"{name}_{kind}"] = products
+            parts = found[f"drag_{kind}"], found[f"coriolis_{kind}"]
+            found[f"drag_{kind}"] = np.concatenate(parts, axis=1)
         growths: dict[str, tuple[Derivatives, Derivatives, Derivatives]] = {
             kind: (
-                Derivatives.of(norms.nominal(once), norms.nominal(twice)),
-                Derivatives.of(norms.vertices(once), norms.vertices(twice)),
-                Derivatives.of(norms.spread(once), norms.spread(twice)),
+                Derivatives.of(norms.products_of_nominal(once), norms.nominal(twice)),
+                Derivatives.of(norms.products_of_vertices(once), norms.vertices(twice)),
+                Derivatives.of(norms.products_of_spread(once), norms.spread(twice)),
             )
             for kind, once, twice in (("slope", bends, more), ("rate", moving(bends), moving(more)))
         }
         each = congruence(factor, inertia.christoffel + inertia.christoffel.swapaxes(-1, -2))  # by parameter
         each = frobenius(each).swapaxes(1, 2)  # (S, k, l)
+        others = uncertainty.spread[: each.shape[2]].copy()
+        others[uncertainty.last] = 0.0
+        spread = np.concatenate([norms.products_of_spread(changes), products_of(each @ others)], axis=1)
         rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
         still = compute_motion_slopes(self._regressor, uncertainty, rest, inertia, states.v, _LEADING)
         moving_slopes = MotionSlopes(terms.model_slope, terms.torque_slope, terms.torque_rate, terms.torque_gradient)
@@ -391,9 +437,9 @@ class NodeEvaluation:
         return NodeNorms(
             terms=terms,
             factor=factor,
-            inertia=Derivatives.of(norms.nominal(changes), norms.nominal(bent)),
-            deviation=Derivatives.of(norms.vertices(changes), norms.vertices(bent)),
-            spread=Derivatives.of(each @ uncertainty.spread[: each.shape[2]], norms.spread(bent)),
+            inertia=Derivatives.of(norms.products_of_nominal(changes), norms.nominal(bent)),
+            deviation=Derivatives.of(norms.products_of_vertices(changes), norms.vertices(bent)),
+            spread=Derivatives.of(spread, norms.spread(bent)),
             arm_change=each @ uncertainty.radius[: each.shape[2]],
             known=spread_norm(congruence(factor, inertia.columns)[:, :, None], uncertainty.spread, _LEADING),
             slopes=growths,
@@ -426,13 +472,15 @@ class NodeEvaluation:
         each = (weights @ changes.reshape(count, 2 + INERTIAL, -1)).reshape(count, several, n, n, n)
         turned = (each @ extreme[:, :, None, :, None])[..., 0]  # (S, K, k, n)
         own = np.sum(turned * extreme[:, :, None], axis=-1)
+        entries = each.reshape(count, several, n, -1)
+        products = np.abs(entries @ entries.swapaxes(-1, -2)).max(axis=1)[:, None]
         return ExtremeRatios(
             ratio=sign * most,
             below=most[:, None] - values[..., -1],
             gap=values[..., -1] - values[..., -2],
             own=np.abs(own),
             across=np.linalg.norm(turned - own[..., None] * extreme[:, :, None], axis=-1),
-            changes=Derivatives.of(frobenius(each).max(axis=1), self._norms.weighted(bent, weights)),
+            changes=Derivatives.of(products, self._norms.weighted(bent, weights)),
         )
 
     def _torque(
@@ -466,19 +514,20 @@ class NodeEvaluation:
         spreads = [np.abs(x) @ radius for x in every]
 
         def rounded(first: Array, second: Array) -> Derivatives:
-            return Derivatives.of(ROUNDING * first, ROUNDING * second)
+            return Derivatives.of(ROUNDING**2 * first, ROUNDING * second)
 
         def rate(values: Array) -> Array:
-            return norms.nominal((values[:, :1] @ xi[:, None, None, :, None])[..., 0])
+            return (values[:, :1] @ xi[:, None, None, :, None])[..., 0]
 
         error_spread, errors_spread, second_spread = (flat_length(size, x) for x in spreads)
+        errors = np.concatenate([norms.products_of_vertices(by_joint), products_of(errors_spread)], axis=1)
         second = norms.vertices(pushed.reshape(*pushed.shape[:2], -1, n)).reshape(second_spread.shape) + second_spread
         return TorqueNorms(
             slopes=slopes,
-            torque=rounded(norms.nominal(curved), norms.nominal(twice)),
-            rate=rounded(rate(curved), rate(twice)),
-            model=rounded(norms.vertices(model), norms.vertices(twice) + norms.spread(twice)),
-            errors=Derivatives(ROUNDING * (norms.vertices(by_joint) + errors_spread), ROUNDING * second),
+            torque=rounded(norms.products_of_nominal(curved), norms.nominal(twice)),
+            rate=rounded(norms.products_of_nominal(rate(curved)), norms.nominal(rate(twice))),
+            model=rounded(norms.products_of_vertices(model), norms.vertices(twice) + norms.spread(twice)),
+            errors=Derivatives(ROUNDING**2 * errors, ROUNDING * second),
             error=norms.vertices(torque[:, :, None])[:, 0] + error_spread,
             error_spread=error_spread,
             errors_spread=ROUNDING * errors_spread,

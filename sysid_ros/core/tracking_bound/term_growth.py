@@ -29,6 +29,7 @@ from sysid_ros.core.tracking_bound.node_norms import (
     TorqueNorms,
     flat,
     flat_length,
+    norm_of_sum,
     weighted,
 )
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
@@ -434,7 +435,7 @@ class Enclosure:
             name = "inertia_" + kind
             nominal, deviation, wide = norms.slopes[kind]
             bounds = [getattr(one, kind) for one in (own, off, last, arm)]
-            p = getattr(norms.terms, name), weighted(away, norms.first[name]), near(nominal, bounds[0])[1]
+            p = getattr(norms.terms, name), norm_of_sum(away, norms.first[name]), near(nominal, bounds[0])[1]
             widened = np.add(*near(wide, bounds[2])) + bounds[3](away, away)
             product = carried(p, w, d) + p[1] * known + p[0] * (w[1] * known + spread_changed)
             beyond_first = by_name(kind, p[2], near(deviation, bounds[1])[1] + widened, product)
@@ -445,7 +446,7 @@ class Enclosure:
             products = carried_along(p_line, line_inertia, line_off, inverse)
             firsts, seconds = (by_name(kind, *x) for x in zip(line, line_deviation, products, strict=True))
             for name, more in beyond_first.items():
-                at = getattr(norms.terms, name) + weighted(away, norms.first[name]) + more
+                at = getattr(norms.terms, name) + norm_of_sum(away, norms.first[name]) + more
                 across = seconds[name] / 8.0
                 if kind == "rate":
                     slope = name.replace("rate", "slope")
