@@ -152,7 +152,8 @@ class PayloadNorms:
     @staticmethod
     def _own_products(values: Array) -> Array:
         entries = values.reshape(*values.shape[:3], -1)
-        return np.abs(entries @ entries.swapaxes(-1, -2))
+        products: Array = np.abs(entries @ entries.swapaxes(-1, -2))
+        return products
 
 
 @dataclass(frozen=True)
