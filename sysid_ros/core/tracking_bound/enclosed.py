@@ -20,9 +20,12 @@ from sysid_ros.core.tracking_bound.tube import ErrorBounds, Tube, TubeMap
 
 Array = NDArray[np.float64]
 
-_TURN, _SAG, _SHARE, _SPEED = 0.07, 0.001, 0.005, 0.3
-"""Largest turn of all joints together between two nodes [rad], distance of their positions from a straight line [rad],
-and that of their velocities, as a share of the largest speed or of at least 0.3 rad/s."""
+_TURN, _SAG = 0.07, 0.001
+"""Largest turn of all joints together between two nodes, and distance of their positions from a straight line [rad]."""
+_SHARE, _SPEED = 0.005, 0.3
+"""That of their velocities, as a share of the largest speed or of at least this [rad/s]."""
+_LARGE_SHARE, _ACCELERATION = 0.02, 0.3
+"""Likewise of their accelerations [rad/s^2]."""
 _ROUNDS = 5
 """Largest number of times that terms are bounded."""
 _IN_STOPS = 1.3
@@ -63,11 +66,10 @@ class EnclosedMap(TubeMap):
 
     def _choose_nodes(self) -> NDArray[np.intp]:
         """Choose the nodes: those of the slowly varying terms, and between them as many as the motion takes."""
-        speed, acceleration, jerk, _ = (rate.sum(axis=1) for rate in self.samples.rates.orders)
-        fastest = max(float(speed.max()), _SPEED)
-        density = np.max(
-            [speed / _TURN, np.sqrt(acceleration / (8.0 * _SAG)), np.sqrt(jerk / (8.0 * _SHARE * fastest))], axis=0
-        )
+        speed, acceleration, jerk, snap = (rate.sum(axis=1) for rate in self.samples.rates.orders)
+        fastest, hardest = max(float(speed.max()), _SPEED), max(float(acceleration.max()), _ACCELERATION)
+        sags = acceleration / _SAG, jerk / (_SHARE * fastest), snap / (_LARGE_SHARE * hardest)
+        density = np.max([speed / _TURN, *(np.sqrt(sag / 8.0) for sag in sags)], axis=0)
         passed = np.concatenate([[0.0], np.cumsum(np.clip(self.samples.step * density, 1e-6, 1.0))])
         given = np.rint(self.terms.times / self.samples.step).astype(np.intp)
         parts = np.ceil(np.diff(passed[given]) - 1e-9).astype(int)

@@ -242,11 +242,19 @@ class _Torque:
         sagging, sagged = (x * moves for x in self._sags[1:])
         fastest, hardest, none = larger_neighbour(v), larger_neighbour(a), np.zeros(len(near.turns))
         bent_torque, bent_model, error_two = self._bent_along(near)
-        sags, first = [], []
-        for x in (bounds.known[0], bounds.error[0]):
-            here = x.slope(fastest, np.zeros_like(fastest), none)
-            sags.append(metric.flat(x.slope(fastest + sagging, sagged, none) - here))
-            first.append(metric.flat(x.slope(fastest + changes, pushes, none) - here))
+        speed, changed, swung, pushed_on, pulled = (metric.norm(x) for x in (fastest, changes, sagging, pushes, sagged))
+        # The part of the gradient with accelerations is the slope of the inertia times these.
+        slope_of_inertia = near.line_slope[0]
+
+        def moved(of: dict[int, TorqueDerivatives], slope: Array, velocity: Array, acceleration: Array) -> Array:
+            here, there = (of[0].slope(x, np.zeros_like(x), none) for x in (fastest, fastest + velocity))
+            return metric.flat(there - here) + slope * acceleration
+
+        sags = (
+            moved(bounds.known, slope_of_inertia, sagging, pulled),
+            moved(bounds.error, near.line_off_slope, sagging, pulled),
+        )
+        first = moved(bounds.known, slope_of_inertia, changes, pushed_on)
         longest = both_sides(near.turns)
         beside = away + 0.5 * longest
         third = longest.sum(axis=1) * beside.sum(axis=1) ** 2
@@ -259,16 +267,15 @@ class _Torque:
             for of, bound in zip((norms.torque, norms.errors), steep, strict=True)
         )
         coriolis = 1.5 * near.line_off_slope
-        speed, changed, swung = (metric.norm(x) for x in (fastest, changes, sagging))
-        error_one = error_one + 2.0 * coriolis * speed * changed + near.line_off[0] * metric.norm(pushes)
+        error_one = error_one + 2.0 * coriolis * speed * changed + near.line_off[0] * pushed_on
         parts = larger_neighbour(error[0] + error[1] + error[2]) + error_two / 8.0, error_one, error_two
         bent_model = bent_model + carried_along(near.line_slope, near.line_inertia, parts, near.inverse)[1]
-        aside = near.line_off[0] * metric.norm(sagged) + (2.0 * speed + swung) * swung * coriolis
+        aside = near.line_off[0] * pulled + (2.0 * speed + swung) * swung * coriolis
         aside = sags[1] + near.inverse * near.line_slope[0] * aside
         along_speed, along_changed = larger_neighbour(norms.speed), metric.norm(np.diff(self._along, axis=0))
         off_line = bent_torque / 8.0 + sags[0]
         slope = metric.line * larger_neighbour(torque) + metric.far * off_line
-        across = off_line * along_speed + (turned + first[0]) * along_changed / 4.0
+        across = off_line * along_speed + (turned + first) * along_changed / 4.0
         across = across + slope * metric.norm(self._sags[1])
         return {
             "model_slope": metric.line * larger_neighbour(model) + metric.far * (bent_model / 8.0 + aside),
@@ -454,7 +461,8 @@ class Enclosure:
                 found[name] = metric.line * larger_neighbour(at) + metric.far * across
             first_slopes |= firsts
         p, p_line = steep[0]
-        off_slope = larger_neighbour(off.slope(away + longest))
+        # Of D at the nodes and between them: E has that less what a changing M does to it.
+        off_slope = found["ratio_slope"] + inverse * found["inertia_slope"] * line_off[0]
         around = _Surroundings(away, turns, p, w, p_line, line_inertia, line_off, off_slope, inverse)
         still = self._rest.terms(around)
         moving = found | self._torque.terms(around)
