@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.tracking_bound.inertia_columns import congruence
+from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians, congruence
 from sysid_ros.core.tracking_bound.model_terms import (
     InertiaTerms,
     ModelTerms,
@@ -30,6 +31,7 @@ from sysid_ros.core.tracking_bound.term_derivatives import (
     ROUNDING,
     evaluate_near,
     inertia_derivatives,
+    jacobian_derivatives,
     joints_of,
     places,
     points_about,
@@ -300,7 +302,8 @@ class NodeNorms:
         spread: Of what is not known about these, without second derivatives of the arm's part.
         arm_change: First derivatives of the arm's part of that, (S, n).
         known: Its norm, (S,).
-        slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known of the last body.
+        slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known about it, without
+            second derivatives of the arm's part.
         first: First derivatives of the terms, by name, as in :class:`Derivatives`.
         extremes: The smallest and the largest eigenvalue of E.
         moving: The torque of the motion.
@@ -415,11 +418,14 @@ class NodeEvaluation:
                 found[f"{name}_{kind}"] = products
             parts = found[f"drag_{kind}"], found[f"coriolis_{kind}"]
             found[f"drag_{kind}"] = np.concatenate(parts, axis=1)
+        arm = {kind: products_of(x) for kind, x in self._slopes_of_arm(states.q, factor, xi).items()}
         growths: dict[str, tuple[Derivatives, Derivatives, Derivatives]] = {
             kind: (
                 Derivatives.of(norms.products_of_nominal(once), norms.nominal(twice)),
                 Derivatives.of(norms.products_of_vertices(once), norms.vertices(twice)),
-                Derivatives.of(norms.products_of_spread(once), norms.spread(twice)),
+                Derivatives.of(
+                    np.concatenate([norms.products_of_spread(once), arm[kind]], axis=1), norms.spread(twice)
+                ),
             )
             for kind, once, twice in (("slope", bends, more), ("rate", moving(bends), moving(more)))
         }
@@ -452,6 +458,35 @@ class NodeEvaluation:
             moving=moving_torque,
             still=still_torque,
         )
+
+    def _slopes_of_arm(self, q: Array, factor: Array, xi: Array) -> dict[str, Array]:
+        """Bound first derivatives of what is not known of slope and rate of the arm's inertia, (S, k) each.
+
+        Parameters count one by one: their inertias ``J^T I J`` are differentiated by those of the Jacobians.
+        """
+        robot, n, count = self._robot, self._robot.n, len(q)
+        found = {kind: np.zeros((count, n)) for kind in KINDS}
+        for body, jacobian in enumerate(body_jacobians(robot, q)[:-1]):
+            radius, m = self._radius[robot.inertial_slice(body + 1)], body + 1
+            inertias = radius[:, None, None] * unit_inertias()
+            once, twice = jacobian_derivatives(jacobian[..., :m])
+            root = factor[..., :m]  # (S, a, i), also for directions: (S, x, j)
+            here = jacobian[..., :m] @ root.swapaxes(1, 2)  # (S, 6, a)
+            once = once @ root[:, None].swapaxes(2, 3)  # (S, k, 6, a)
+            twice = twice @ root[:, None, None].swapaxes(3, 4)  # (S, k, j, 6, a)
+            along = (root @ once.reshape(count, m, -1)).reshape(count, n, 6, n)
+            both = (root[:, None] @ twice.reshape(count, m, m, -1)).reshape(count, m, n, 6, n)
+            turned = np.einsum("lpq,sqb->splb", inertias, here).reshape(count, 6, -1)
+            parts = both.swapaxes(3, 4).reshape(count, -1, 6) @ turned
+            values = parts.reshape(count, m, n, n, -1, n).transpose(0, 1, 4, 2, 3, 5)  # (S, k, l, x, a, b)
+            turned = np.einsum("lpq,skqb->spklb", inertias, once, optimize=True).reshape(count, 6, -1)
+            parts = along.swapaxes(2, 3).reshape(count, -1, 6) @ turned
+            values = values + parts.reshape(count, n, n, m, -1, n).transpose(0, 3, 4, 1, 2, 5)
+            values = values + values.swapaxes(-1, -2)
+            moving = (xi[:, None, None, None] @ values.reshape(*values.shape[:4], -1))[..., 0, :]
+            for kind, one in (("slope", values), ("rate", moving)):
+                found[kind][:, :m] += frobenius(one).sum(axis=2)
+        return found
 
     def _extreme_ratios(
         self, sign: float, inertias: Array, payloads: Array, changes: Array, bent: Array

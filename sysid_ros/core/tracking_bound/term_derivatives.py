@@ -82,6 +82,22 @@ def inertia_derivatives(robot: RobotModel, bodies: Array, q: Array) -> list[Arra
     return [_assemble(axes, turned, lefts, order) for order in range(1, ORDER + 1)]
 
 
+def jacobian_derivatives(jacobian: Array) -> tuple[Array, Array]:
+    """Differentiate Jacobians of a body in its own frame once and twice, (S, k, 6, m) and (S, k, j, 6, m).
+
+    A column turns with all joints between its own and the body: ``dJ_i/dq_j = J_i x J_j`` for i before j.
+
+    Args:
+        jacobian: Those of the m joints that move it, base first, (S, 6, m).
+    """
+    columns, joint = jacobian.swapaxes(1, 2), np.arange(jacobian.shape[2])  # (S, i, 6)
+    is_before = (joint < joint[:, None])[..., None]
+    first = motion_cross(columns[:, None], columns[:, :, None]) * is_before  # (S, j, i, 6)
+    second = motion_cross(first[:, :, None], columns[:, None, :, None])
+    second = second + motion_cross(columns[:, None, None], first[:, :, :, None])
+    return first.swapaxes(2, 3), (second * is_before).swapaxes(3, 4)
+
+
 def _assemble(axes: Array, turned: list[Array], lefts: list[Array], order: int) -> Array:
     """Put derivatives of one order together: joints up to j act from the left, those beyond it on the inertia."""
     count, n, _ = axes.shape

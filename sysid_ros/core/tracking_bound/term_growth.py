@@ -418,7 +418,7 @@ class Enclosure:
             first, second = self._along(of, bound, longest, away)
             if more is None:
                 return first, second
-            added = more(beside, longest), more(beside, longest, longest)
+            added = more(beside, longest, beside), more(beside, longest, longest)
             return first + larger_neighbour(added[0]), second + larger_neighbour(added[1])
 
         w = np.zeros(len(away)), *near(norms.inertia, own.inertia)
@@ -443,7 +443,7 @@ class Enclosure:
             nominal, deviation, wide = norms.slopes[kind]
             bounds = [getattr(one, kind) for one in (own, off, last, arm)]
             p = getattr(norms.terms, name), norm_of_sum(away, norms.first[name]), near(nominal, bounds[0])[1]
-            widened = np.add(*near(wide, bounds[2])) + bounds[3](away, away)
+            widened = np.add(*near(wide, bounds[2])) + 0.5 * bounds[3](away, away, away)
             product = carried(p, w, d) + p[1] * known + p[0] * (w[1] * known + spread_changed)
             beyond_first = by_name(kind, p[2], near(deviation, bounds[1])[1] + widened, product)
             line = along(nominal, bounds[0])
