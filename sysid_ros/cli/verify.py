@@ -152,8 +152,7 @@ def build_parser() -> CommandParser:
         "--enclose-terms",
         action="store_true",
         help="also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "
-        "are bounded, not estimated with a measured allowance. Takes seconds for a plan, and the bounds are mostly a "
-        "little larger than those of the certificate",
+        "are bounded, not estimated with a measured allowance. Takes seconds for a plan",
     )
     return parser
 

@@ -1,8 +1,8 @@
 """The tube map, and bounds of stops, with proven terms of the model in place of estimates and their allowance.
 
-Terms are bounded in given position errors (:mod:`term_growth`), which takes a second or two for a motion. So a tube is
-found with estimated ones first, the terms are bounded in one that is a little larger, and the tube that they map into
-itself must lie in that; otherwise the same again.
+Terms are bounded in given position errors (:mod:`term_growth`). So a tube is found with estimated ones first, the terms
+are bounded in one that is a little larger, and the tube that they map into itself must lie in that; otherwise the same
+again.
 """
 
 from __future__ import annotations

@@ -107,11 +107,17 @@ class PayloadNorms:
 
     def __init__(self, payloads: Array, spread: Array):
         self.mean, self._spread = payloads.mean(axis=0), spread
-        self._weights = np.column_stack([np.zeros(len(payloads)), np.ones(len(payloads)), payloads - self.mean])[None]
+        weights = np.column_stack([np.ones(len(payloads)), payloads - self.mean])
+        # Of squares and products of weighted sums, (c c, p).
+        self._products = (weights[:, :, None] * weights[:, None]).reshape(len(weights), -1).T.copy()
 
     def vertices(self, values: Array) -> Array:
         """Bound the norms of the deviation from the nominal parameters, (S, k)."""
-        return self.weighted(values[:, 1:], self._weights[..., 1:])
+        entries = values[:, 1:].reshape(*values[:, 1:].shape[:3], -1).swapaxes(1, 2)
+        gram = entries @ entries.swapaxes(-1, -2)
+        squares = (gram.reshape(*gram.shape[:2], -1) @ self._products).max(axis=-1)
+        largest: Array = np.sqrt(np.maximum(squares, 0.0))
+        return largest
 
     def spread(self, values: Array) -> Array:
         """Bound the norms of what is not known about the vertices, (S, k)."""
@@ -135,11 +141,13 @@ class PayloadNorms:
 
     def products_of_vertices(self, values: Array) -> Array:
         """Bound the inner products of the deviations from the nominal parameters for any vertex."""
-        weights, (count, sets, joints) = self._weights[0, :, 1:], values[:, 1:].shape[:3]
+        count, sets, joints = values[:, 1:].shape[:3]
         entries = values[:, 1:].reshape(count, sets, joints, -1).swapaxes(1, 2).reshape(count, joints * sets, -1)
         gram = (entries @ entries.swapaxes(1, 2)).reshape(count, joints, sets, joints, sets).swapaxes(2, 3)
-        products = np.abs(np.sum((weights @ gram) * weights, axis=-1))  # (S, k, k, p)
-        largest: Array = products.max(axis=-1)[:, None]
+        rows, columns = np.triu_indices(joints)
+        products = gram[:, rows, columns].reshape(count, len(rows), -1) @ self._products  # (S, pairs, p)
+        largest = np.empty((count, 1, joints, joints))
+        largest[:, 0, rows, columns] = largest[:, 0, columns, rows] = np.abs(products).max(axis=-1)
         return largest
 
     def products_of_spread(self, values: Array) -> Array:
