@@ -75,7 +75,9 @@ class Energies:
             weights = np.repeat(np.stack([mass, second], axis=1), 3, axis=1)
             whole = np.einsum("bsxi,bx,bsxj->sij", jacobians, weights, jacobians)
             self._size = np.sqrt(np.linalg.eigvalsh(congruence(factor, whole))[:, -1])
-        self._metric = np.abs(np.swapaxes(factor, 1, 2) @ factor)
+        inverse = np.swapaxes(factor, 1, 2) @ factor
+        self._metric = np.abs(inverse)
+        self._speed_norm = np.sqrt(np.einsum("sk,skl,sl->s", speed, np.abs(np.linalg.inv(inverse)), speed))
 
     def inertia(self, away: Array, *directions: Array) -> Array:
         """Bound the derivative of the inertia of the bodies along directions (S, n) [rad] of joints, (S,).
@@ -96,6 +98,14 @@ class Energies:
     def rate(self, away: Array, *directions: Array) -> Array:
         """Bound that of the rate of the inertia; see :meth:`inertia`."""
         return self._turned(lambda kappa: np.einsum("s...k,sk->s...", kappa, self._speed), away, directions)
+
+    def coriolis(self, away: Array, *directions: Array) -> Array:
+        """Bound that of the Coriolis matrix of the velocity; see :meth:`inertia`.
+
+        Half of it is the rate; in both other parts the velocity takes the place of a direction.
+        """
+        bound: Array = 0.5 * self.rate(away, *directions) + self._speed_norm * self.slope(away, *directions)
+        return bound
 
     def _any_direction(self, kappa: Array) -> Array:
         """Bound norms of ``sum_k x_k X_k`` for ``|x| <= 1``, (S, ...), of those of X_k, (S, ..., n)."""

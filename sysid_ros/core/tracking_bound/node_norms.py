@@ -311,7 +311,7 @@ class NodeNorms:
         arm_change: First derivatives of the arm's part of that, (S, n).
         known: Its norm, (S,).
         slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known about it, without
-            second derivatives of the arm's part.
+            second derivatives of the arm's part. Likewise of the Coriolis matrices of the motion.
         first: First derivatives of the terms, by name, as in :class:`Derivatives`.
         extremes: The smallest and the largest eigenvalue of E.
         moving: The torque of the motion.
@@ -330,6 +330,12 @@ class NodeNorms:
     extremes: tuple[ExtremeRatios, ExtremeRatios]
     moving: TorqueNorms
     still: TorqueNorms
+
+
+def _christoffel(slopes: Array) -> Array:
+    """Make Coriolis matrices, by direction, of slopes (..., x, a, b) of an inertia; see :func:`coriolis_columns`."""
+    christoffel: Array = 0.5 * (slopes + slopes.swapaxes(-3, -1) - slopes.swapaxes(-3, -2))
+    return christoffel
 
 
 def in_batches(compute: Callable[[slice], _Norms], count: int) -> _Norms:
@@ -413,7 +419,7 @@ class NodeEvaluation:
         # Derivatives of P M^-1 D.
         inner = off - moved[:, None] @ deviation[:, :, None]
         product = bends[:, None, 0] @ deviation[:, :, None, None] + slope[:, None, None] @ inner[:, :, :, None]
-        coriolis = 0.5 * (bends + bends.swapaxes(3, 5) - bends.swapaxes(3, 4))  # see :func:`coriolis_columns`
+        coriolis = _christoffel(bends)
         turned = coriolis[:, 1:].swapaxes(4, 5)
         slopes = (bends[:, :1], coriolis[:, :1], bends[:, 1:] - product, product - turned)
         rates = (*slopes[:3], product + coriolis[:, 1:] - turned)
@@ -435,7 +441,11 @@ class NodeEvaluation:
                     np.concatenate([norms.products_of_spread(once), arm[kind]], axis=1), norms.spread(twice)
                 ),
             )
-            for kind, once, twice in (("slope", bends, more), ("rate", moving(bends), moving(more)))
+            for kind, once, twice in (
+                ("slope", bends, more),
+                ("rate", moving(bends), moving(more)),
+                ("coriolis", moving(coriolis), moving(_christoffel(more))),
+            )
         }
         each = congruence(factor, inertia.christoffel + inertia.christoffel.swapaxes(-1, -2))  # by parameter
         each = frobenius(each).swapaxes(1, 2)  # (S, k, l)
@@ -468,12 +478,12 @@ class NodeEvaluation:
         )
 
     def _slopes_of_arm(self, q: Array, factor: Array, xi: Array) -> dict[str, Array]:
-        """Bound first derivatives of what is not known of slope and rate of the arm's inertia, (S, k) each.
+        """Bound first derivatives of what is not known of the arm in slope, rate and Coriolis matrix, (S, k) each.
 
         Parameters count one by one: their inertias ``J^T I J`` are differentiated by those of the Jacobians.
         """
         robot, n, count = self._robot, self._robot.n, len(q)
-        found = {kind: np.zeros((count, n)) for kind in KINDS}
+        found = {kind: np.zeros((count, n)) for kind in (*KINDS, "coriolis")}
         for body, jacobian in enumerate(body_jacobians(robot, q)[:-1]):
             radius, m = self._radius[robot.inertial_slice(body + 1)], body + 1
             inertias = radius[:, None, None] * unit_inertias()
@@ -491,9 +501,10 @@ class NodeEvaluation:
             parts = along.swapaxes(2, 3).reshape(count, -1, 6) @ turned
             values = values + parts.reshape(count, n, n, m, -1, n).transpose(0, 3, 4, 1, 2, 5)
             values = values + values.swapaxes(-1, -2)
-            moving = (xi[:, None, None, None] @ values.reshape(*values.shape[:4], -1))[..., 0, :]
-            for kind, one in (("slope", values), ("rate", moving)):
-                found[kind][:, :m] += frobenius(one).sum(axis=2)
+            found["slope"][:, :m] += frobenius(values).sum(axis=2)
+            for kind, of_direction in (("rate", values), ("coriolis", _christoffel(values))):
+                moving = xi[:, None, None, None] @ of_direction.reshape(*values.shape[:4], -1)
+                found[kind][:, :m] += frobenius(moving[..., 0, :]).sum(axis=2)
         return found
 
     def _extreme_ratios(

@@ -31,7 +31,7 @@ ORDER = 3
 """Highest order."""
 _SECOND, _THIRD = 1e-3, 5e-3
 """Steps of the differences of the torque [rad], for derivatives up to the second order, and of the third."""
-ROUNDING = 1.0002
+ROUNDING = 1.001
 """Allowance for the truncation and rounding of these differences."""
 
 

@@ -23,6 +23,7 @@ from sysid_ros.core.tracking_bound.model_terms import TermStates
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.node_norms import (
     KINDS,
+    NAMES,
     Derivatives,
     LineNorms,
     NodeEvaluation,
@@ -45,6 +46,8 @@ _LARGEST_CHANGE = 0.5
 
 Parts = tuple[Array, Array, Array]
 """A value, its change of first order and what is beyond that; or, along a line, value, first and second derivative."""
+Both = tuple[Array, Array]
+"""Of the nominal inertia, and of what is not known."""
 Bound = Callable[..., Array]
 """A method of :class:`Energies`: bounds a derivative near the nodes, along directions."""
 
@@ -69,12 +72,47 @@ def carried_along(p: Parts, w: Parts, x: Parts, inverse: Array) -> tuple[Array, 
     return inverse * first, inverse * second
 
 
-def by_name(kind: str, nominal: Array, off: Array, product: Array) -> dict[str, Array]:
-    """Combine bounds of P, of the slope of D and of their product, by term; a Coriolis matrix is 1.5 slopes."""
+def by_name(kind: str, slope: Both, coriolis: Both, product: Array) -> dict[str, Array]:
+    """Combine bounds by term: of slopes of M and D, of their Coriolis matrices, and of ``P M^-1 D``."""
     several = 1.0 if kind == "slope" else 2.0
-    drag = 1.5 * (nominal + several * off) + product
-    terms = {"inertia": nominal, "coriolis": 1.5 * nominal, "ratio": off + product, "drag": drag}
-    return {f"{name}_{kind}": values for name, values in terms.items()}
+    terms = slope[0], coriolis[0], slope[1] + product, coriolis[0] + several * coriolis[1] + product
+    return {f"{name}_{kind}": values for name, values in zip(NAMES, terms, strict=True)}
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How slopes, rates or Coriolis matrices of M, and of D, change near nodes and along the lines between them.
+
+    Attributes:
+        beyond: What is beyond first order near the nodes, (S,).
+        first: First derivative along lines, (S - 1,).
+        second: Second derivative.
+    """
+
+    beyond: Both
+    first: Both
+    second: Both
+
+    def __mul__(self, factor: float) -> _Growth:
+        parts = self.beyond, self.first, self.second
+        return _Growth(*((factor * nominal, factor * off) for nominal, off in parts))
+
+    def with_velocity(self, slopes: _Growth, thirds: Both, changed: Array) -> _Growth:
+        """Add to the second derivative that the velocity changes, too.
+
+        That is twice the first derivative of the slope, times that change, at both ends; between these a second
+        derivative has twice the third one of the slope besides its fourth one.
+
+        Args:
+            slopes: The same for any direction.
+            thirds: Third derivatives of these along the lines, (S - 1,).
+            changed: Norm of the change of the velocity, (S - 1,).
+        """
+        nominal, off = (
+            second + (2.0 * first + third / 4.0) * changed
+            for second, first, third in zip(self.second, slopes.first, thirds, strict=True)
+        )
+        return _Growth(self.beyond, self.first, (nominal, off))
 
 
 def are_bodies(theta: Array, n: int) -> bool:
@@ -421,6 +459,14 @@ class Enclosure:
             added = more(beside, longest, beside), more(beside, longest, longest)
             return first + larger_neighbour(added[0]), second + larger_neighbour(added[1])
 
+        def growth(kind: str) -> _Growth:
+            nominal, deviation, wide = norms.slopes[kind]
+            bounds = [getattr(one, kind) for one in (own, off, last, arm)]
+            beyond = np.add(*near(wide, bounds[2])) + 0.5 * bounds[3](away, away, away)
+            lines = along(nominal, bounds[0]), along(deviation + wide, bounds[1], bounds[3])
+            first, second = zip(*lines, strict=True)
+            return _Growth((near(nominal, bounds[0])[1], near(deviation, bounds[1])[1] + beyond), first, second)
+
         w = np.zeros(len(away)), *near(norms.inertia, own.inertia)
         spread_first, spread_beyond = near(norms.spread, last.inertia)
         spread_changed = spread_first + spread_beyond + 0.5 * arm.inertia(away, away, away)
@@ -436,30 +482,33 @@ class Enclosure:
         known = norms.known + spread_changed
         changed, sagging = metric.norm(np.diff(self._states.v, axis=0)), metric.norm(self._sags[1])
         found: dict[str, Array] = {}
-        first_slopes: dict[str, Array] = {}
         steep: list[tuple[Parts, Parts]] = []
+        slopes = growth("slope")
         for kind in KINDS:
             name = "inertia_" + kind
-            nominal, deviation, wide = norms.slopes[kind]
-            bounds = [getattr(one, kind) for one in (own, off, last, arm)]
-            p = getattr(norms.terms, name), norm_of_sum(away, norms.first[name]), near(nominal, bounds[0])[1]
-            widened = np.add(*near(wide, bounds[2])) + 0.5 * bounds[3](away, away, away)
+            if kind == "slope":
+                # A Coriolis matrix for any direction is three halves of slopes.
+                own_growth, coriolis, turning = slopes, slopes * 1.5, np.zeros(len(turns))
+            else:
+                thirds = [larger_neighbour(one.slope(beside, longest, longest, longest)) for one in (own, off)]
+                given = slopes, (thirds[0], thirds[1]), changed
+                own_growth = growth("rate").with_velocity(*given)
+                coriolis = growth("coriolis").with_velocity(slopes * 1.5, (1.5 * thirds[0], 1.5 * thirds[1]), changed)
+                turning = steep[0][1][0] * changed
+            p = getattr(norms.terms, name), norm_of_sum(away, norms.first[name]), own_growth.beyond[0]
             product = carried(p, w, d) + p[1] * known + p[0] * (w[1] * known + spread_changed)
-            beyond_first = by_name(kind, p[2], near(deviation, bounds[1])[1] + widened, product)
-            line = along(nominal, bounds[0])
-            line_deviation = along(deviation + wide, bounds[1], bounds[3])
+            beyond_first = by_name(kind, own_growth.beyond, coriolis.beyond, product)
+            line = own_growth.first[0] + turning, own_growth.second[0]
             p_line = larger_neighbour(p[0] + p[1] + p[2]) + line[1] / 8.0, *line
             steep.append((p, p_line))
-            products = carried_along(p_line, line_inertia, line_off, inverse)
-            firsts, seconds = (by_name(kind, *x) for x in zip(line, line_deviation, products, strict=True))
+            _, products = carried_along(p_line, line_inertia, line_off, inverse)
+            seconds = by_name(kind, own_growth.second, coriolis.second, products)
             for name, more in beyond_first.items():
                 at = getattr(norms.terms, name) + norm_of_sum(away, norms.first[name]) + more
                 across = seconds[name] / 8.0
                 if kind == "rate":
-                    slope = name.replace("rate", "slope")
-                    across = across + first_slopes[slope] * changed / 4.0 + found[slope] * sagging
+                    across = across + found[name.replace("rate", "slope")] * sagging
                 found[name] = metric.line * larger_neighbour(at) + metric.far * across
-            first_slopes |= firsts
         p, p_line = steep[0]
         # Of D at the nodes and between them: E has that less what a changing M does to it.
         off_slope = found["ratio_slope"] + inverse * found["inertia_slope"] * line_off[0]
@@ -488,7 +537,10 @@ class Enclosure:
             more = more + 0.5 * widest(away, away, away)
             at = larger_neighbour(sign * extreme.ratio + more / (1.0 - w[1] - w[2]))
             _, bent = self._along(extreme.changes, third, longest, away)
-            bent = near.inverse * (bent + larger_neighbour(widest(beside, longest, longest)))
+            # Between two nodes of which that eigenvalue is not the same, of the more extreme one.
+            differs = at + larger_neighbour(-sign * extreme.ratio)
+            bent = bent + differs * near.line_inertia[2] + larger_neighbour(widest(beside, longest, longest))
+            bent = near.inverse * bent
             found.append(sign * float((at + self._metric.far * bent / 8.0).max()))
         return found[0], found[1]
 

@@ -99,22 +99,17 @@ def test_what_is_not_known_of_the_arm_changes_with_the_joints_by_no_more_than_is
     radius = robot.theta_box.radius.copy()
     radius[robot.inertial_slice(n)] = 0.0
     radius[10 * n :] = 0.0
-    shares = []
+    shares, nominal = [], ArmDynamics(robot, robot.theta_nominal).inertia
     for _ in range(20):
         inertia = ArmDynamics(robot, robot.theta_nominal + rng.choice([-1.0, 1.0], radius.size) * radius).inertia
-        nominal = ArmDynamics(robot, robot.theta_nominal).inertia
         x = rng.normal(size=n)
         x /= np.linalg.norm(np.linalg.solve(root.T, x))
         for kind, direction in (("slope", x), ("rate", v)):
             for k, unit in enumerate(np.eye(n)):
-
-                def off(p, inertia=inertia):
-                    return inertia(p) - nominal(p)
-
-                step = 1e-3
-                twice = sum(
-                    a * b * off(q + step * (a * unit + b * direction)) for a in (-1.0, 1.0) for b in (-1.0, 1.0)
-                ) / (4.0 * step**2)
+                step, twice = 1e-3, 0.0
+                for a, b in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
+                    near = q + step * (a * unit + b * direction)
+                    twice = twice + a * b * (inertia(near) - nominal(near)) / (4.0 * step**2)
                 size = np.linalg.norm(root @ twice @ root.T, ord=2)
                 assert size <= bounds[kind][0, k] * (1.0 + 1e-3) + 1e-9
                 shares.append(size / max(bounds[kind][0, k], 1e-9))

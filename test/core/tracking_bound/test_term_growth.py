@@ -92,13 +92,12 @@ class Truth:
         return found
 
 
-@pytest.fixture(scope="module", params=["prior", "narrow"])
-def case(robot, request):
-    rng = np.random.default_rng(3)
-    prior = robot.payload_prior
-    box = prior.box if request.param == "prior" else Box.around(prior.nominal, 0.075 * prior.box.width)
+def make_case(robot, kind, turn):
+    """A motion, its tube map, errors, and arms with payloads that are known roughly or well."""
+    rng, prior = np.random.default_rng(3), robot.payload_prior
+    box = prior.box if kind == "prior" else Box.around(prior.nominal, 0.075 * prior.box.width)
     model = ControlModel(robot.theta_nominal, robot.theta_box, prior.nominal, box.intersect(prior.box), prior.shape)
-    still, turn = np.zeros(robot.n), rng.uniform(-0.4, 0.4, robot.n)
+    still = np.zeros(robot.n)
     motion = BezierTrajectory(robot.home, still, still, robot.home + turn, 1.0)
     settings = RobustSettings()
     tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, settings), settings)
@@ -108,9 +107,14 @@ def case(robot, request):
         payload = sample_payload(prior, rng, corner=len(truths) % 2 == 0)
         if model.payload_box.contains(payload):
             truths.append(add_payload(sample_parameters(robot, rng, corner=True), payload))
-        elif request.param == "narrow":
+        elif kind == "narrow":
             truths.append(add_payload(sample_parameters(robot, rng, corner=True), prior.nominal))
     return motion, tube_map, errors, [Truth(robot, model, total) for total in truths]
+
+
+@pytest.fixture(scope="module", params=["prior", "narrow"])
+def case(robot, request):
+    return make_case(robot, request.param, np.random.default_rng(3).uniform(-0.4, 0.4, robot.n))
 
 
 def reached_shares(case, errors, rng):
@@ -121,8 +125,8 @@ def reached_shares(case, errors, rng):
     lower, upper = enclosed.ratios_near(errors[0], 1.0)
     shares = {}
 
-    def note(name, value):
-        shares[name] = max(shares.get(name, 0.0), value)
+    def note(name, value, bound):
+        shares[name] = max(shares.get(name, 0.0), value / max(bound, 1e-9))
 
     for truth in truths:
         for _ in range(12):
@@ -132,19 +136,27 @@ def reached_shares(case, errors, rng):
             away, x = tube_errors[interval] * rng.choice([-1.0, 1.0], q.size), rng.normal(size=q.size)
             term = enclosed.spread[interval]
             for name, value in truth.terms((q, v, a), q + away, x).items():
-                note(name, value / getattr(found, name)[term])
+                note(name, value, getattr(found, name)[term])
             at_rest = truth.terms((q, 0.0 * v, 0.0 * a), q + away, x)
             for name in ("model_slope", "torque_slope"):
-                note("still " + name, at_rest[name] / still[name][term])
+                note("still " + name, at_rest[name], still[name][term])
             ratios = truth.ratios(q + away)
-            note("lower ratio", lower / ratios[0])
-            note("upper ratio", ratios[-1] / upper)
+            note("lower ratio", lower, ratios[0])
+            note("upper ratio", ratios[-1], upper)
     return shares
 
 
 def test_terms_are_bounded_anywhere_in_the_tube_and_between_the_samples(case):
     shares = reached_shares(case, case[2], np.random.default_rng(0))
     assert 0.01 < min(shares.values()) and max(shares.values()) <= 1.0
+
+
+def test_coriolis_matrices_change_with_the_errors_where_only_the_base_turns(robot):
+    """The inertia does not change with the first joint, so its rate is zero, but Coriolis matrices are not."""
+    motion, tube_map, errors, truths = make_case(robot, "narrow", 0.4 * np.eye(robot.n)[0])
+    shares = reached_shares((motion, tube_map, 2.0 * errors, truths), 2.0 * errors, np.random.default_rng(5))
+    assert max(shares[name] for name in ("coriolis_rate", "drag_rate")) > 0.5
+    assert max(shares.values()) <= 1.0
 
 
 def test_bounds_along_the_motion_are_exceeded_in_the_tube(case, monkeypatch):
