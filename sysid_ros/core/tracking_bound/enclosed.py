@@ -52,11 +52,14 @@ class EnclosedMap(TubeMap):
         else:
             self._nodes = self._choose_nodes()
             self._enclosure = Enclosure(self, self._nodes)
+        # Of positions as they are measured; what is held is of a moment before, in this interval or the one before it.
+        errors = errors + self.sensor_errors[1]
         found = self._enclosure.bound(np.maximum.reduceat(errors, self._nodes[:-1], axis=0))
         starts = np.searchsorted(self.samples.step * self._nodes, self.terms.times[:-1] - 1e-9)
 
         def joined(values: dict[str, Array]) -> dict[str, Array]:  # between the nodes of the slowly varying terms
-            return {name: np.maximum.reduceat(one, starts) for name, one in values.items()}
+            late = ((name, np.maximum(one, np.concatenate([one[:1], one[:-1]]))) for name, one in values.items())
+            return {name: np.maximum.reduceat(one, starts) for name, one in late}
 
         moving = joined(found.moving)
         self.turned = moving.pop("turned")[self.spread]

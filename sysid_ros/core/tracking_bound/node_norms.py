@@ -49,7 +49,7 @@ NAMES = ("inertia", "coriolis", "ratio", "drag")
 KINDS = ("slope", "rate")
 _LEADING = 24
 """Number of parameters whose spread is bounded most tightly."""
-_LINE_STEP = 0.05
+LINE_STEP = 0.05
 """Step of the differences along the lines between nodes, as a share of these."""
 _ROUNDING = 1e-9
 """Rounding of eigenvalues of E."""
@@ -609,10 +609,10 @@ class NodeEvaluation:
             turned, size = root.swapaxes(1, 2), np.abs(root.swapaxes(1, 2) @ root)
             ahead, behind = (
                 evaluate(TermStates(*(x[end] + step * dx for x, dx in zip(every, moves, strict=True))))
-                for step in (_LINE_STEP, -_LINE_STEP)
+                for step in (LINE_STEP, -LINE_STEP)
             )
             entries, pushes, near = (
-                (x + y - 2.0 * here[end]) / _LINE_STEP**2 for x, y, here in zip(ahead, behind, middle, strict=True)
+                (x + y - 2.0 * here[end]) / LINE_STEP**2 for x, y, here in zip(ahead, behind, middle, strict=True)
             )
             _, first, second = up_to_second_order(near, n)
             gradients = congruence(root, self._combined(entries))[:, :, None]

@@ -133,9 +133,14 @@ class _Clock:
     With G the model error at rest, P that of the path and A what an acceleration equal to the velocity adds, all
     functions of the time s of the path, the model error in a stop is ``(1 - r^2) G + r^2 P + r' A``, and its rate
     ``(r - r^3) G_s + r^3 P_s + 2 r r' (P - G) + r'' A + r r' A_s``.
+
+    Args:
+        brake_time: Time to rest [s].
+        ends: Ends of the cells, (X + 1,).
+        age: Largest age of what is held [s].
     """
 
-    def __init__(self, brake_time: float, ends: Array):
+    def __init__(self, brake_time: float, ends: Array, age: float):
         x = np.polynomial.Polynomial([0.0, 1.0])
         rate = 1.0 - x**2 * (3.0 - 2.0 * x)
         slow, curve = rate.deriv() / brake_time, rate.deriv(2) / brake_time**2
@@ -147,6 +152,11 @@ class _Clock:
         self.lower, self.upper = self.rate[1:], self.rate[:-1]  # it falls, (X,)
         self.slow = np.array([_largest(slow, *pair) for pair in zip(ends[:-1], ends[1:], strict=True)])
         self.curve = larger_neighbour(np.abs(curve(ends)))  # a straight line
+        # In the cells and before them by that age: the largest rate, and its first and second derivative; the last
+        # ones are those at rest, (3, X + 1).
+        begins = np.maximum(ends - age / brake_time, 0.0)
+        late = [_largest(slow, *pair) for pair in zip(begins, np.append(ends[1:], 1.0), strict=True)]
+        self.held = np.stack([rate(begins), late, np.maximum(np.abs(curve(begins)), np.append(self.curve, 0.0))])
 
 
 def _largest(polynomial: np.polynomial.Polynomial, begin: float = 0.0, end: float = 1.0) -> float:
@@ -290,10 +300,11 @@ class _Cells:
         self._bound_model()
         self._bound_slow_terms()
 
-    def mix(self, still: Array, moving: Array) -> Array:
-        """Bound ``(1 - r^2) still + r^2 moving`` of magnitudes (J, ...), (J, X + 1, ...)."""
+    def mix(self, still: Array, moving: Array, upper: Array | None = None) -> Array:
+        """Bound ``(1 - r^2) still + r^2 moving`` of magnitudes (J, ...), for r up to ``upper``, (J, X + 1, ...)."""
         shape = (-1, *[1] * (still.ndim - 1))
-        low, high = (r.reshape(shape) for r in self.squares)
+        low, high = self.squares
+        low, high = (r.reshape(shape) for r in (low, high if upper is None else upper**2))
         still, moving = still[:, None], moving[:, None]
         mixed: Array = np.maximum((1.0 - low) * still + low * moving, (1.0 - high) * still + high * moving)
         return mixed
@@ -343,7 +354,9 @@ class _Cells:
         path, terms, still, count = self.path.path, self.path.path.terms, self.path.still, len(self.upper)
         largest, rates = terms.largest, terms.rates
         speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
-        upper, slow = self.upper, self.slow
+        upper, slow, curve = self.upper, self.slow, self.curve
+        if path.turned is not None:  # an allowance does not cover that what is held is of a moment before
+            upper, slow, curve = self.clock.held
         pushed = slow * speed
 
         def spread(values: Array) -> Array:  # (S, ...) to (S (X + 1), ...)
@@ -355,16 +368,18 @@ class _Cells:
         columns = {name: spread(getattr(largest, name)) for name in (x.name for x in fields(ModelTerms))}
         ratio_slope, inertia_slope = largest.ratio_slope[:, None], largest.inertia_slope[:, None]
         inertia_rate = largest.inertia_rate[:, None]
-        columns["model_slope"] = (self.mix(still["model_slope"], largest.model_slope) + pushed * ratio_slope).ravel()
-        columns["torque_slope"] = (
-            self.mix(still["torque_slope"], largest.torque_slope) + pushed * inertia_slope
+        columns["model_slope"] = (
+            self.mix(still["model_slope"], largest.model_slope, upper) + pushed * ratio_slope
         ).ravel()
-        turned_rate = self.mix(still["torque_rate"], largest.torque_rate) + pushed * inertia_rate
+        columns["torque_slope"] = (
+            self.mix(still["torque_slope"], largest.torque_slope, upper) + pushed * inertia_slope
+        ).ravel()
+        turned_rate = self.mix(still["torque_rate"], largest.torque_rate, upper) + pushed * inertia_rate
         for name in ("inertia_rate", "ratio_rate", "coriolis_rate", "drag_rate"):
             columns[name] = scaled(getattr(largest, name))
         columns["torque_rate"] = (upper * turned_rate).ravel()
         v, a, jerk, jumps = (x[:, None] for x in (rates.v, rates.a, rates.jerk, terms.jumps))
-        r, r1, r2 = (x[:, None] for x in (upper, slow, self.curve))
+        r, r1, r2 = (x[:, None] for x in (upper, slow, curve))
         parts = [r * v, r**2 * a + r1 * v, r**3 * jerk + 3.0 * r * r1 * a + r2 * v + r**2 * jumps]
         held = MotionRates(*(x.reshape(-1, x.shape[-1]) for x in (*parts, parts[-1])))
         wide = replace(terms, inverses=np.repeat(terms.inverses, count, axis=1))
@@ -379,7 +394,7 @@ class _Cells:
         self.turned = None
         if path.turned is not None:
             turned = np.maximum.reduceat(path.turned, np.flatnonzero(np.diff(path.spread, prepend=-1)))
-            self.turned = refined(self.mix(still["turned"], turned))
+            self.turned = refined(self.mix(still["turned"], turned, upper))
         size = np.sqrt(np.diagonal(largest.inertia, axis1=1, axis2=2))
         turned = (largest.inertia_slope * speed[:, 0])[:, None, None] * size[:, :, None] * size[:, None]
         gradient = self.mix(still["gradient"], largest.torque_gradient) + slow[:, None, None] * turned[:, None]
@@ -452,7 +467,9 @@ class _StopMap(LoopBounds):
         self._begins = _BEGIN_CELLS * width * np.arange(parts + 1)
         self._times = width * np.arange(self._count + 1)
         x = np.minimum(self._times / brake_time, 1.0)
-        self._cells = cells = _Cells(path_cells, _Clock(brake_time, x[: stop + 1]))
+        self._cells = cells = _Cells(
+            path_cells, _Clock(brake_time, x[: stop + 1], self.settings.period + self.settings.delay)
+        )
         self._x = np.minimum(np.arange(self._count), stop)  # cells of x, (K,)
         clock = brake_time * (x - x**3 + 0.5 * x**4)
         last = len(path_cells.times) - 2

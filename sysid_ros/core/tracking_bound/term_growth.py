@@ -23,6 +23,7 @@ from sysid_ros.core.tracking_bound.model_terms import TermStates
 from sysid_ros.core.tracking_bound.motion import larger_neighbour
 from sysid_ros.core.tracking_bound.node_norms import (
     KINDS,
+    LINE_STEP,
     NAMES,
     Derivatives,
     LineNorms,
@@ -255,7 +256,7 @@ class _Torque:
         self._sags, self._metric, self._bounds = sags, metric, bounds
 
     def terms(self, near: _Surroundings) -> dict[str, Array]:
-        """Bound the terms of the torque, by name, (S - 1,) each."""
+        """Bound the terms of the torque, by name, (S - 1,) each; see also :class:`EnclosedTerms`."""
         away, (p, w), metric, norms = near.away, (near.slope, near.inertia), self._metric, self._norms
         v, a, one, total = np.abs(self._states.v), np.abs(self._states.a), np.ones(len(away)), away.sum(axis=1)
         bounds, slopes = self._bounds, norms.slopes
@@ -265,15 +266,11 @@ class _Torque:
         error = norms.error, *norms.errors.near(away, total**ORDER * pushed)
         spread = weighted(away, norms.curved_spread) + 0.5 * total**2 * arm + p[1] * norms.error_spread
         spread = spread + p[0] * (w[1] * norms.error_spread + weighted(away, norms.errors_spread))
-        model, torque, rate = (
-            value + np.add(*of.near(away, total**ORDER * third))
-            for value, of, third in (
-                (slopes.model_slope, norms.model, not_known),
-                (slopes.torque_slope, norms.torque, known),
-                (slopes.torque_rate, norms.rate, known * norms.speed),
-            )
+        model, changed_by, rate = (
+            np.add(*of.near(away, total**ORDER * third))
+            for of, third in ((norms.model, not_known), (norms.torque, known), (norms.rate, known * norms.speed))
         )
-        model = model + spread + carried(p, w, error)
+        model, rate = slopes.model_slope + model + spread + carried(p, w, error), slopes.torque_rate + rate
 
         changes, pushes = (np.abs(np.diff(x, axis=0)) for x in (self._states.v, self._states.a))
         moves = bool(v.any() or a.any())
@@ -306,19 +303,23 @@ class _Torque:
         )
         coriolis = 1.5 * near.line_off_slope
         error_one = error_one + 2.0 * coriolis * speed * changed + near.line_off[0] * pushed_on
+        # The gradient is quadratic in the velocity, so that between both ends it is less by that.
+        bow = bounds.error[0].slope(changes, np.zeros_like(changes), none)
+        error_one = error_one + metric.flat(bow) * metric.norm(near.turns) / 4.0
         parts = larger_neighbour(error[0] + error[1] + error[2]) + error_two / 8.0, error_one, error_two
         bent_model = bent_model + carried_along(near.line_slope, near.line_inertia, parts, near.inverse)[1]
         aside = near.line_off[0] * pulled + (2.0 * speed + swung) * swung * coriolis
         aside = sags[1] + near.inverse * near.line_slope[0] * aside
         along_speed, along_changed = larger_neighbour(norms.speed), metric.norm(np.diff(self._along, axis=0))
         off_line = bent_torque / 8.0 + sags[0]
-        slope = metric.line * larger_neighbour(torque) + metric.far * off_line
+        slope = metric.line * larger_neighbour(slopes.torque_slope + changed_by) + metric.far * off_line
         across = off_line * along_speed + (turned + first) * along_changed / 4.0
         across = across + slope * metric.norm(self._sags[1])
         return {
             "model_slope": metric.line * larger_neighbour(model) + metric.far * (bent_model / 8.0 + aside),
             "torque_slope": slope,
             "torque_rate": metric.line * larger_neighbour(rate) + metric.far * across,
+            "turned": metric.line * larger_neighbour(changed_by) + metric.far * off_line,
         }
 
     def _bent_along(self, near: _Surroundings) -> tuple[Array, Array, Array]:
@@ -345,6 +346,7 @@ class _Torque:
             more = total * bent(bounds.known, ORDER)[0], total * changed[0] + arm, total * changed[1]
         else:
             away, beyond = larger_neighbour(near.away), 0.5 * total**2 + turn[:, 0] ** 2 / 8.0
+            beyond = beyond + turn[:, 0] ** 2 * LINE_STEP**2 / 12.0  # of the differences
             both = [
                 (
                     at.torque + weighted(away, at.torque_slope),
@@ -515,13 +517,9 @@ class Enclosure:
         around = _Surroundings(away, turns, p, w, p_line, line_inertia, line_off, off_slope, inverse)
         still = self._rest.terms(around)
         moving = found | self._torque.terms(around)
-        changes = (
-            x["torque_slope"] - larger_neighbour(at.slopes.torque_slope)
-            for x, at in ((moving, norms.moving), (still, norms.still))
-        )
         return EnclosedTerms(
-            moving | {"turned": next(changes), "torque_gradient": larger_neighbour(norms.terms.torque_gradient)},
-            still | {"turned": next(changes), "gradient": larger_neighbour(np.abs(norms.still.slopes.gradient))},
+            moving | {"torque_gradient": larger_neighbour(norms.terms.torque_gradient)},
+            still | {"gradient": larger_neighbour(np.abs(norms.still.slopes.gradient))},
             self._bound_ratios(around, longest),
         )
 

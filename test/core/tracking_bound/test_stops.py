@@ -120,8 +120,8 @@ def test_an_enclosure_that_is_too_small_is_caught(robot, model, known, monkeypat
     rng, proof = np.random.default_rng(3), bound.proof
     build = _Clock.__init__
 
-    def small(self, brake_time, ends):
-        build(self, brake_time, ends)
+    def small(self, brake_time, ends, age):
+        build(self, brake_time, ends, age)
         self.factors *= 0.2
 
     monkeypatch.setattr(_Clock, "__init__", small)

@@ -14,6 +14,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.inertia import unit_inertias
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
@@ -179,6 +180,38 @@ def test_torque_of_the_motion_changes_by_no_more_than_is_bounded(robot, case):
         away = errors[interval] * rng.choice([-1.0, 1.0], robot.n)
         shares.append(np.abs(arm.torque(q + away, v, a) - arm.torque(q, v, a)) / limit[interval])
     assert 0.3 < np.max(shares) <= 1.0
+
+
+def test_gradients_change_by_no_more_than_is_bounded_from_either_end_of_a_line(monkeypatch):
+    """The end with the smaller gradient may be the one where it changes by more."""
+    monkeypatch.setattr(enclosed, "_TURN", 0.2)
+    monkeypatch.setattr(enclosed, "_SAG", 0.01)
+    monkeypatch.setattr(enclosed, "_SHARE", 0.05)
+    robot, rng, shares = load_robot("ur5e"), np.random.default_rng(0), []
+    still, settings = np.zeros(robot.n), RobustSettings()
+    nominal = robot.payload_prior.nominal
+    model = ControlModel(robot.theta_nominal, robot.theta_box, nominal, Box(nominal, nominal))
+    links, arm = ArmDynamics(robot, model.total), ArmDynamics(robot, model.total, armature=True)
+
+    def gradient(q):
+        units = 1e-5 * np.eye(robot.n)
+        return np.stack([(links.gravity(q + e) - links.gravity(q - e)) / 2e-5 for e in units], axis=1)
+
+    for _ in range(12):
+        start, turn = rng.uniform(-1.0, 1.0, robot.n), rng.uniform(0.3, 1.0) * np.eye(robot.n)[rng.integers(1, 5)]
+        motion = BezierTrajectory(start - turn, still, still, start + turn, 2.5)
+        tube_map = TubeMap(robot, model, sample_motion(motion, robot.n, settings), settings)
+        away = 0.08 * np.eye(robot.n)[3]
+        enclosed_map = EnclosedMap(tube_map, np.tile(away, (tube_map.intervals, 1)))
+        enclosure = enclosed_map._enclosure
+        turned = enclosure.bound(np.tile(away, (enclosure.intervals, 1))).still["turned"]
+        for k in range(0, enclosure.intervals, 4):
+            for q in tube_map.samples.q[enclosed_map._nodes[k : k + 2]]:
+                root = np.linalg.inv(np.linalg.cholesky(arm.inertia(q)))
+                for sign in (1.0, -1.0):
+                    change = root @ (gradient(q + sign * away) - gradient(q)) @ root.T
+                    shares.append(np.linalg.norm(change, ord=2) / turned[k])
+    assert 0.9 < max(shares) <= 1.0
 
 
 def test_a_bound_that_is_proven_throughout(case):
