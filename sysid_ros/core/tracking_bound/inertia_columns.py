@@ -133,13 +133,20 @@ def coriolis_columns(robot: RobotModel, q: Array) -> Array:
     for body, jacobian in enumerate(body_jacobians(robot, q)):
         own = _without_outer(jacobian)
         m = own.shape[-1]
-        half = _products(_position_derivative(own), own[:, None]).swapaxes(1, 2)  # (S, 10, j, a, b)
+        half = _products(position_derivative(own), own[:, None]).swapaxes(1, 2)  # (S, 10, j, a, b)
         slope = half + half.swapaxes(3, 4)  # dH/dq_j
-        # C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2
-        christoffel = 0.5 * (slope + slope.transpose(0, 1, 4, 3, 2) - slope.transpose(0, 1, 3, 2, 4))
-        columns[:, robot.inertial_slice(body + 1), :m, :m, :m] = christoffel
+        columns[:, robot.inertial_slice(body + 1), :m, :m, :m] = christoffel(slope)
     result: Array = columns.transpose(0, 2, 3, 4, 1)
     return result
+
+
+def christoffel(slopes: Array) -> Array:
+    """Make Christoffel matrices of slopes ``dH/dq_j`` of an inertia, (..., j, a, b) each.
+
+    ``C(e_j)_ab = (dH_ab/dq_j + dH_aj/dq_b - dH_jb/dq_a) / 2``, likewise for j any direction.
+    """
+    matrices: Array = 0.5 * (slopes + slopes.swapaxes(-3, -1) - slopes.swapaxes(-3, -2))
+    return matrices
 
 
 def body_jacobians(robot: RobotModel, q: Array) -> Array:
@@ -158,7 +165,7 @@ def _without_outer(jacobian: Array) -> Array:
     return jacobian[..., : np.flatnonzero(jacobian.any(axis=(0, 1)))[-1] + 1]
 
 
-def _position_derivative(jacobian: Array) -> Array:
+def position_derivative(jacobian: Array) -> Array:
     """Differentiate the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
     m = jacobian.shape[-1]
     linear, angular = jacobian[:, None, :3], jacobian[:, None, 3:]  # (S, 1, 3, j)

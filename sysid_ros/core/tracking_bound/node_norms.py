@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians, congruence
+from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians, christoffel, congruence
 from sysid_ros.core.tracking_bound.model_terms import (
     InertiaTerms,
     ModelTerms,
@@ -27,12 +27,11 @@ from sysid_ros.core.tracking_bound.model_terms import (
     spread_norm,
 )
 from sysid_ros.core.tracking_bound.term_derivatives import (
-    ORDER,
     ROUNDING,
+    by_pair_and_joint,
     evaluate_near,
     inertia_derivatives,
     jacobian_derivatives,
-    joints_of,
     places,
     points_about,
     third_derivatives,
@@ -332,12 +331,6 @@ class NodeNorms:
     still: TorqueNorms
 
 
-def _christoffel(slopes: Array) -> Array:
-    """Make Coriolis matrices, by direction, of slopes (..., x, a, b) of an inertia; see :func:`coriolis_columns`."""
-    christoffel: Array = 0.5 * (slopes + slopes.swapaxes(-3, -1) - slopes.swapaxes(-3, -2))
-    return christoffel
-
-
 def in_batches(compute: Callable[[slice], _Norms], count: int) -> _Norms:
     """Compute norms for some of ``count`` nodes or lines after the other, and join them."""
     joined: _Norms = _joined([compute(slice(begin, begin + _BATCH)) for begin in range(0, count, _BATCH)])
@@ -413,13 +406,13 @@ class NodeEvaluation:
             return (xi[:, None, None, None] @ flattened)[..., 0, :].reshape(*values.shape[:3], n, n)
 
         bends = by_direction(second[:, :, places(n, 2)])
-        more = by_direction(third[:, :, [places(n, ORDER)[joints] for joints in joints_of(n, ORDER - 1)]])
+        more = by_direction(third[:, :, by_pair_and_joint(n)])
         slope = (factor @ changes[:, 0].reshape(len(factor), n, -1)).reshape(-1, n, n, n)
         moved, off = changes[:, 0], changes[:, 1:]
         # Derivatives of P M^-1 D.
         inner = off - moved[:, None] @ deviation[:, :, None]
         product = bends[:, None, 0] @ deviation[:, :, None, None] + slope[:, None, None] @ inner[:, :, :, None]
-        coriolis = _christoffel(bends)
+        coriolis = christoffel(bends)
         turned = coriolis[:, 1:].swapaxes(4, 5)
         slopes = (bends[:, :1], coriolis[:, :1], bends[:, 1:] - product, product - turned)
         rates = (*slopes[:3], product + coriolis[:, 1:] - turned)
@@ -444,7 +437,7 @@ class NodeEvaluation:
             for kind, once, twice in (
                 ("slope", bends, more),
                 ("rate", moving(bends), moving(more)),
-                ("coriolis", moving(coriolis), moving(_christoffel(more))),
+                ("coriolis", moving(coriolis), moving(christoffel(more))),
             )
         }
         each = congruence(factor, inertia.christoffel + inertia.christoffel.swapaxes(-1, -2))  # by parameter
@@ -502,7 +495,7 @@ class NodeEvaluation:
             values = values + parts.reshape(count, n, n, m, -1, n).transpose(0, 3, 4, 1, 2, 5)
             values = values + values.swapaxes(-1, -2)
             found["slope"][:, :m] += frobenius(values).sum(axis=2)
-            for kind, of_direction in (("rate", values), ("coriolis", _christoffel(values))):
+            for kind, of_direction in (("rate", values), ("coriolis", christoffel(values))):
                 moving = xi[:, None, None, None] @ of_direction.reshape(*values.shape[:4], -1)
                 found[kind][:, :m] += frobenius(moving[..., 0, :]).sum(axis=2)
         return found
@@ -564,8 +557,7 @@ class NodeEvaluation:
         turned = np.einsum("skxab,scb->sckax", curvature, torque[:, 1:], optimize=True)
         turned = turned + np.einsum("sxab,sckb->sckax", slope, inner, optimize=True)
         model = np.concatenate([curved[:, :1], curved[:, 1:] - turned], axis=1)
-        both = [places(n, ORDER)[joints] for joints in joints_of(n, ORDER - 1)]
-        twice = congruence(factor, thirds[:, :, both].swapaxes(-1, -2))
+        twice = congruence(factor, thirds[:, :, by_pair_and_joint(n)].swapaxes(-1, -2))
         spreads = [np.abs(x) @ radius for x in every]
 
         def rounded(first: Array, second: Array) -> Derivatives:

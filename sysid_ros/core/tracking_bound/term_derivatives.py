@@ -22,6 +22,7 @@ from sysid_ros.core.common.spatial import motion_cross, skew
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.inertia_columns import position_derivative
 from sysid_ros.core.tracking_bound.model_terms import TermStates
 
 Array = NDArray[np.float64]
@@ -49,6 +50,12 @@ def places(n: int, order: int) -> Index:
     for at in np.ndindex(found.shape):
         found[at] = numbers[tuple(sorted(at))]
     return found
+
+
+@lru_cache
+def by_pair_and_joint(n: int) -> Index:
+    """Tell which third derivative one by each pair of joints and another one is, (K, n)."""
+    return np.stack([places(n, ORDER)[pair] for pair in joints_of(n, ORDER - 1)])
 
 
 def inertia_derivatives(robot: RobotModel, bodies: Array, q: Array) -> list[Array]:
@@ -91,11 +98,11 @@ def jacobian_derivatives(jacobian: Array) -> tuple[Array, Array]:
         jacobian: Those of the m joints that move it, base first, (S, 6, m).
     """
     columns, joint = jacobian.swapaxes(1, 2), np.arange(jacobian.shape[2])  # (S, i, 6)
-    is_before = (joint < joint[:, None])[..., None]
-    first = motion_cross(columns[:, None], columns[:, :, None]) * is_before  # (S, j, i, 6)
+    once = position_derivative(jacobian)
+    first = once.swapaxes(2, 3)  # (S, j, i, 6)
     second = motion_cross(first[:, :, None], columns[:, None, :, None])
     second = second + motion_cross(columns[:, None, None], first[:, :, :, None])
-    return first.swapaxes(2, 3), (second * is_before).swapaxes(3, 4)
+    return once, (second * (joint < joint[:, None])[..., None]).swapaxes(3, 4)
 
 
 def _assemble(axes: Array, turned: list[Array], lefts: list[Array], order: int) -> Array:

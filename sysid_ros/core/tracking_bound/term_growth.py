@@ -64,13 +64,12 @@ def carried(p: Parts, w: Parts, x: Parts) -> Array:
     return whole - p[0] * x[0] - p[1] * x[0] - p[0] * w[1] * x[0] - p[0] * x[1]
 
 
-def carried_along(p: Parts, w: Parts, x: Parts, inverse: Array) -> tuple[Array, Array]:
-    """Bound the first and the second derivative of ``P M^-1 X`` along a line, with those of all three."""
+def carried_along(p: Parts, w: Parts, x: Parts, inverse: Array) -> Array:
+    """Bound the second derivative of ``P M^-1 X`` along a line, with those of all three."""
     one, two = inverse * w[1], inverse * w[2]
-    first = p[1] * x[0] + p[0] * (one * x[0] + x[1])
     second = p[2] * x[0] + 2.0 * p[1] * (one * x[0] + x[1])
     second = second + p[0] * ((two + 2.0 * one**2) * x[0] + 2.0 * one * x[1] + x[2])
-    return inverse * first, inverse * second
+    return inverse * second
 
 
 def by_name(kind: str, slope: Both, coriolis: Both, product: Array) -> dict[str, Array]:
@@ -200,11 +199,10 @@ class _Metric:
     """
 
     def __init__(self, inertia: Array, factor: Array, off: Array):
-        self.factor = factor
         self.size = np.abs(np.swapaxes(factor, 1, 2) @ factor)
         self._inertia = np.abs(inertia)
         steps = np.diff(inertia, axis=0)
-        both = (congruence(x, steps) for x in (self.factor[:-1], self.factor[1:]))
+        both = (congruence(x, steps) for x in (factor[:-1], factor[1:]))
         change = np.max([np.abs(np.linalg.eigvalsh(x)).max(axis=1) for x in both], axis=0)
         if not np.all(change + off < _LARGEST_CHANGE):
             raise BoundNotAvailable("the motion may change the inertia by half between two samples: it is too fast")
@@ -307,7 +305,7 @@ class _Torque:
         bow = bounds.error[0].slope(changes, np.zeros_like(changes), none)
         error_one = error_one + metric.flat(bow) * metric.norm(near.turns) / 4.0
         parts = larger_neighbour(error[0] + error[1] + error[2]) + error_two / 8.0, error_one, error_two
-        bent_model = bent_model + carried_along(near.line_slope, near.line_inertia, parts, near.inverse)[1]
+        bent_model = bent_model + carried_along(near.line_slope, near.line_inertia, parts, near.inverse)
         aside = near.line_off[0] * pulled + (2.0 * speed + swung) * swung * coriolis
         aside = sags[1] + near.inverse * near.line_slope[0] * aside
         along_speed, along_changed = larger_neighbour(norms.speed), metric.norm(np.diff(self._along, axis=0))
@@ -484,7 +482,7 @@ class Enclosure:
         known = norms.known + spread_changed
         changed, sagging = metric.norm(np.diff(self._states.v, axis=0)), metric.norm(self._sags[1])
         found: dict[str, Array] = {}
-        steep: list[tuple[Parts, Parts]] = []
+        steep: dict[str, tuple[Parts, Parts]] = {}
         slopes = growth("slope")
         for kind in KINDS:
             name = "inertia_" + kind
@@ -496,14 +494,14 @@ class Enclosure:
                 given = slopes, (thirds[0], thirds[1]), changed
                 own_growth = growth("rate").with_velocity(*given)
                 coriolis = growth("coriolis").with_velocity(slopes * 1.5, (1.5 * thirds[0], 1.5 * thirds[1]), changed)
-                turning = steep[0][1][0] * changed
+                turning = steep["slope"][1][0] * changed
             p = getattr(norms.terms, name), norm_of_sum(away, norms.first[name]), own_growth.beyond[0]
             product = carried(p, w, d) + p[1] * known + p[0] * (w[1] * known + spread_changed)
             beyond_first = by_name(kind, own_growth.beyond, coriolis.beyond, product)
             line = own_growth.first[0] + turning, own_growth.second[0]
             p_line = larger_neighbour(p[0] + p[1] + p[2]) + line[1] / 8.0, *line
-            steep.append((p, p_line))
-            _, products = carried_along(p_line, line_inertia, line_off, inverse)
+            steep[kind] = p, p_line
+            products = carried_along(p_line, line_inertia, line_off, inverse)
             seconds = by_name(kind, own_growth.second, coriolis.second, products)
             for name, more in beyond_first.items():
                 at = getattr(norms.terms, name) + norm_of_sum(away, norms.first[name]) + more
@@ -511,7 +509,7 @@ class Enclosure:
                 if kind == "rate":
                     across = across + found[name.replace("rate", "slope")] * sagging
                 found[name] = metric.line * larger_neighbour(at) + metric.far * across
-        p, p_line = steep[0]
+        p, p_line = steep["slope"]
         # Of D at the nodes and between them: E has that less what a changing M does to it.
         off_slope = found["ratio_slope"] + inverse * found["inertia_slope"] * line_off[0]
         around = _Surroundings(away, turns, p, w, p_line, line_inertia, line_off, off_slope, inverse)
