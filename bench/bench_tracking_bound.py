@@ -6,7 +6,8 @@ The second table has by how much slowly varying terms exceed what is estimated f
 motion, and in corners of the tube about it, where the differences along all joints add up; ``LoopBounds.allowance``
 covers that. The third one has bounds, also in stops, in which these terms are bounded instead, so that all of them is
 proven. The fourth one does that for chains of certified plans, made in the usual way after the payload was weighed, and
-says how many certificates hold with such bounds. The last one is like the second one for N random motions of each arm
+says how many certificates hold with such bounds; the fifth one has the time of a planner that only returns plans that
+are proven so. The last one is like the second one for N random motions of each arm
 that is shipped, with parameters and payloads known to a random degree: from any posture to another one or back, most of
 them too fast for a wide box; the first few with a bound get the proven one, too.
 """
@@ -33,7 +34,7 @@ from sysid_ros.core.control.model import ControlModel  # noqa: E402
 from sysid_ros.core.model.loader import available_robots, load_robot  # noqa: E402
 from sysid_ros.core.model.robot import RobotModel  # noqa: E402
 from sysid_ros.core.planning.planner import CertifiedPlanner  # noqa: E402
-from sysid_ros.core.planning.request import PlanFailure, PlanRequest  # noqa: E402
+from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings  # noqa: E402
 from sysid_ros.core.tracking_bound import (  # noqa: E402
     BoundNotAvailable,
     TrackingBound,
@@ -72,23 +73,24 @@ def cases(robot: RobotModel) -> dict[str, tuple[tuple[Box, Box], np.ndarray]]:
     }
 
 
-def motions(robot: RobotModel, boxes: tuple[Box, Box], payload: np.ndarray, settings: RobustSettings):
-    """Names, motions and histories; where the first plan has no bound there is no chain."""
+def motions(robot: RobotModel, model: ControlModel, settings: RobustSettings):
+    """Names, motions and histories, estimated and proven; where the first plan has no bound there is no chain."""
     zero, signs = np.zeros(robot.n), np.resize([1.0, 1.0, -1.0], robot.n)
     first = BezierTrajectory(robot.home, zero, zero, robot.home + RANGE, DURATION)
-    yield "hold", robot.home, None
-    yield "0.1 rad in 3 s", BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, DURATION), None
-    yield "0.26 rad in 3 s", first, None
+    none = None, None
+    yield "hold", robot.home, none
+    yield "0.1 rad in 3 s", BezierTrajectory(robot.home, zero, zero, robot.home + 0.1, DURATION), none
+    yield "0.26 rad in 3 s", first, none
     try:
-        history = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), first, settings).until(T_P)
+        bounds = [tracking_bound(robot, model, first, settings, encloses_terms=kind) for kind in (False, True)]
     except BoundNotAvailable:
         pass
     else:
-        state = first.evaluate(T_P)
-        yield "0.26 rad, next plan", BezierTrajectory(*state, state[0] - RANGE * signs, DURATION), history
-    yield "1 rad/s", BezierTrajectory(robot.home, zero, zero, robot.home + signs, 1.9), None
+        state, histories = first.evaluate(T_P), tuple(one.until(T_P) for one in bounds)
+        yield "0.26 rad, next plan", BezierTrajectory(*state, state[0] - RANGE * signs, DURATION), histories
+    yield "1 rad/s", BezierTrajectory(robot.home, zero, zero, robot.home + signs, 1.9), none
     size = 0.002 * np.outer(signs, [2.0, -1.0])
-    yield "5 and 10 Hz", FourierTrajectory(robot.home, np.zeros_like(size), size, 5.0, 0.4), None
+    yield "5 and 10 Hz", FourierTrajectory(robot.home, np.zeros_like(size), size, 5.0, 0.4), none
 
 
 @dataclass(frozen=True)
@@ -169,23 +171,25 @@ def draw_case(robot: RobotModel, rng: np.random.Generator) -> tuple[ControlModel
     return ControlModel.of_boxes(robot, (arm, box), choose_payload(robot, (arm, box), prior.nominal)), motion
 
 
-def plan_chain(robot: RobotModel, rng: np.random.Generator) -> list[CertifiedPlan]:
+def plan_chain(
+    robot: RobotModel, rng: np.random.Generator, settings: RecedingSettings | None = None, length: int = CHAIN
+) -> list[CertifiedPlan]:
     """Plan motions that take over from each other, as an identification does at first; the box stays what it is."""
-    planner, plans = CertifiedPlanner(robot), list[CertifiedPlan]()
-    start, known = draw(robot, planner, "held object", None, 0, rng)
+    planner, plans = CertifiedPlanner(robot, settings), list[CertifiedPlan]()
+    start, known = draw(robot, CertifiedPlanner(robot), "held object", None, 0, rng)
     information = np.zeros((10, 10))
-    for number in range(CHAIN):
+    for number in range(length):
         before = plans[-1] if plans else None
         wanted = PlanRequest(
             known, start, before, T_P if before else 0.0, information=information, time_limit=FIRST_LIMIT,
-            is_last=number == CHAIN - 1,
+            is_last=number == length - 1,
         )  # fmt: skip
         try:
             plans.append(planner.plan(wanted))
         except PlanFailure:
             break
-        if plans[-1].information_gained is None:  # a move to where a chain can begin
-            return plan_chain(robot, rng)
+        if plans[-1].condition_number is None:  # a move to where a chain can begin
+            return plan_chain(robot, rng, settings, length)
         information = information + plans[-1].information_gained
     return plans
 
@@ -216,6 +220,23 @@ def print_plans(count: int, robot: RobotModel) -> None:
                          np.median(took), took.max()])  # fmt: skip
     columns = ["plan of a chain", "hold", "position [%]", "largest", "torque [%]", "largest", "CPU [s]", "largest"]
     print_table(columns, rows, "Certified plans with bounds that are proven throughout, these over the stated ones")
+
+
+def print_proven_plans(count: int, robot: RobotModel) -> None:
+    """Print what it takes to plan at rest where plans are only returned once they are proven throughout."""
+    rows = []
+    for name, proves in (("with estimated terms", False), ("throughout", True)):
+        rng, settings = np.random.default_rng(12), RecedingSettings(proves_throughout=proves)
+        chains = [plan_chain(robot, rng, settings, 2) for _ in range(count)]
+        for number, tried in enumerate((count, sum(bool(one) for one in chains))):
+            plans = [one[number] for one in chains if len(one) > number]
+            seconds = [plan.statistics.seconds for plan in plans]
+            total, proof = (np.array([one.get(part, 0.0) for one in seconds]) for part in ("total", "proof"))
+            condition = np.median([plan.condition_number for plan in plans])
+            rows.append([name, f"{number + 1}", f"{len(plans)} of {tried}", np.median(total), total.max(),
+                         np.median(proof), proof.max(), condition])  # fmt: skip
+    columns = ["proven", "plan", "found", "time [s]", "largest", "proof [s]", "largest", "condition number"]
+    print_table(columns, rows, "Plans that are made at rest, the second one to take over from the first; medians")
 
 
 def print_random(count: int, settings: RobustSettings, proven: int) -> None:
@@ -266,10 +287,11 @@ def main() -> None:
     robot, settings = load_robot(arguments.robot), RobustSettings(delay=arguments.delay)
     rows, beyond, enclosed = [], [], []
     for name, (boxes, payload) in cases(robot).items():
-        for motion_name, motion, history in motions(robot, boxes, payload, settings):
+        model = ControlModel.of_boxes(robot, boxes, payload)
+        for motion_name, motion, (history, proven_history) in motions(robot, model, settings):
             begin = time.process_time()
             try:
-                bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), motion, settings, history)
+                bound = tracking_bound(robot, model, motion, settings, history)
             except BoundNotAvailable:
                 rows.append([name, motion_name, "", "none", "", "", time.process_time() - begin])
                 continue
@@ -280,9 +302,9 @@ def main() -> None:
             one = find_excess(bound)
             percent = [f"{100.0 * x:.2f}" for x in (one.along, one.corner)]
             beyond.append([name, motion_name, *percent, one.share, one.term.replace("_", " ")])
-            begin, model = time.process_time(), ControlModel.of_boxes(robot, boxes, payload)
+            begin = time.process_time()
             try:
-                proven = tracking_bound(robot, model, motion, settings, history, encloses_terms=True)
+                proven = tracking_bound(robot, model, motion, settings, proven_history, encloses_terms=True)
             except BoundNotAvailable:
                 proven = None
             compared = compare_proven(bound, proven)
@@ -298,6 +320,7 @@ def main() -> None:
     columns = ["payload", "motion", "position [%]", "torque [%]", "position in stops", "torque in stops", "CPU [s]"]
     print_table(columns, enclosed, "Bounds that are proven throughout, over those above")
     print_plans(arguments.chains, robot)
+    print_proven_plans(2 * arguments.chains, robot)
     print_random(arguments.random, settings, arguments.proven)
 
 

@@ -133,6 +133,15 @@ ARGUMENTS = (
         "goal says which one it counts on: sysid identify says this one",
         is_optional=True,
     ),
+    Argument(
+        "proves_throughout",
+        "",
+        "Move only with tracking bounds that are proven throughout, no term of the model estimated: seconds more for "
+        "each plan, so the arm rests more often; empty: as the parameter of safe_planner says",
+        _SWITCH,
+        bool,
+        is_optional=True,
+    ),
     Argument("fri_version", "", "LBR: version of FRI on the controller", is_optional=True),
     Argument("port_id", "", "LBR: UDP port of this computer", kind=int, is_optional=True),
     Argument("port", "", "Kinova: TCP port of the base", kind=int, is_optional=True),
@@ -204,7 +213,7 @@ IDENTIFY = (
     Process(
         "safe_planner",
         "checks motions against the limits and certifies them",
-        arguments=("model", "use_sim_time", "tf_prefix"),
+        arguments=("model", "use_sim_time", "tf_prefix", "proves_throughout"),
         has_key=True,
     ),
     Process(

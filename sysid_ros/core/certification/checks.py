@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -166,6 +166,7 @@ class AllowedErrors:
         stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
         friction_speed: Of the control law that the torque is bounded for [rad/s]: it holds what that law does not
             compensate of Coulomb friction, see :func:`counted_friction`. 0 where it is not bounded for a law.
+        is_proven: Whether they are proven throughout, and no term of the model estimated.
     """
 
     position: Array
@@ -174,6 +175,7 @@ class AllowedErrors:
     torques: Callable[[Array, Array], Array] | None = None
     stops: Callable[[float], StopBound] | None = None
     friction_speed: float = 0.0
+    is_proven: bool = False
 
     def torque_over(self, middle: Array, half: Array) -> Array:
         """Return the torque of the feedback over pieces of the plan, (n, P) or (n, 1) [Nm].
@@ -197,9 +199,37 @@ class AllowedErrors:
         )
         if isinstance(errors, TrackingBound):
             speed = errors.whole.settings.friction_speed
-            return cls(position, velocity, torque, errors.torque_over, errors.in_stops, speed)
-        known = (errors.torques, errors.stops, errors.friction_speed) if isinstance(errors, AllowedErrors) else ()
-        return cls(position, velocity, torque, *known)
+            return cls(position, velocity, torque, errors.torque_over, errors.in_stops, speed, errors.is_proven)
+        if isinstance(errors, AllowedErrors):
+            return replace(errors, position=position, velocity=velocity, torque=torque)
+        return cls(position, velocity, torque)
+
+    @classmethod
+    def larger_of(cls, one: TrackingBound, other: TrackingBound) -> AllowedErrors:
+        """Return the larger errors of two bounds of a motion under the same controller."""
+
+        def torques(middle: Array, half: Array) -> Array:
+            return np.maximum(one.torque_over(middle, half), other.torque_over(middle, half))
+
+        def stops(brake_time: float) -> StopBound:
+            return one.in_stops(brake_time).larger(other.in_stops(brake_time))
+
+        values = ((getattr(one, name), getattr(other, name)) for name in ("position", "velocity", "torque"))
+        position, velocity, torque = (np.maximum(*both) for both in values)
+        is_proven = one.is_proven or other.is_proven
+        return cls(position, velocity, torque, torques, stops, one.whole.settings.friction_speed, is_proven)
+
+    def scaled(self, factor: float) -> AllowedErrors:
+        """Return errors ``factor`` times as large."""
+        torques, stops = self.torques, self.stops
+        return replace(
+            self,
+            position=factor * self.position,
+            velocity=factor * self.velocity,
+            torque=factor * self.torque,
+            torques=None if torques is None else lambda middle, half: factor * torques(middle, half),
+            stops=None if stops is None else lambda brake_time: stops(brake_time).scaled(factor),
+        )
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:
         """Return the errors in the plan and in stops with these bounds, but for the torque in stops."""

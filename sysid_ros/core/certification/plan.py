@@ -35,7 +35,7 @@ class PlanStatistics:
         bounds: Tracking bounds that were computed.
         verifications: Proofs that were tried.
         seconds: Time spent by part: "search", "bound", "verify", "total", and until the "first" certified plan (0
-            without) [s].
+            without); "proof" where it was proven throughout [s].
         rejections: Why candidates were rejected, in order.
         was_cut: Whether the time ran out before the search was over; the plan then depends on how busy the machine is.
         cost: What the plan was chosen for; infinite without a plan.
@@ -67,6 +67,7 @@ class CertifiedPlan:
             (10, 10).
         condition_number: Condition number of the information before and what is gained together [-].
         bound: Tracking bound, which a plan that takes over inherits.
+        proven: Likewise one that is proven throughout; None where the planner was not asked for it.
         statistics: What it took to find.
         authentication: Who made it, for the driver.
     """
@@ -80,6 +81,7 @@ class CertifiedPlan:
     information_gained: Array = field(default_factory=lambda: np.zeros((10, 10)), repr=False)
     condition_number: float | None = None
     bound: TrackingBound | None = field(default=None, repr=False)
+    proven: TrackingBound | None = field(default=None, repr=False)
     statistics: PlanStatistics | None = field(default=None, repr=False)
     authentication: Authentication = field(default=Authentication(), repr=False)
 

@@ -168,7 +168,7 @@ def make_certificate(
         torque_bound=allowed.torque,
         torque_fraction=settings.torque_fraction,
         brake_time=found.brake_time,
-        claims=_claims(robot, assumptions.scene, found),
+        claims=_claims(robot, assumptions.scene, found, allowed),
         margins=tuple(found.margins.values()),
         issued_at=beginning.issued_at,
         expires_at=beginning.issued_at + settings.validity,
@@ -283,11 +283,15 @@ def require_scene(robot: RobotModel, scene: Scene) -> None:
                 )
 
 
-def _claims(robot: RobotModel, scene: Scene, found: Verification) -> str:
+def _claims(robot: RobotModel, scene: Scene, found: Verification, errors: AllowedErrors) -> str:
     """One sentence of what was proven and what was not."""
     has_payload = bool(spheres_of_payload(robot, scene))
     proven = ["position, velocity, acceleration and torque limits"]
     missing = []
+    if errors.is_proven:
+        proven.append("the bounds of the errors throughout, with terms of the model bounded at all times in all errors")
+    elif found.has_stop_bounds:
+        missing.append("terms of the model with which errors act on themselves (estimated, with a measured allowance)")
     if found.has_stop_bounds:
         proven.append(
             "position, velocity and torque limits in stops along the path that begin at any time, with bounds of the "

@@ -20,7 +20,7 @@ from sysid_ros.core.certification.verify import Beginning, make_certificate
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
+from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Proof, Prover, RobustProver, with_room
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.problem import PlannerModel
@@ -41,6 +41,10 @@ _BARELY = 1.02
 """Where only a speed or acceleration was too large, the duration is stretched by a little more than it was."""
 _RATES = (LimitKind.VELOCITY, LimitKind.ACCELERATION)
 _BISECTIONS = 6
+_PROOFS = 3
+"""Motions that are tried to be proven throughout."""
+_ROOM = 0.02
+"""By how much larger than estimated the errors may be for that [-]."""
 _PRECISION, _WORTH = 0.06, 0.4  # [-], [s]; a duration that can be shorter by less is not tried, since trying takes time
 
 
@@ -134,11 +138,13 @@ class CertifiedPlanner:
         self.prover = prover or RobustProver(self.verifier)
         self._model = PlannerModel(robot, self.settings)
         self._times = {name: CallTimes(0.5 * self.settings.call_time) for name in ("bound", "verify")}
+        self._proof_time = CallTimes(self.settings.proof_time)
         self.forget()
 
     def forget(self) -> None:
         """Forget what earlier plans have taught about tracking errors and good ends."""
-        self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits))
+        room = _ROOM if self.settings.proves_throughout else 0.0
+        self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits), room=room)
 
     def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
@@ -147,6 +153,9 @@ class CertifiedPlanner:
         between; only where neither can be proven it is a motion of the settings' duration that gets closer. Where no
         exciting motion can be proven from rest, or only one that hardly moves, it is one towards the home posture, to
         its end at rest.
+
+        Where the settings ask for it the motion that is found is then proven throughout; if that fails, another one
+        that leaves more room is looked for, as long as there is time.
 
         Args:
             request: What to plan.
@@ -159,6 +168,68 @@ class CertifiedPlanner:
             ParameterOutOfRange: The predecessor cannot be left at the takeover time, or the prover gave no errors.
         """
         _ = request.history  # raises where the predecessor cannot be left
+        if not self.settings.proves_throughout:
+            return self._plan(request, now, is_cancelled)
+        _ = request.proven_history
+
+        def search(seconds: float) -> CertifiedPlan:
+            return self._plan(replace(request, time_limit=seconds), now, is_cancelled)
+
+        try:
+            return self._prove(request, now, search, request.time_limit)
+        except (PlanRejected, BoundNotAvailable) as refusal:
+            raise _failed(_refused(refusal, "the motion cannot be proven throughout")) from refusal
+
+    def _prove(
+        self,
+        request: PlanRequest,
+        now: float,
+        search: Callable[[float], CertifiedPlan],
+        seconds: float = np.inf,
+        tries: int = _PROOFS,
+    ) -> CertifiedPlan:
+        """Search for a motion that can be proven throughout.
+
+        Args:
+            request: What is wanted.
+            now: Time of the loop's clock [s].
+            search: Finds a motion within a time [s]; after a proof has failed, one that leaves more room.
+            seconds: How long all of it may take [s].
+            tries: How many motions are looked at.
+
+        Raises:
+            PlanRejected: A limit is broken with such a bound.
+            BoundNotAvailable: There is no such bound, or drivers would not accept it.
+            PlanFailure: No motion was found in the time that the proof leaves.
+        """
+        deadline, took = time.monotonic() + seconds, 0.0
+        refusal: PlanRejected | BoundNotAvailable | None = None
+        for number in range(tries):
+            left = deadline - time.monotonic() - self._proof_time.expected
+            if number and left <= 0.0:
+                break
+            try:
+                plan = search(max(left, 0.0))
+            except PlanFailure as failure:
+                if left <= 0.0:
+                    self._proof_time.halve()
+                raise refusal or failure from None
+            begin = time.monotonic()
+            assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
+            try:
+                proof = self.prover.prove(request, plan.trajectory, plan.bound)
+            except (PlanRejected, BoundNotAvailable) as why:
+                refusal = why
+                self._warm_start.note_unproven(why)
+                continue
+            finally:
+                took += time.monotonic() - begin
+                self._proof_time.note(time.monotonic() - begin)
+            return _with_proof(request, now, plan, proof, took)
+        assert refusal is not None  # noqa: S101  # otherwise it was proven, or nothing was found
+        raise refusal
+
+    def _plan(self, request: PlanRequest, now: float, is_cancelled: Callable[[], bool]) -> CertifiedPlan:
         patience = Patience(request.time_limit, is_cancelled)
         self._model.torque.set_boxes(*request.assumptions.boxes)
         if request.goal is not None and request.predecessor is None:
@@ -170,7 +241,8 @@ class CertifiedPlanner:
             if leg is not None:
                 return leg
             request = replace(request, time_limit=max(0.0, request.time_limit - (time.monotonic() - begin)))
-        candidates = Candidates(self._model, request, self.prover, self._times, is_cancelled)
+        room = self._warm_start.room
+        candidates = Candidates(self._model, request, self.prover, self._times, is_cancelled, room)
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
@@ -202,10 +274,13 @@ class CertifiedPlanner:
             PlanRejected: A limit is broken, or could not be proven to hold.
             InvalidTrajectory: The motion does not fit the robot, or is of a kind that cannot be verified.
         """
-        return self._certify(PlanRequest(assumptions, start=trajectory.start), trajectory, now)
+        request = PlanRequest(assumptions, start=trajectory.start)
+        if not self.settings.proves_throughout:
+            return self._certify(request, trajectory, now)
+        return self._prove(request, now, lambda _: self._certify(request, trajectory, now), tries=1)
 
-    def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float) -> CertifiedPlan:
-        """Certify a motion from rest."""
+    def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float, room: float = 0.0) -> CertifiedPlan:
+        """Certify a motion from rest, which leaves room for errors that are larger by a share."""
         assumptions = request.assumptions
         try:
             bound = self.prover.bound(request, trajectory)
@@ -213,7 +288,7 @@ class CertifiedPlanner:
             # A motion that breaks a limit even where it is followed without any error is told so.
             self.prover.verify(request, trajectory, AssumedErrors.none(self.robot.n))
             raise
-        found = self.prover.verify(request, trajectory, bound)
+        found = self.prover.verify(request, trajectory, with_room(bound, room))
         beginning = Beginning(rest_before=bound.settling_time, issued_at=now)
         certificate = make_certificate(assumptions, trajectory, bound, found, beginning)
         return CertifiedPlan(
@@ -243,7 +318,11 @@ class CertifiedPlanner:
         """
         if request.start is None or request.goal is None or request.predecessor is not None:
             raise ParameterOutOfRange("request", "one without start or goal, or that takes over", "from rest to a goal")
-        return self._straight(request, request.goal, now, Patience(np.inf, is_cancelled), duration)
+        goal, patience = request.goal, Patience(np.inf, is_cancelled)
+        if not self.settings.proves_throughout:
+            return self._straight(request, goal, now, patience, duration)
+        tries = 1 if duration else _PROOFS
+        return self._prove(request, now, lambda _: self._straight(request, goal, now, patience, duration), tries=tries)
 
     def _straight(
         self, request: PlanRequest, goal: Array, now: float, patience: Patience, duration: float | None = None
@@ -256,7 +335,8 @@ class CertifiedPlanner:
         rest, start = np.zeros(self.robot.n), request.state[0]
 
         def certified(seconds: float) -> CertifiedPlan:
-            return self._certify(request, BezierTrajectory(start, rest, rest, goal, seconds), now)
+            motion = BezierTrajectory(start, rest, rest, goal, seconds)
+            return self._certify(request, motion, now, self._warm_start.room)
 
         best, refused = None, 0.0
         wanted = duration or min(self._shortest(goal - start), LONGEST)
@@ -517,6 +597,21 @@ class CertifiedPlanner:
         )
 
 
+def _with_proof(request: PlanRequest, now: float, plan: CertifiedPlan, proof: Proof, seconds: float) -> CertifiedPlan:
+    """Return a plan with a certificate of what was proven throughout, which took some time [s]."""
+    rest = plan.certificate.rest_before
+    if plan.predecessor is None:
+        rest = max(rest, proof.bound.settling_time)
+    beginning, statistics = Beginning(plan.predecessor, plan.takeover_time, rest, now), plan.statistics
+    given = request.assumptions, plan.trajectory, proof.errors, proof.verification, beginning
+    if statistics is not None:
+        total = statistics.seconds.get("total", 0.0) + seconds
+        statistics = replace(statistics, seconds={**statistics.seconds, "proof": seconds, "total": total})
+    return replace(
+        plan, certificate=make_certificate(*given), proven=proof.bound.without_proof(), statistics=statistics
+    )
+
+
 def _stretch(refusal: PlanRejected | BoundNotAvailable) -> float:
     """Return how much longer to try a motion that was refused [-]."""
     if isinstance(refusal, PlanRejected) and refusal.limit in _RATES:
@@ -526,7 +621,11 @@ def _stretch(refusal: PlanRejected | BoundNotAvailable) -> float:
 
 def _not_held(refusal: PlanRejected | BoundNotAvailable) -> PlanFailure:
     """Return the failure that tells why the arm cannot be held at a goal."""
-    why = _refused(refusal, "the arm cannot be held at the goal")
+    return _failed(_refused(refusal, "the arm cannot be held at the goal"))
+
+
+def _failed(why: Rejection) -> PlanFailure:
+    """Return the failure of a motion that was bounded once, and verified if it had a bound."""
     is_limit = why.code is PlanFailureCode.LIMIT
     return PlanFailure(why, PlanStatistics(0, 0, 1, int(is_limit), {}, (why.text,), False, np.inf))
 

@@ -14,7 +14,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.tracking_bound.bound import TrackingHistory
+from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
 from sysid_ros.core.trajectories.base import State, joint_vector
 
 COSTS = ("condition", "determinant", "bounds")
@@ -69,6 +69,11 @@ class RecedingSettings(Settings):
     """Condition number up to which a plan is good enough and not improved."""
     call_time: float = setting(0.3, "s", lower=0.0, upper=10.0, library_only=True)
     """Time that bounding and verifying a candidate is expected to take until it has been measured."""
+    proof_time: float = setting(1.5, "s", lower=0.0, upper=60.0, library_only=True)
+    """Time that proving a plan throughout is expected to take until it has been measured."""
+    proves_throughout: bool = setting(False)
+    """Whether plans are returned only with tracking bounds that are proven throughout, no term of the model estimated.
+    That takes seconds for each, so it is for plans from rest; those that take over need a longer planning_time."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1)
     """Seed of the random motions; the same seed gives the same plan unless the time runs out."""
 
@@ -137,9 +142,24 @@ class PlanRequest:
         Raises:
             ParameterOutOfRange: The predecessor cannot be left at the takeover time.
         """
-        if self.predecessor is None or self.predecessor.bound is None:
+        return None if self.predecessor is None else self._left(self.predecessor.bound)
+
+    @cached_property
+    def proven_history(self) -> TrackingHistory | None:
+        """The same with errors that are proven throughout.
+
+        Raises:
+            ParameterOutOfRange: The predecessor cannot be left at the takeover time, or its errors are not.
+        """
+        if self.predecessor is None:
             return None
-        return self.predecessor.bound.until(self.takeover_time)
+        if self.predecessor.proven is None:
+            allowed = "one whose tracking bound is proven throughout"
+            raise ParameterOutOfRange("plan to take over from", self.predecessor.plan_id[:12], allowed)
+        return self._left(self.predecessor.proven)
+
+    def _left(self, bound: TrackingBound | None) -> TrackingHistory | None:
+        return None if bound is None else bound.until(self.takeover_time)
 
 
 class PlanFailureCode(IntEnum):

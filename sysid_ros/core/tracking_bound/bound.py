@@ -55,12 +55,14 @@ class TrackingHistory:
         tube: Bounds of the errors in it.
         nominal: Nominal parameters of the controller, of arm and payload together, (14 n,).
         settings: Gains and timing of the controller.
+        is_proven: Whether all of it was proven, and no term of the model estimated.
     """
 
     samples: MotionSamples = field(repr=False)
     tube: Tube = field(repr=False)
     nominal: Array = field(repr=False)
     settings: RobustSettings
+    is_proven: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,11 @@ class TrackingBound:
         return (*self.shares.values(), *self.torque_shares.values())
 
     @property
+    def is_proven(self) -> bool:
+        """Whether all of it is proven, and no term of the model estimated."""
+        return self.whole.is_proven
+
+    @property
     def law(self) -> ControlLaw:
         """Control law the bound is for."""
         return self.whole.settings.law
@@ -198,7 +205,7 @@ class TrackingBound:
             end = width * (len(whole.samples.q) - 1) - self.start
             raise ParameterOutOfRange("takeover time [s]", time, f"a multiple of {width:g} up to {end:g}")
         samples = whole.samples.last(node, int(np.ceil(horizon(whole.settings) / width)) + 2)
-        return TrackingHistory(samples, whole.tube.between(node - samples.past, node), whole.nominal, whole.settings)
+        return replace(whole, samples=samples, tube=whole.tube.between(node - samples.past, node))
 
 
 def tracking_bound(
@@ -222,12 +229,13 @@ def tracking_bound(
         history: History of the predecessor, in whose last state the motion starts; without it, the motion starts from
             rest. The controller's nominal parameters must be those of the history: they change at rest only.
         encloses_terms: Whether the slowly varying terms are bounded, not estimated: all of it is proven then, and takes
-            seconds. The history must be of the same kind.
+            seconds. The history must be proven, too.
 
     Raises:
         BoundNotAvailable: The uncertainty is too large for these gains or this motion, or the nominal parameters of the
             controller are not those of the history.
-        ParameterOutOfRange: The motion does not fit the arm, or does not start at rest or where the history ends.
+        ParameterOutOfRange: The motion does not fit the arm, does not start at rest or where the history ends, or the
+            history is not proven where the bound is to be.
     """
     settings = settings or default_gains(robot)
     past = past_tube = None
@@ -239,6 +247,8 @@ def tracking_bound(
                 "the motion takes over from one with other nominal parameters of the controller, which change at rest "
                 "only: keep its nominal payload, or start from rest"
             )
+        if encloses_terms and not history.is_proven:
+            raise ParameterOutOfRange("terms of the model in the history", "estimated", "proven, as now")
         past, past_tube = history.samples, history.tube
     samples = sample_motion(motion, robot.n, settings, past)
     require_elastic_margin(robot, model, settings, samples.q[samples.past :])
@@ -309,8 +319,8 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
     largest = torques.argmax(axis=0), np.arange(torques.shape[1])
     torque = torques[largest]
     intervals = max(int(np.ceil(duration / samples.step - 1e-9)), 1)
-    claims = TrackingBound.claims
-    if isinstance(tube_map, EnclosedMap):
+    claims, is_proven = TrackingBound.claims, isinstance(tube_map, EnclosedMap)
+    if is_proven:
         claims = claims.replace(_ESTIMATED, _ENCLOSED)
     torques[intervals - 1] = torques[intervals - 1 :].max(axis=0)
     return TrackingBound(
@@ -323,7 +333,7 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
         shares={name: values[now, :, POSITION].max(axis=0) for name, values in bounds.causes.items()},
         torque_shares={name: (1.0 + SETTLED) * values[largest] for name, values in parts.items()},
         torques=torques[:intervals].copy(),
-        whole=TrackingHistory(samples, tube, tube_map.model.total, settings),
+        whole=TrackingHistory(samples, tube, tube_map.model.total, settings, is_proven),
         start=samples.past * samples.step,
         proof=TubeProof(tube_map, tube, bounds, duration),
         claims=claims + (CLAIM if tube_map.robot.elasticity is not None else ""),

@@ -14,7 +14,6 @@ bounds, in which a joint turns none, one or both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,10 +85,8 @@ class Energies:
             away: It holds within (S, n) [rad] of the nodes.
             directions: Largest magnitudes, one for each order.
         """
-        kappa, size = self._near(away)
-        return _of_product(
-            lambda some: _derivative(kappa, some, size), lambda some: _derivative(kappa, some, size), directions
-        )
+        form = self._near(away)
+        return _of_product(form, form, directions)
 
     def slope(self, away: Array, *directions: Array) -> Array:
         """Bound that of the slope of the inertia, for any velocity of norm one; see :meth:`inertia`."""
@@ -122,30 +119,31 @@ class Energies:
     def _turned(self, of: Callable[[Array], Array], away: Array, directions: Sequence[Array]) -> Array:
         kappa, size = self._near(away)
         joint = np.arange(kappa.shape[1])
-        value, turned = of(kappa), of(kappa[:, np.minimum(joint[:, None], joint)])
-        return 2.0 * _of_product(
-            lambda some: _derivative(turned, some, value), lambda some: _derivative(kappa, some, size), directions
-        )
+        turned = of(kappa[:, np.minimum(joint[:, None], joint)])
+        return 2.0 * _of_product((turned, of(kappa)), (kappa, size), directions)
 
 
-def _derivative(kappa: Array, directions: Sequence[Array], value: Array) -> Array:
-    """Sum bounds, (S, n) by the innermost joint, over all joints of derivatives along directions; none: the value."""
-    if not directions:
-        return value
-    tails = [np.cumsum(one[:, ::-1], axis=1)[:, ::-1] for one in directions]
-    through = np.prod(tails, axis=0)  # all joints from k on
-    return weighted(through - np.pad(through[:, 1:], ((0, 0), (0, 1))), kappa)
+def _of_product(left: tuple[Array, Array], right: tuple[Array, Array], directions: Sequence[Array]) -> Array:
+    """Differentiate a product of two factors along directions (S, n), (S,).
 
-
-def _of_product(
-    left: Callable[[Sequence[Array]], Array], right: Callable[[Sequence[Array]], Array], directions: Sequence[Array]
-) -> Array:
-    """Differentiate a product of two factors."""
-    total = np.zeros(1)
-    for sides in product((True, False), repeat=len(directions)):
-        ours = [one for one, is_left in zip(directions, sides, strict=True) if is_left]
-        others = [one for one, is_left in zip(directions, sides, strict=True) if not is_left]
-        total = total + left(ours) * right(others)
+    Args:
+        left: Bounds of the derivatives of a factor by the innermost of some joints, (S, n), and of itself, (S,).
+        right: Of the other factor.
+        directions: Largest magnitudes.
+    """
+    # Of one factor along any of the directions, numbered in binary, and of the other along all others.
+    through = np.ones((1, *left[0].shape))
+    for one in directions:
+        tails = np.cumsum(one[:, ::-1], axis=1)[:, ::-1]  # all joints from k on
+        through = np.concatenate([through, through * tails])
+    innermost = through.copy()
+    innermost[..., :-1] -= through[..., 1:]
+    factors = []
+    for by_joint, value in (left, right):
+        values = np.einsum("msk,sk->ms", innermost, by_joint)
+        values[0] = value
+        factors.append(values)
+    total: Array = np.sum(factors[0] * factors[1][::-1], axis=0)
     return total
 
 

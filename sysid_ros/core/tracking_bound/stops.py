@@ -87,6 +87,17 @@ class StopBound:
         for array in (self.position, self.rates, self.velocity, self.times, self.torque):
             array.setflags(write=False)
 
+    def larger(self, other: StopBound) -> StopBound:
+        """Return the larger of both bounds of the same stops, one by one."""
+        values = ((getattr(self, name), getattr(other, name)) for name in ("position", "velocity", "torque"))
+        position, velocity, torque = (np.maximum(*both) for both in values)
+        return replace(self, position=position, velocity=velocity, torque=torque)
+
+    def scaled(self, factor: float) -> StopBound:
+        """Return errors ``factor`` times as large."""
+        position, velocity, torque = (factor * x for x in (self.position, self.velocity, self.torque))
+        return replace(self, position=position, velocity=velocity, torque=torque)
+
     def speed_errors(self, v_max: Array) -> Array:
         """Compute the velocity errors to leave to the speed of the path, so that stops keep speed limits, (n,) [rad/s].
 

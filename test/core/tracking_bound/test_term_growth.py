@@ -11,6 +11,7 @@ import pytest
 from scipy.linalg import eigh
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.inertia import unit_inertias
@@ -227,7 +228,10 @@ def test_a_bound_that_is_proven_throughout(case):
     assert np.all(0.95 * estimated.position <= proven.position)
     assert "estimated" in estimated.claims and "estimated" not in proven.claims
     following = BezierTrajectory(*slow.evaluate(2.0), start, 4.0)
-    tracking_bound(*of, following, history=proven.until(2.0), encloses_terms=True)
+    assert tracking_bound(*of, following, history=proven.until(2.0), encloses_terms=True).is_proven
+    assert not estimated.is_proven
+    with pytest.raises(ParameterOutOfRange, match="terms of the model in the history"):
+        tracking_bound(*of, following, history=estimated.until(2.0), encloses_terms=True)
 
 
 def derivative(function, q, *directions):
