@@ -292,6 +292,8 @@ def _claims(robot: RobotModel, scene: Scene, found: Verification, errors: Allowe
         proven.append("the bounds of the errors throughout, with terms of the model bounded at all times in all errors")
     elif found.has_stop_bounds:
         missing.append("terms of the model with which errors act on themselves (estimated, with a measured allowance)")
+    if robot.elasticity is not None:
+        missing.append("the elasticity of the joints (bounds of the errors are those of rigid ones, and measured)")
     if found.has_stop_bounds:
         proven.append(
             "position, velocity and torque limits in stops along the path that begin at any time, with bounds of the "

@@ -14,6 +14,7 @@ from sysid_ros.core.certification.reproof import NotProven, Reprover
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
@@ -140,6 +141,14 @@ def test_plans_are_proven_throughout_where_that_is_asked_for(gen3, proven):
 
 def test_certificates_with_estimated_terms_say_so(chain):
     assert all("estimated" in plan.certificate.claims and plan.proven is None for plan in chain)
+
+
+def test_certificates_of_elastic_arms_say_so(chain):
+    robot = load_robot("kinova_gen3_2f85:elastic")
+    still = BezierTrajectory(robot.home, ZERO, ZERO, robot.home, 1.0)
+    certificate = CertifiedPlanner(robot, FAST).certify(still, payload_within(robot, 0.05)).certificate
+    assert "elasticity of the joints" in certificate.claims.split("Not proven:")[1]
+    assert all("elasticity" not in plan.certificate.claims for plan in chain)
 
 
 def test_a_proof_throughout_goes_on_from_such_a_proof(gen3, narrow, chain):
