@@ -211,9 +211,11 @@ class CertifiedPlanner:
             try:
                 plan = search(max(left, 0.0))
             except PlanFailure as failure:
-                if left <= 0.0:
-                    self._proof_time.halve()
-                raise refusal or failure from None
+                if refusal is not None:
+                    raise refusal from None
+                if left <= 0.0 and failure.code is PlanFailureCode.NO_TIME:
+                    raise self._no_time(seconds, failure.statistics) from None
+                raise
             begin = time.monotonic()
             assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
             try:
@@ -228,6 +230,15 @@ class CertifiedPlanner:
             return _with_proof(request, now, plan, proof, took)
         assert refusal is not None  # noqa: S101  # otherwise it was proven, or nothing was found
         raise refusal
+
+    def _no_time(self, seconds: float, statistics: PlanStatistics) -> PlanFailure:
+        """Return the failure that a proof throughout takes longer than there is time [s]; it may take less later."""
+        text = (
+            f"that it is proven throughout is expected to take {self._proof_time.expected:.1f} s, and there are "
+            f"{seconds:.1f} s: at rest there are more, and in motion with a longer planning_time"
+        )
+        self._proof_time.halve()
+        return PlanFailure(Rejection(PlanFailureCode.NO_TIME, text), statistics)
 
     def _plan(self, request: PlanRequest, now: float, is_cancelled: Callable[[], bool]) -> CertifiedPlan:
         patience = Patience(request.time_limit, is_cancelled)

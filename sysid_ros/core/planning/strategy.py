@@ -50,7 +50,7 @@ _UNBOUNDED_SHARE = 0.5
 _TRIES = 3
 """Motions on the way that are bounded at most."""
 _ROOM, _MOST_ROOM = 0.02, 0.1
-"""By how much more room is left after a limit was broken in a proof throughout, and the most that is left [-]."""
+"""By how much more room is left after a proof throughout has failed, and the most that is left [-]."""
 _GAIN = 0.03
 """Smallest gain of the cost (of the logarithm of the condition number) that is worth a step."""
 
@@ -75,9 +75,8 @@ class WarmStart:
 
     def note_unproven(self, refusal: PlanRejected | BoundNotAvailable) -> None:
         """Note why a motion could not be proven throughout."""
-        if isinstance(refusal, PlanRejected):
-            self.room = min(self.room + _ROOM, _MOST_ROOM)
-        else:
+        self.room = min(self.room + _ROOM, _MOST_ROOM)
+        if isinstance(refusal, BoundNotAvailable):
             self.reach *= _SHRINK
 
 

@@ -201,7 +201,9 @@ def test_there_is_no_plan_where_there_is_no_time_to_prove_it(gen3, narrow):
     prover = Doubtful(*[TOO_MUCH] * 9)
     planner = CertifiedPlanner(gen3, replace(THROUGHOUT, proof_time=50.0), prover=prover)
     wanted = PlanRequest(narrow, start=gen3.home, time_limit=20.0)
-    with pytest.raises(PlanFailure) as found:
+    with pytest.raises(
+        PlanFailure, match="proven throughout is expected to take 50.0 s, and there are 20.0 s"
+    ) as found:
         planner.plan(wanted)
     assert found.value.code is PlanFailureCode.NO_TIME and len(prover.refusals) == 9
     for _ in range(3):
