@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +17,12 @@ import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching
+from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
 from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
 from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
@@ -76,19 +79,20 @@ def verify_plans(
 
     Args:
         plans: The plans in the order they were issued.
-        model: Name or settings file of the robot; None takes the name in each plan.
+        model: Name or settings file of the robot; None takes the name in each plan, with the joints and the payload
+            prior that its certificate is for.
         encloses_terms: Whether limits must be kept with tracking bounds that are proven throughout, too.
 
     Raises:
         ModelError: The robot is not known here.
     """
-    tools: dict[str, tuple[RobotModel, list[BoundRechecker]]] = {}
+    tools: dict[tuple[str, str], tuple[RobotModel, list[BoundRechecker]]] = {}
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):
-        name = model or plan.robot_name
-        if name not in tools:
-            robot = load_robot(name)
-            tools[name] = robot, [BoundRechecker(robot, kind) for kind in (False, True)[: 1 + encloses_terms]]
-        robot, rechecks = tools[name]
+        kind = plan.robot_name, plan.certificate.robot_hash
+        if kind not in tools:
+            robot = load_robot(model) if model else _robot_of(*kind)
+            tools[kind] = robot, [BoundRechecker(robot, encloses) for encloses in (False, True)[: 1 + encloses_terms]]
+        robot, rechecks = tools[kind]
         problems, margins = list(in_sequence), list[Margin]()
         for bounds in rechecks:
             followed = bounds.check(plan)
@@ -101,6 +105,18 @@ def verify_plans(
             margins += [] if found.verification is None else found.verification.margins.values()
         tightest = min(margins, key=lambda margin: margin.value, default=None)
         yield CheckedPlan(plan, tightest, tuple(problems), _margins_at_start(robot, plan))
+
+
+def _robot_of(name: str, wanted: str) -> RobotModel:
+    """Load the robot of a name that has a hash, with elastic joints or another payload prior; else that of the name."""
+    robot = load_robot(name)
+    priors = ("", *(f":{one}" for one in robot.payload_priors))
+    for words in (f"{name}{joints}{prior}" for joints in ("", ":elastic") for prior in priors):
+        with suppress(SysidError):
+            variant = load_robot(words)
+            if robot_hash(variant) == wanted:
+                return variant
+    return robot
 
 
 def _margins_at_start(robot: RobotModel, plan: CertifiedPlan) -> LoopMargins | None:

@@ -14,12 +14,13 @@ from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.verify import CheckedPlan, describe_margins, main
 from sysid_ros.core.certification import recheck
-from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.assumptions import Assumptions, robot_hash
 from sysid_ros.core.certification.certificate import CertificateMismatch
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.sampled_loop import LoopMargins
 from sysid_ros.core.control.settings import ControlLaw
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.reports.recordings.files import PLAN, read_plans
@@ -228,6 +229,16 @@ def test_bounds_that_are_proven_throughout_are_tried_as_well(plans, robot, tmp_p
     record(tmp_path / "r.mcap", [certified_plan_to_message(plan, robot.joint_names) for plan in plans])
     assert main([str(tmp_path / "r.mcap"), "--enclose-terms"]) == ExitStatus.OK
     assert "2 of 2 certificates hold" in capsys.readouterr().out
+
+
+def test_the_robot_is_the_one_that_a_certificate_is_for():
+    """The name in a plan says neither whether its joints are elastic nor which payload prior counts."""
+    for words in ("kinova_gen3_2f85:elastic", "kinova_gen3_2f85:safe_id_table_1"):
+        robot = load_robot(words)
+        found = verify._robot_of(robot.name, robot_hash(robot))
+        assert robot.name == "kinova_gen3_2f85" and robot_hash(found) == robot_hash(robot)
+        assert found.payload_prior.name == robot.payload_prior.name
+    assert verify._robot_of(robot.name, "0" * 64).elasticity is None
 
 
 def test_a_limit_that_is_broken_with_a_bound_that_is_proven_throughout_is_named(plans, robot, monkeypatch):
