@@ -53,6 +53,13 @@ def test_arguments_reach_the_nodes_that_take_them():
     assert resolve({"robot_name": "/left/"})[0].namespace == "left"
 
 
+@pytest.mark.parametrize(("text", "parameters"), [("", {}), ("true", {"proves_throughout": True})])
+def test_plans_are_proven_throughout_where_that_is_said(text, parameters):
+    """Where nothing is said a file of parameters may say it."""
+    (planner,) = (one for one in resolve({"proves_throughout": text}) if one.process.executable == "safe_planner")
+    assert {name: value for name, value in planner.parameters.items() if name == "proves_throughout"} == parameters
+
+
 def test_a_file_of_the_users_own_wins_over_those_of_the_mode(tmp_path):
     own = tmp_path / "mine.yaml"
     own.write_text("/**/arm_driver:\n  ros__parameters: {port_id: 30201}\n")

@@ -84,6 +84,8 @@ class Certificate:
         tracking_bound: Largest position error that is allowed for, (n,) [rad].
         velocity_bound: Largest velocity error that is allowed for, (n,) [rad/s].
         torque_bound: Largest torque of the feedback that is allowed for, (n,) [Nm].
+        is_proven_throughout: Whether these three are proven with no term of the model estimated; drivers that estimate
+            them know smaller ones then.
         torque_fraction: Part of the torque limits that may be used [-].
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
         claims: One sentence of what was and what was not proven.
@@ -114,6 +116,7 @@ class Certificate:
     margins: tuple[Margin, ...]
     issued_at: float
     expires_at: float
+    is_proven_throughout: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nominal_payload", frozen_payload(self.nominal_payload))
@@ -128,8 +131,8 @@ class Certificate:
     def plan_id(self) -> str:
         """Identity of the plan: sha256 over its path and everything its proof takes for given, as 64 hex digits."""
         hashes = (self.path_hash, self.box_hash, self.scene_hash, self.robot_hash, self.predecessor or "rest")
-        law = self.control_law
-        names = ",".join(["plan", *hashes, law.name, *(name for name, _ in law.settings)])
+        law, kind = self.control_law, "plan, proven throughout" if self.is_proven_throughout else "plan"
+        names = ",".join([kind, *hashes, law.name, *(name for name, _ in law.settings)])
         times = (self.takeover_time, self.rest_before, self.torque_fraction, self.brake_time)
         bounds = (self.tracking_bound, self.velocity_bound, self.torque_bound)
         return fingerprint(names, [value for _, value in law.settings], self.nominal_payload, times, *bounds)
@@ -234,6 +237,7 @@ class Certificate:
                 ``plan_id`` is not that of its content.
         """
         require_format(data.get("format_version", 1))
+        data = {"is_proven_throughout": False, **data}  # older ones do not say it
         wanted = {"format_version", "plan_id", *cls.__dataclass_fields__}
         wrong = sorted(wanted ^ set(data))
         if wrong:

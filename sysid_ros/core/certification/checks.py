@@ -219,16 +219,16 @@ class AllowedErrors:
         is_proven = one.is_proven or other.is_proven
         return cls(position, velocity, torque, torques, stops, one.whole.settings.friction_speed, is_proven)
 
-    def scaled(self, factor: float) -> AllowedErrors:
-        """Return errors ``factor`` times as large."""
-        torques, stops = self.torques, self.stops
+    def enlarged(self, share: float) -> AllowedErrors:
+        """Return errors that are larger by a share."""
+        torques, stops, factor = self.torques, self.stops, 1.0 + abs(share)
         return replace(
             self,
             position=factor * self.position,
             velocity=factor * self.velocity,
             torque=factor * self.torque,
             torques=None if torques is None else lambda middle, half: factor * torques(middle, half),
-            stops=None if stops is None else lambda brake_time: stops(brake_time).scaled(factor),
+            stops=None if stops is None else lambda brake_time: stops(brake_time).enlarged(share),
         )
 
     def with_stops(self, stops: StopBound, v_max: Array) -> AllowedErrors:

@@ -16,7 +16,7 @@ from sysid_ros.core.certification.assumptions import Assumptions, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.stop_model import VerifierSettings
-from sysid_ros.core.certification.verify import Verification, verify
+from sysid_ros.core.certification.verify import ACCEPTED_EXCESS, Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
@@ -27,9 +27,6 @@ Array = NDArray[np.float64]
 
 BOUND_TOLERANCE = 0.01
 """Relative difference of two proven bounds of one motion: the search for them may end a step earlier elsewhere."""
-LARGER = 0.2
-"""By how much more the errors may be that a certificate states: bounds that are proven throughout may be larger than
-those with estimated terms."""
 _REMEMBERED = 8
 """Plans whose bounds are kept for those that take over from them."""
 
@@ -105,7 +102,7 @@ class Reprover:
             ("feedback torque", "Nm", certificate.torque_bound, bound.torque),
         )
         for name, unit, values, proven in stated:
-            self._require_near(name, unit, values, proven)
+            self._require_near(name, unit, values, proven, certificate.is_proven_throughout)
         if certificate.predecessor is None and certificate.rest_before < bound.settling_time - 1e-9:
             raise NotProven(
                 f"its certificate asks for {certificate.rest_before:.2f} s of rest before it, needed are "
@@ -145,9 +142,11 @@ class Reprover:
         if issued_for != own:
             raise CertificateMismatch(f"it was issued for robot {issued_for[:12] or 'none'}, but this is {own[:12]}")
 
-    def _require_near(self, name: str, unit: str, stated: Array, proven: Array) -> None:
+    def _require_near(self, name: str, unit: str, stated: Array, proven: Array, is_throughout: bool) -> None:
+        # Bounds that are proven throughout may be larger than those here, with estimated terms.
+        more = BOUND_TOLERANCE + (ACCEPTED_EXCESS if is_throughout else 0.0)
         for word, excess in (
-            ("only", stated - (1.0 + LARGER) * proven),
+            ("only", stated - (1.0 + more) * proven),
             ("no less than", (1.0 - BOUND_TOLERANCE) * proven - stated),
         ):
             worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))

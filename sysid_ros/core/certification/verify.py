@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -29,12 +29,15 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
 from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
 
 Array = NDArray[np.float64]
 
+ACCEPTED_EXCESS = 0.19
+"""By how much larger errors that are proven throughout may be than those with estimated terms."""
 _HOPEFUL = 0.8
 """Share of the feedback torque of the path that has to be left in stops before their errors are bounded."""
 
@@ -49,6 +52,7 @@ class Verification:
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
         settings: What was to be proven.
         has_stop_bounds: Whether the errors in stops are bounds, and not assumed.
+        is_proven_throughout: Whether those on the path and in stops are proven with no term of the model estimated.
     """
 
     margins: Mapping[LimitKind, Margin]
@@ -56,6 +60,22 @@ class Verification:
     brake_time: float
     settings: VerifierSettings
     has_stop_bounds: bool = False
+    is_proven_throughout: bool = False
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof in which no term of the model is estimated.
+
+    Attributes:
+        bound: Tracking bound.
+        errors: The larger of its errors and of those with estimated terms, which drivers can work out in time.
+        verification: What was proven with these.
+    """
+
+    bound: TrackingBound
+    errors: AllowedErrors
+    verification: Verification
 
 
 @dataclass(frozen=True)
@@ -108,6 +128,46 @@ def verify(
     _require_boxes(robot, assumptions.boxes)
     require_scene(robot, assumptions.scene)
     return _prove(assumptions, AllowedErrors.of(errors, robot.n), trajectory, settings)
+
+
+def prove_throughout(
+    assumptions: Assumptions,
+    trajectory: Trajectory,
+    bound: TrackingBound,
+    history: TrackingHistory | None = None,
+    settings: VerifierSettings | None = None,
+) -> Proof:
+    """Prove the tracking errors of a plan throughout, and the plan safe with the larger of these and those of a bound.
+
+    Args:
+        assumptions: As in :func:`verify`.
+        trajectory: As in :func:`verify`.
+        bound: Its tracking bound, with estimated terms.
+        history: What was executed before, proven throughout, too; None for a start from rest.
+        settings: As in :func:`verify`.
+
+    Raises:
+        PlanRejected: As in :func:`verify`.
+        BoundNotAvailable: There is no such bound, on the path or in stops, or drivers would not accept it.
+        ParameterOutOfRange: As in :func:`verify`, or the history is not proven throughout.
+    """
+    proven = replace(assumptions, encloses_terms=True).bound(trajectory, history)
+    for name in ("position", "velocity", "torque"):
+        ratio = getattr(proven, name) / getattr(bound, name)
+        worst = int(ratio.argmax())
+        if not ratio[worst] <= 1.0 + ACCEPTED_EXCESS:
+            raise BoundNotAvailable(
+                f"the bound of the {name} error of {assumptions.robot.joint_names[worst]} that is proven throughout is "
+                f"{ratio[worst]:.2f} times the one with estimated terms, and at most {1.0 + ACCEPTED_EXCESS:g} times "
+                "are accepted"
+            )
+    errors = AllowedErrors.larger_of(bound, proven)
+    return Proof(proven, errors, verify(assumptions, trajectory, errors, settings))
+
+
+def with_room(bound: TrackingBound, room: float) -> TrackingErrors:
+    """Return the errors of a bound, larger by a share."""
+    return AllowedErrors.of(bound, bound.position.size).enlarged(room) if room else bound
 
 
 def certify(
@@ -168,10 +228,11 @@ def make_certificate(
         torque_bound=allowed.torque,
         torque_fraction=settings.torque_fraction,
         brake_time=found.brake_time,
-        claims=_claims(robot, assumptions.scene, found, allowed),
+        claims=_claims(robot, assumptions.scene, found),
         margins=tuple(found.margins.values()),
         issued_at=beginning.issued_at,
         expires_at=beginning.issued_at + settings.validity,
+        is_proven_throughout=found.is_proven_throughout,
     )
 
 
@@ -240,7 +301,8 @@ def _prove(
         for kind, entry in tightest.items()
         if np.isfinite(entry.margin)
     }
-    return Verification(MappingProxyType(margins), division.pieces, brake_time, settings, has_stop_bounds)
+    is_proven = errors.is_proven and (has_stop_bounds or not settings.brake_times)
+    return Verification(MappingProxyType(margins), division.pieces, brake_time, settings, has_stop_bounds, is_proven)
 
 
 def _lack(refusal: PlanRejected | BoundNotAvailable) -> float:
@@ -283,12 +345,12 @@ def require_scene(robot: RobotModel, scene: Scene) -> None:
                 )
 
 
-def _claims(robot: RobotModel, scene: Scene, found: Verification, errors: AllowedErrors) -> str:
+def _claims(robot: RobotModel, scene: Scene, found: Verification) -> str:
     """One sentence of what was proven and what was not."""
     has_payload = bool(spheres_of_payload(robot, scene))
     proven = ["position, velocity, acceleration and torque limits"]
     missing = []
-    if errors.is_proven:
+    if found.is_proven_throughout:
         proven.append("the bounds of the errors throughout, with terms of the model bounded at all times in all errors")
     elif found.has_stop_bounds:
         missing.append("terms of the model with which errors act on themselves (estimated, with a measured allowance)")

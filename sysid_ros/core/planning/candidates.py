@@ -11,11 +11,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.plan import PlanStatistics
-from sysid_ros.core.certification.reproof import LARGER
 from sysid_ros.core.certification.stop_model import PlanRejected, TrackingErrors, VerifierSettings
-from sysid_ros.core.certification.verify import Verification, verify
+from sysid_ros.core.certification.verify import Proof, Verification, prove_throughout, verify, with_room
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.planning.constraints import AssumedErrors, Margins, Reserve
 from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, build_cost
@@ -44,26 +42,6 @@ class Prover(Protocol):
         """Prove the tracking errors of a motion throughout, and the motion safe with these and those of a bound."""
 
 
-@dataclass(frozen=True)
-class Proof:
-    """A proof in which no term of the model is estimated.
-
-    Attributes:
-        bound: Tracking bound.
-        errors: The larger of its errors and of those with estimated terms, which is what drivers can work out in time.
-        verification: What was proven with these.
-    """
-
-    bound: TrackingBound
-    errors: AllowedErrors
-    verification: Verification
-
-
-def with_room(bound: TrackingBound, room: float) -> TrackingErrors:
-    """Return the errors of a bound, larger by a share."""
-    return AllowedErrors.of(bound, bound.position.size).scaled(1.0 + room) if room else bound
-
-
 class RobustProver:
     """The robust controller's tracking bound and the verifier.
 
@@ -84,19 +62,8 @@ class RobustProver:
 
     def prove(self, request: PlanRequest, trajectory: Trajectory, bound: TrackingBound) -> Proof:
         """See :class:`Prover`."""
-        throughout = replace(request.assumptions, encloses_terms=True)
-        proven = throughout.bound(trajectory, request.proven_history)
-        joints = request.assumptions.robot.joint_names
-        for name in ("position", "velocity", "torque"):
-            ratio = getattr(proven, name) / getattr(bound, name)
-            worst = int(ratio.argmax())
-            if ratio[worst] > 1.0 + LARGER:
-                raise BoundNotAvailable(
-                    f"the bound of the {name} error of {joints[worst]} that is proven throughout is {ratio[worst]:.2f} "
-                    f"times the one with estimated terms, and drivers accept up to {1.0 + LARGER:g} times"
-                )
-        errors = AllowedErrors.larger_of(bound, proven)
-        return Proof(proven, errors, verify(request.assumptions, trajectory, errors, self._settings))
+        given = request.assumptions, trajectory, bound, request.proven_history
+        return prove_throughout(*given, self._settings)
 
 
 _REMEMBERED = 20
@@ -168,6 +135,7 @@ class Candidates:
         times: How long calls of ``bound`` and ``verify`` of the prover have taken.
         is_cancelled: Looked at between steps.
         room: By how much larger than bounded the errors may be in what is verified [-].
+        share: Share of the settings' k_range that may be used at all [-].
     """
 
     def __init__(
@@ -178,12 +146,14 @@ class Candidates:
         times: dict[str, CallTimes],
         is_cancelled: Callable[[], bool],
         room: float = 0.0,
+        share: float = 1.0,
     ):
         self._begin = time.monotonic()
         self._deadline = self._begin + request.time_limit
         self.model, self.request = model, request
         self._cost = build_cost(model, request)
-        self._prover, self._times, self._is_cancelled, self._room = prover, times, is_cancelled, room
+        self._prover, self._times, self._is_cancelled = prover, times, is_cancelled
+        self._room, self._share = room, share
         self._starts = self._iterations = 0
         self._seconds = {"search": 0.0, "bound": 0.0, "verify": 0.0, "first": 0.0}
         self._calls = {"bound": 0, "verify": 0}
@@ -196,7 +166,7 @@ class Candidates:
         Raises:
             NoMotion: No end position satisfies the limits of a joint.
         """
-        return PlanProblem(self.model, self.request, errors, margins, reach)
+        return PlanProblem(self.model, self.request, errors, margins, self._share * reach)
 
     def trajectory(self, offset: Array) -> BezierTrajectory:
         """Return the motion from the start with an end offset (n,) [rad]."""

@@ -6,9 +6,9 @@ The planner searches with sampled constraints, and returns only what has been bo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
-from sysid_ros.core.certification.verify import Beginning, make_certificate
+from sysid_ros.core.certification.verify import Beginning, Proof, make_certificate, with_room
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Proof, Prover, RobustProver, with_room
+from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
 from sysid_ros.core.planning.problem import PlannerModel
@@ -41,10 +41,6 @@ _BARELY = 1.02
 """Where only a speed or acceleration was too large, the duration is stretched by a little more than it was."""
 _RATES = (LimitKind.VELOCITY, LimitKind.ACCELERATION)
 _BISECTIONS = 6
-_PROOFS = 3
-"""Motions that are tried to be proven throughout."""
-_ROOM = 0.02
-"""By how much larger than estimated the errors may be for that [-]."""
 _PRECISION, _WORTH = 0.06, 0.4  # [-], [s]; a duration that can be shorter by less is not tried, since trying takes time
 
 
@@ -109,6 +105,26 @@ class Patience:
         return Patience(share * (self._deadline - time.monotonic()), self._is_cancelled)
 
 
+@dataclass(frozen=True)
+class Try:
+    """How to search for a motion that is to be proven throughout.
+
+    Attributes:
+        room: By how much larger than bounded with estimated terms the errors may be [-].
+        longer: How much longer straight motions take than they must [-].
+        share: Share of the settings' k_range that exciting ones may use [-].
+    """
+
+    room: float = 0.0
+    longer: float = 1.0
+    share: float = 1.0
+
+
+_TRIES = Try(0.02), Try(0.05, 1.1), Try(0.12, 1.3)
+_SMALLER = 0.5
+"""What is left of the share where a motion could not be bounded throughout."""
+
+
 class CertifiedPlanner:
     """Plans and certifies motions of one arm.
 
@@ -139,12 +155,12 @@ class CertifiedPlanner:
         self._model = PlannerModel(robot, self.settings)
         self._times = {name: CallTimes(0.5 * self.settings.call_time) for name in ("bound", "verify")}
         self._proof_time = CallTimes(self.settings.proof_time)
+        self._try = Try()
         self.forget()
 
     def forget(self) -> None:
         """Forget what earlier plans have taught about tracking errors and good ends."""
-        room = _ROOM if self.settings.proves_throughout else 0.0
-        self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits), room=room)
+        self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits))
 
     def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
@@ -176,7 +192,7 @@ class CertifiedPlanner:
             return self._plan(replace(request, time_limit=seconds), now, is_cancelled)
 
         try:
-            return self._prove(request, now, search, request.time_limit)
+            return self._prove(request, now, search, _TRIES, is_cancelled, request.time_limit)
         except (PlanRejected, BoundNotAvailable) as refusal:
             raise _failed(_refused(refusal, "the motion cannot be proven throughout")) from refusal
 
@@ -185,60 +201,71 @@ class CertifiedPlanner:
         request: PlanRequest,
         now: float,
         search: Callable[[float], CertifiedPlan],
+        tries: Sequence[Try],
+        is_cancelled: Callable[[], bool] = _never,
         seconds: float = np.inf,
-        tries: int = _PROOFS,
     ) -> CertifiedPlan:
         """Search for a motion that can be proven throughout.
 
         Args:
             request: What is wanted.
             now: Time of the loop's clock [s].
-            search: Finds a motion within a time [s]; after a proof has failed, one that leaves more room.
+            search: Finds a motion within a time [s], as :attr:`_try` says.
+            tries: What is tried, one after the other.
+            is_cancelled: Looked at before and after a proof.
             seconds: How long all of it may take [s].
-            tries: How many motions are looked at.
 
         Raises:
             PlanRejected: A limit is broken with such a bound.
             BoundNotAvailable: There is no such bound, or drivers would not accept it.
             PlanFailure: No motion was found in the time that the proof leaves.
+            PlanningCancelled: ``is_cancelled`` said so.
         """
-        deadline, took = time.monotonic() + seconds, 0.0
+        begin, proving = time.monotonic(), 0.0
+        patience, known = Patience(seconds, is_cancelled), replace(self._warm_start)
         refusal: PlanRejected | BoundNotAvailable | None = None
-        for number in range(tries):
-            left = deadline - time.monotonic() - self._proof_time.expected
-            if number and left <= 0.0:
-                break
-            try:
-                plan = search(max(left, 0.0))
-            except PlanFailure as failure:
-                if refusal is not None:
-                    raise refusal from None
-                if left <= 0.0 and failure.code is PlanFailureCode.NO_TIME:
-                    raise self._no_time(seconds, failure.statistics) from None
-                raise
-            begin = time.monotonic()
-            assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
-            try:
-                proof = self.prover.prove(request, plan.trajectory, plan.bound)
-            except (PlanRejected, BoundNotAvailable) as why:
-                refusal = why
-                self._warm_start.note_unproven(why)
-                continue
-            finally:
-                took += time.monotonic() - begin
-                self._proof_time.note(time.monotonic() - begin)
-            return _with_proof(request, now, plan, proof, took)
-        assert refusal is not None  # noqa: S101  # otherwise it was proven, or nothing was found
+        try:
+            for one in tries:
+                # Where there was no bound smaller motions are tried.
+                share = self._try.share * (_SMALLER if isinstance(refusal, BoundNotAvailable) else 1.0)
+                self._try = replace(one, share=share)
+                expected = self._proof_time.expected
+                left = seconds - (time.monotonic() - begin) - expected
+                try:
+                    plan = search(left) if left > 0.0 else None
+                except PlanFailure as failure:
+                    if refusal is not None or failure.code is not PlanFailureCode.NO_TIME:
+                        raise refusal or failure from None
+                    plan = None
+                if plan is None or patience.is_up() or time.monotonic() - begin + expected > seconds:
+                    raise refusal or self._no_time(seconds)
+                assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
+                proof, took = None, time.monotonic()
+                try:
+                    proof = self.prover.prove(request, plan.trajectory, plan.bound)
+                except (PlanRejected, BoundNotAvailable) as why:
+                    refusal = why
+                    self._warm_start.last_end, self._warm_start.way = known.last_end, known.way
+                took = time.monotonic() - took
+                proving += took
+                self._proof_time.note(took)
+                _ = patience.is_up()  # raises where it was cancelled
+                if proof is not None:
+                    return _with_proof(request, now, plan, proof, proving, time.monotonic() - begin)
+        finally:
+            self._try = Try()
+        assert refusal is not None  # noqa: S101  # nothing else ends the loop
         raise refusal
 
-    def _no_time(self, seconds: float, statistics: PlanStatistics) -> PlanFailure:
-        """Return the failure that a proof throughout takes longer than there is time [s]; it may take less later."""
+    def _no_time(self, seconds: float) -> PlanFailure:
+        """Return the failure that a proof throughout takes longer than there is time [s]; less is expected later."""
         text = (
-            f"that it is proven throughout is expected to take {self._proof_time.expected:.1f} s, and there are "
-            f"{seconds:.1f} s: at rest there are more, and in motion with a longer planning_time"
+            f"proving a motion throughout may take {self._proof_time.expected:.1f} s, besides the search, and only "
+            f"{seconds:.1f} s are left; there is more time at rest, and in motion with a longer planning_time"
         )
         self._proof_time.halve()
-        return PlanFailure(Rejection(PlanFailureCode.NO_TIME, text), statistics)
+        nothing = PlanStatistics(0, 0, 0, 0, {}, (text,), True, np.inf)
+        return PlanFailure(Rejection(PlanFailureCode.NO_TIME, text), nothing)
 
     def _plan(self, request: PlanRequest, now: float, is_cancelled: Callable[[], bool]) -> CertifiedPlan:
         patience = Patience(request.time_limit, is_cancelled)
@@ -252,8 +279,8 @@ class CertifiedPlanner:
             if leg is not None:
                 return leg
             request = replace(request, time_limit=max(0.0, request.time_limit - (time.monotonic() - begin)))
-        room = self._warm_start.room
-        candidates = Candidates(self._model, request, self.prover, self._times, is_cancelled, room)
+        given = self._model, request, self.prover, self._times, is_cancelled
+        candidates = Candidates(*given, self._try.room, self._try.share)
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
@@ -288,7 +315,7 @@ class CertifiedPlanner:
         request = PlanRequest(assumptions, start=trajectory.start)
         if not self.settings.proves_throughout:
             return self._certify(request, trajectory, now)
-        return self._prove(request, now, lambda _: self._certify(request, trajectory, now), tries=1)
+        return self._prove(request, now, lambda _: self._certify(request, trajectory, now), [Try()])
 
     def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float, room: float = 0.0) -> CertifiedPlan:
         """Certify a motion from rest, which leaves room for errors that are larger by a share."""
@@ -332,8 +359,11 @@ class CertifiedPlanner:
         goal, patience = request.goal, Patience(np.inf, is_cancelled)
         if not self.settings.proves_throughout:
             return self._straight(request, goal, now, patience, duration)
-        tries = 1 if duration else _PROOFS
-        return self._prove(request, now, lambda _: self._straight(request, goal, now, patience, duration), tries=tries)
+
+        def search(_: float) -> CertifiedPlan:
+            return self._straight(request, goal, now, patience, duration)
+
+        return self._prove(request, now, search, [Try()] if duration else _TRIES, is_cancelled)
 
     def _straight(
         self, request: PlanRequest, goal: Array, now: float, patience: Patience, duration: float | None = None
@@ -347,7 +377,7 @@ class CertifiedPlanner:
 
         def certified(seconds: float) -> CertifiedPlan:
             motion = BezierTrajectory(start, rest, rest, goal, seconds)
-            return self._certify(request, motion, now, self._warm_start.room)
+            return self._certify(request, motion, now, self._try.room)
 
         best, refused = None, 0.0
         wanted = duration or min(self._shortest(goal - start), LONGEST)
@@ -371,7 +401,7 @@ class CertifiedPlanner:
                 best = certified(middle)
             except (PlanRejected, BoundNotAvailable):
                 refused = middle
-        return best
+        return best if self._try.longer == 1.0 else certified(min(self._try.longer * best.duration, LONGEST))
 
     def _plan_leg(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
         """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven.
@@ -608,19 +638,19 @@ class CertifiedPlanner:
         )
 
 
-def _with_proof(request: PlanRequest, now: float, plan: CertifiedPlan, proof: Proof, seconds: float) -> CertifiedPlan:
-    """Return a plan with a certificate of what was proven throughout, which took some time [s]."""
+def _with_proof(
+    request: PlanRequest, now: float, plan: CertifiedPlan, proof: Proof, proving: float, total: float
+) -> CertifiedPlan:
+    """Return a plan with a certificate of what was proven throughout, and how long that and all of it took [s]."""
     rest = plan.certificate.rest_before
     if plan.predecessor is None:
         rest = max(rest, proof.bound.settling_time)
     beginning, statistics = Beginning(plan.predecessor, plan.takeover_time, rest, now), plan.statistics
     given = request.assumptions, plan.trajectory, proof.errors, proof.verification, beginning
     if statistics is not None:
-        total = statistics.seconds.get("total", 0.0) + seconds
-        statistics = replace(statistics, seconds={**statistics.seconds, "proof": seconds, "total": total})
-    return replace(
-        plan, certificate=make_certificate(*given), proven=proof.bound.without_proof(), statistics=statistics
-    )
+        statistics = replace(statistics, seconds={**statistics.seconds, "proof": proving, "total": total})
+    certificate, bound = make_certificate(*given), proof.bound.without_proof()
+    return replace(plan, certificate=certificate, proven=bound, statistics=statistics)
 
 
 def _stretch(refusal: PlanRejected | BoundNotAvailable) -> float:

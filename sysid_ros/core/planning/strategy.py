@@ -21,7 +21,6 @@ from sysid_ros.core.planning.motions import minimum_acceleration_offset
 from sysid_ros.core.planning.problem import NoMotion, PlanProblem
 from sysid_ros.core.planning.request import PlanFailureCode, Rejection
 from sysid_ros.core.planning.search import FEASIBLE, Iterate
-from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 Array = NDArray[np.float64]
 
@@ -49,8 +48,6 @@ _UNBOUNDED_SHARE = 0.5
 """Part of the way to a motion that has no bound."""
 _TRIES = 3
 """Motions on the way that are bounded at most."""
-_ROOM, _MOST_ROOM = 0.02, 0.1
-"""By how much more room is left after a proof throughout has failed, and the most that is left [-]."""
 _GAIN = 0.03
 """Smallest gain of the cost (of the logarithm of the condition number) that is worth a step."""
 
@@ -64,20 +61,12 @@ class WarmStart:
         reach: Share of the k_range to plan with [-].
         last_end: End position of the last plan, (n,) [rad]; None before the first.
         way: Where the last motion to a goal ends, and the postures from there on to the goal, (n,) each [rad].
-        room: By how much larger the errors may be than their bounds, for a proof throughout [-].
     """
 
     errors: AssumedErrors
     reach: float = 1.0
     last_end: Array | None = None
     way: tuple[Array, ...] = ()
-    room: float = 0.0
-
-    def note_unproven(self, refusal: PlanRejected | BoundNotAvailable) -> None:
-        """Note why a motion could not be proven throughout."""
-        self.room = min(self.room + _ROOM, _MOST_ROOM)
-        if isinstance(refusal, BoundNotAvailable):
-            self.reach *= _SHRINK
 
 
 class Improvement:

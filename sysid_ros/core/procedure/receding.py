@@ -26,7 +26,7 @@ _EARLIER = 0.5
 _SHORTEST_WAIT = 0.01
 """Less time than this is not waited for [s]: clocks differ, and the time of an emulated arm may pass more slowly."""
 _STARTS = 3
-"""How often in a row a motion may come to rest for want of a plan before the procedure ends."""
+"""How often in a row a motion may come to rest for want of a second plan before the procedure ends."""
 _TRIES = 3
 """How often a first plan is asked for."""
 _SHRINK_PLANS = 3
@@ -57,14 +57,18 @@ class RecedingProcedure(Procedure):
         return max(1, 1 + int((left + 1e-9) // self._handover_time))
 
     def _move(self) -> str:
-        for _ in range(_STARTS):
+        single = 0
+        while True:
+            before = len(self._plans)
             done = self._run_chain()
             self._settle(self._fraction)
             if done.is_final:
                 return done.reason
             if self._motion_time + self._plan_duration > self._settings.max_motion_time + 1e-9:
                 return f"{done.reason}, and no time for another motion"
-        return f"the motion came to rest {_STARTS} times: {done.reason}"
+            single = single + 1 if len(self._plans) == before + 1 else 0
+            if single == _STARTS:
+                return f"the motion came to rest {_STARTS} times: {done.reason}"
 
     def _run_chain(self) -> Ending:
         """Move from rest to rest; while the arm follows a plan, the next one already waits to take over."""

@@ -93,9 +93,9 @@ class StopBound:
         position, velocity, torque = (np.maximum(*both) for both in values)
         return replace(self, position=position, velocity=velocity, torque=torque)
 
-    def scaled(self, factor: float) -> StopBound:
-        """Return errors ``factor`` times as large."""
-        position, velocity, torque = (factor * x for x in (self.position, self.velocity, self.torque))
+    def enlarged(self, share: float) -> StopBound:
+        """Return errors that are larger by a share."""
+        position, velocity, torque = ((1.0 + abs(share)) * x for x in (self.position, self.velocity, self.torque))
         return replace(self, position=position, velocity=velocity, torque=torque)
 
     def speed_errors(self, v_max: Array) -> Array:

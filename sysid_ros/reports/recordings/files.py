@@ -149,6 +149,7 @@ def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:
     return {
         "format_version": version,
         **{name: getattr(certificate, name) for name in _COPIED},
+        "is_proven_throughout": getattr(certificate, "is_proven_throughout", False),  # not in older ones
         **{name: list(getattr(certificate, name)) for name in _VECTORS},
         "predecessor": certificate.predecessor or None,
         "control_law": {"name": law.name, "settings": dict(zip(law.setting_names, law.settings, strict=True))},

@@ -103,6 +103,7 @@ def certificate_to_message(certificate: Certificate, joint_names: Sequence[str])
         tracking_bound=to_array("d", certificate.tracking_bound, np.float64),
         velocity_bound=to_array("d", certificate.velocity_bound, np.float64),
         torque_bound=to_array("d", certificate.torque_bound, np.float64),
+        is_proven_throughout=bool(certificate.is_proven_throughout),
         torque_fraction=float(certificate.torque_fraction),
         brake_time=float(certificate.brake_time),
         claims=certificate.claims,
@@ -153,6 +154,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         tracking_bound=joints("tracking_bound"),
         velocity_bound=joints("velocity_bound"),
         torque_bound=joints("torque_bound"),
+        is_proven_throughout=bool(getattr(message, "is_proven_throughout", False)),  # not in older recordings
         torque_fraction=message.torque_fraction,
         brake_time=message.brake_time,
         claims=message.claims,

@@ -33,6 +33,7 @@ CHANGED = {
     "nominal_payload": np.ones(10), "predecessor": "x", "takeover_time": 1.0, "rest_before": 2.0,
     "tracking_bound": np.full(2, 0.2), "velocity_bound": np.full(3, 0.2), "torque_bound": np.full(2, 4.0),
     "torque_fraction": 0.5, "brake_time": 0.6, "claims": "all", "margins": (), "issued_at": 0.5, "expires_at": 3.0,
+    "is_proven_throughout": True,
 }  # fmt: skip
 KEY = AuthenticationKey(b"k" * 32)
 

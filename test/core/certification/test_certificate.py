@@ -99,6 +99,7 @@ CHANGES = {
     "torque_bound": np.full(7, 0.51),
     "torque_fraction": 0.9,
     "brake_time": 0.6,
+    "is_proven_throughout": True,
 }
 SAID_ONLY = {"claims": "nothing", "margins": (), "issued_at": 11.0, "expires_at": 21.0}
 """What a certificate says about a plan, but what does not make it another one."""
@@ -122,11 +123,15 @@ def test_a_stated_plan_id_must_be_that_of_the_content(certificate):
 
 
 def test_json_round_trip(certificate):
-    for one in (certificate, replace(certificate, predecessor="44" * 32, takeover_time=1.5)):
+    taking_over = replace(certificate, predecessor="44" * 32, takeover_time=1.5, is_proven_throughout=True)
+    for one in (certificate, taking_over):
         copy = Certificate.from_dict(json.loads(json.dumps(one.to_dict(), allow_nan=False)))
         assert copy.to_dict() == one.to_dict() and copy.plan_id == one.plan_id
         assert copy.predecessor == one.predecessor and copy.control_law == LAW and copy.margins == one.margins
         assert not copy.nominal_payload.flags.writeable and not copy.tracking_bound.flags.writeable
+    older = certificate.to_dict()
+    del older["is_proven_throughout"]
+    assert not Certificate.from_dict(older).is_proven_throughout
 
 
 def test_missing_and_unknown_entries_are_named(certificate):

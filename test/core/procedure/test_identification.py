@@ -571,6 +571,20 @@ def test_after_a_plan_that_was_not_found_in_time_the_next_are_asked_for_earlier(
     assert lefts[6:9] == pytest.approx([np.inf, np.inf, 3.0])  # as soon as the one before has been handed over
 
 
+@pytest.mark.parametrize(
+    ("missing", "longest", "plans", "reason"),
+    [
+        ({3, 6, 9, 12}, 20.0, 8, "no next plan was found in time, and no time for another motion"),
+        ({2, 4, 6, 8, 10}, 30.0, 3, "the motion came to rest 3 times"),
+        ({2, 4, 7, 9, 11, 13, 15}, 30.0, 7, "the motion came to rest 3 times"),
+    ],
+)
+def test_motions_that_come_to_rest_go_on_where_they_have_a_second_plan(missing, longest, plans, reason):
+    """As where each plan is proven throughout: there is time for it at rest only."""
+    outcome = identify(ChainBackend(missing=missing), replace(CHAIN, max_motion_time=longest))
+    assert len(outcome.plans) == plans and reason in outcome.stop_reason
+
+
 def test_data_of_an_earlier_motion_are_counted_once():
     backend = ChainBackend(missing={3})
     identify(backend, replace(CHAIN, max_motion_time=12.0))
