@@ -112,17 +112,16 @@ class Try:
     Attributes:
         room: By how much larger than bounded with estimated terms the errors may be [-].
         longer: How much longer straight motions take than they must [-].
-        share: Share of the settings' k_range that exciting ones may use [-].
     """
 
     room: float = 0.0
     longer: float = 1.0
-    share: float = 1.0
 
 
 _TRIES = Try(0.02), Try(0.05, 1.1), Try(0.12, 1.3)
-_SMALLER = 0.5
-"""What is left of the share where a motion could not be bounded throughout."""
+_SMALLER, _LEAST, _REGROW = 0.5, 1.0 / 32.0, 1.5
+"""What is left of the share of the settings' k_range that exciting motions may use where one could not be bounded
+throughout, the least that is left of it, and by how much it grows with each one that could."""
 
 
 class CertifiedPlanner:
@@ -161,6 +160,7 @@ class CertifiedPlanner:
     def forget(self) -> None:
         """Forget what earlier plans have taught about tracking errors and good ends."""
         self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits))
+        self._share = 1.0
 
     def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
@@ -192,7 +192,9 @@ class CertifiedPlanner:
             return self._plan(replace(request, time_limit=seconds), now, is_cancelled)
 
         try:
-            return self._prove(request, now, search, _TRIES, is_cancelled, request.time_limit)
+            plan = self._prove(request, now, search, _TRIES, is_cancelled, request.time_limit)
+            self._share = min(_REGROW * self._share, 1.0)
+            return plan
         except (PlanRejected, BoundNotAvailable) as refusal:
             raise _failed(_refused(refusal, "the motion cannot be proven throughout")) from refusal
 
@@ -226,10 +228,7 @@ class CertifiedPlanner:
         refusal: PlanRejected | BoundNotAvailable | None = None
         try:
             for one in tries:
-                # Where there was no bound smaller motions are tried.
-                share = self._try.share * (_SMALLER if isinstance(refusal, BoundNotAvailable) else 1.0)
-                self._try = replace(one, share=share)
-                expected = self._proof_time.expected
+                self._try, expected = one, self._proof_time.expected
                 left = seconds - (time.monotonic() - begin) - expected
                 try:
                     plan = search(left) if left > 0.0 else None
@@ -246,6 +245,8 @@ class CertifiedPlanner:
                 except (PlanRejected, BoundNotAvailable) as why:
                     refusal = why
                     self._warm_start.last_end, self._warm_start.way = known.last_end, known.way
+                    if isinstance(why, BoundNotAvailable) and plan.condition_number is not None:  # an exciting one
+                        self._share = max(_SMALLER * self._share, _LEAST)
                 took = time.monotonic() - took
                 proving += took
                 self._proof_time.note(took)
@@ -280,7 +281,7 @@ class CertifiedPlanner:
                 return leg
             request = replace(request, time_limit=max(0.0, request.time_limit - (time.monotonic() - begin)))
         given = self._model, request, self.prover, self._times, is_cancelled
-        candidates = Candidates(*given, self._try.room, self._try.share)
+        candidates = Candidates(*given, self._try.room, self._share)
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:

@@ -187,7 +187,10 @@ NO_BOUND = BoundNotAvailable("the tube grows")
 
 
 def test_a_motion_that_cannot_be_proven_throughout_is_no_plan(gen3, narrow):
-    """Others are tried that leave more room, and then the reason is told; the next request begins as if new."""
+    """Others are tried that leave more room, and then the reason is told; the next request begins as if new.
+
+    But for how far exciting motions may go: where there is no bound, later requests begin with smaller ones, too.
+    """
     prover = Doubtful(*[TOO_MUCH] * 9)
     planner = CertifiedPlanner(gen3, THROUGHOUT, prover=prover)
     for left in (6, 3):
@@ -197,7 +200,7 @@ def test_a_motion_that_cannot_be_proven_throughout_is_no_plan(gen3, narrow):
             planner.plan(PlanRequest(narrow, start=gen3.home, time_limit=60.0))
         assert found.value.code is PlanFailureCode.LIMIT and len(prover.refusals) == left
         np.testing.assert_allclose(sorted({round(room, 6) for room in prover.rooms}), [0.02, 0.05, 0.12])
-        assert planner._warm_start.last_end is None and planner._try == Try()
+        assert planner._warm_start.last_end is None and planner._try == Try() and planner._share == 1.0
     with pytest.raises(PlanRejected, match="joint_5"):
         planner.certify(first(gen3), narrow)
     prover.refusals[0] = NO_BOUND
@@ -205,7 +208,7 @@ def test_a_motion_that_cannot_be_proven_throughout_is_no_plan(gen3, narrow):
         planner.certify(first(gen3), narrow)
     with pytest.raises(PlanRejected, match="joint_5"):
         planner.plan_to(PlanRequest(narrow, start=gen3.home, goal=gen3.home + 0.1), duration=3.0)
-    assert prover.refusals == []
+    assert prover.refusals == [] and planner._share == 1.0
 
 
 def test_motions_to_a_goal_that_cannot_be_proven_throughout_are_tried_more_slowly(gen3, narrow):
@@ -220,14 +223,16 @@ def test_motions_to_a_goal_that_cannot_be_proven_throughout_are_tried_more_slowl
 
 
 def test_exciting_motions_without_a_bound_throughout_are_tried_with_smaller_ones(gen3, narrow):
-    prover, reached = Doubtful(*[NO_BOUND] * 3), []
+    prover, reached = Doubtful(*[NO_BOUND] * 9), []
     prover.prove = lambda request, motion, bound: reached.append(motion.end) or Doubtful.prove(prover, *[None] * 3)
     planner = CertifiedPlanner(gen3, THROUGHOUT, prover=prover)
-    with pytest.raises(PlanFailure, match="the tube grows") as found:
-        planner.plan(PlanRequest(narrow, start=gen3.home, time_limit=60.0))
-    assert found.value.code is PlanFailureCode.NO_TRACKING_BOUND
-    sizes = np.abs(np.array(reached) - gen3.home).max(axis=1)
-    np.testing.assert_array_less(sizes, THROUGHOUT.k_range * np.array([1.0, 0.5, 0.25]) + 1e-6)
+    for _ in range(3):
+        with pytest.raises(PlanFailure, match="the tube grows") as found:
+            planner.plan(PlanRequest(narrow, start=gen3.home, time_limit=60.0))
+        assert found.value.code is PlanFailureCode.NO_TRACKING_BOUND
+    sizes, shares = np.abs(np.array(reached) - gen3.home).max(axis=1), np.maximum(0.5 ** np.arange(9), 1.0 / 32.0)
+    np.testing.assert_array_less(sizes, THROUGHOUT.k_range * shares + 1e-6)
+    assert planner._share == 1.0 / 32.0
 
 
 def test_there_is_no_plan_where_there_is_no_time_to_prove_it(gen3, narrow):
