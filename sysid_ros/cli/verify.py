@@ -88,7 +88,7 @@ def verify_plans(
     """
     tools: dict[tuple[str, str], tuple[RobotModel, list[BoundRechecker]]] = {}
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):
-        kind = plan.robot_name, plan.certificate.robot_hash
+        kind = (model, "") if model else (plan.robot_name, plan.certificate.robot_hash)
         if kind not in tools:
             robot = load_robot(model) if model else _robot_of(*kind)
             tools[kind] = robot, [BoundRechecker(robot, encloses) for encloses in (False, True)[: 1 + encloses_terms]]
@@ -110,6 +110,8 @@ def verify_plans(
 def _robot_of(name: str, wanted: str) -> RobotModel:
     """Load the robot of a name that has a hash, with elastic joints or another payload prior; else that of the name."""
     robot = load_robot(name)
+    if robot_hash(robot) == wanted:
+        return robot
     priors = ("", *(f":{one}" for one in robot.payload_priors))
     for words in (f"{name}{joints}{prior}" for joints in ("", ":elastic") for prior in priors):
         with suppress(SysidError):

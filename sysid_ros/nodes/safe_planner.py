@@ -51,10 +51,8 @@ class SafePlannerNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         self._config.lock("motions are being certified; deactivate safe_planner first")
         self._service.searches.is_open = True
-        bounds = "with tracking bounds proven throughout" if self._config.values.planner.proves_throughout else ""
-        self.get_logger().info(
-            f"ready: {self._scene.describe()}; plans are proven over continuous time {bounds}".strip()
-        )
+        bounds = ", tracking bounds throughout" if self._config.values.planner.proves_throughout else ""
+        self.get_logger().info(f"ready: {self._scene.describe()}; plans are proven over continuous time{bounds}")
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:

@@ -207,7 +207,7 @@ class CertifiedPlanner:
         is_cancelled: Callable[[], bool] = _never,
         seconds: float = np.inf,
     ) -> CertifiedPlan:
-        """Search for a motion that can be proven throughout.
+        """Search for a motion, and where the settings ask for it, for one that can be proven throughout.
 
         Args:
             request: What is wanted.
@@ -223,6 +223,8 @@ class CertifiedPlanner:
             PlanFailure: No motion was found in the time that the proof leaves.
             PlanningCancelled: ``is_cancelled`` said so.
         """
+        if not self.settings.proves_throughout:
+            return search(seconds)
         begin, proving = time.monotonic(), 0.0
         patience, known = Patience(seconds, is_cancelled), replace(self._warm_start)
         refusal: PlanRejected | BoundNotAvailable | None = None
@@ -314,8 +316,6 @@ class CertifiedPlanner:
             InvalidTrajectory: The motion does not fit the robot, or is of a kind that cannot be verified.
         """
         request = PlanRequest(assumptions, start=trajectory.start)
-        if not self.settings.proves_throughout:
-            return self._certify(request, trajectory, now)
         return self._prove(request, now, lambda _: self._certify(request, trajectory, now), [Try()])
 
     def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float, room: float = 0.0) -> CertifiedPlan:
@@ -358,8 +358,6 @@ class CertifiedPlanner:
         if request.start is None or request.goal is None or request.predecessor is not None:
             raise ParameterOutOfRange("request", "one without start or goal, or that takes over", "from rest to a goal")
         goal, patience = request.goal, Patience(np.inf, is_cancelled)
-        if not self.settings.proves_throughout:
-            return self._straight(request, goal, now, patience, duration)
 
         def search(_: float) -> CertifiedPlan:
             return self._straight(request, goal, now, patience, duration)

@@ -154,7 +154,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         tracking_bound=joints("tracking_bound"),
         velocity_bound=joints("velocity_bound"),
         torque_bound=joints("torque_bound"),
-        is_proven_throughout=bool(getattr(message, "is_proven_throughout", False)),  # not in older recordings
+        is_proven_throughout=message.is_proven_throughout,
         torque_fraction=message.torque_fraction,
         brake_time=message.brake_time,
         claims=message.claims,
