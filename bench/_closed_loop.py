@@ -34,8 +34,8 @@ from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSample
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.simulation import Noise
 from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 
 Array = np.ndarray

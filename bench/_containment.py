@@ -26,8 +26,9 @@ from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 from sysid_ros.emulation.lockstep import run_for, run_trajectory
 
 Array = np.ndarray

@@ -15,7 +15,8 @@ from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.core.trajectories.families import BezierTrajectory
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 Array = np.ndarray
 

@@ -35,7 +35,8 @@ from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 Array = np.ndarray
 

@@ -49,7 +49,8 @@ from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 WEIGHING = 1.0  # [s]
 FIRST_LIMIT = 10.0  # [s]; the nodes give a plan from rest this long

@@ -23,8 +23,9 @@ from sysid_ros.core.free_floating.dynamics import embed, predict_torques, rms, s
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
 from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation
 from sysid_ros.core.free_floating.measurements import add_noise
+from sysid_ros.core.free_floating.method import Method
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.regression import Method, MomentumRegression
+from sysid_ros.core.free_floating.regression import MomentumRegression
 from sysid_ros.core.free_floating.robot import FreeFlyer, load_free_flyer
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 

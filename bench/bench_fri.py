@@ -38,8 +38,9 @@ from _table import print_table
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
-from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, FriVersion, Monitoring, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.controller import ControllerSettings, FriController

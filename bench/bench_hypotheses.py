@@ -30,7 +30,8 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 PERIOD = 0.001
 """Of the samples [s]."""

@@ -41,7 +41,8 @@ from sysid_ros.core.planning.request import PlanFailure, PlanRequest
 from sysid_ros.core.procedure import ModelPolicy
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
-from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import load_payload
 
 SCENE = Scene((), ground_height=0.0)
 TOLERANCE, MOST_LEGS, TIME_LIMIT = 0.01, 12, 30.0  # [rad], [-], [s]: as the nodes

@@ -57,7 +57,8 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 Array = np.ndarray
 SHARE, MASS, WEIGHT = 0.2, 1.81, 2.4

@@ -41,7 +41,8 @@ from sysid_ros.core.model.inertia import from_com_form, to_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, load_payload
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation, load_payload
 
 PERIOD = 0.001
 """Of the samples [s]."""

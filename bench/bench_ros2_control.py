@@ -23,9 +23,10 @@ from _table import StolenTime, describe_machine, print_table
 from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
-from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.ros.environment import loopback_environment
 
 MODEL = "kinova_gen3_2f85"

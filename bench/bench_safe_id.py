@@ -24,12 +24,13 @@ from pathlib import Path
 
 from _table import describe_machine, print_figure, print_lead, print_table
 
-from sysid_ros.cli.papers_safe_id import build_parser, collect_runs
+from sysid_ros.cli.papers_safe_id import collect_runs
+from sysid_ros.cli.parse_others import safe_id_parser
 from sysid_ros.experiments import safe_id_report
 
 
 def main() -> int:
-    options = build_parser().parse_args()
+    options = safe_id_parser().read()
     print(describe_machine(), flush=True)
     entries, failures = collect_runs(options)
     print_lead(safe_id_report.verdict(entries))

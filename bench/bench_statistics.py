@@ -26,7 +26,8 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 PERIOD = 0.002
 """Of the samples [s]."""

@@ -22,6 +22,7 @@ from _table import describe_machine, print_figure, print_lead, print_table
 
 from sysid_ros.cli.many_runs import carry_out_runs
 from sysid_ros.experiments import sva, sva_report
+from sysid_ros.experiments.names import SVA_EXPERIMENTS
 
 
 def main() -> int:
@@ -32,7 +33,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1, help="processes")
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
-    jobs = sva.jobs(sva.EXPERIMENTS, arguments.seeds, arguments.scale)
+    jobs = sva.jobs(SVA_EXPERIMENTS, arguments.seeds, arguments.scale)
     folder = Path(arguments.results)
     entries, failures = carry_out_runs(sva.run, jobs, folder / "runs.jsonl", (arguments.workers, ""))
     print_lead(sva_report.verdict(entries))

@@ -29,7 +29,8 @@ from bench_planner import paper_scene
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.planning.planner import CertifiedPlanner
-from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import load_payload
 
 KIND = "Table I"
 

@@ -31,8 +31,9 @@ from sysid_ros.core.certification.recheck import BoundRechecker, recheck  # noqa
 from sysid_ros.core.common.box import Box  # noqa: E402
 from sysid_ros.core.control import RobustSettings  # noqa: E402
 from sysid_ros.core.control.model import ControlModel  # noqa: E402
-from sysid_ros.core.model.loader import available_robots, load_robot  # noqa: E402
+from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import RobotModel  # noqa: E402
+from sysid_ros.core.model.robot_files import available_robots  # noqa: E402
 from sysid_ros.core.planning.planner import CertifiedPlanner  # noqa: E402
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest, RecedingSettings  # noqa: E402
 from sysid_ros.core.tracking_bound import (  # noqa: E402

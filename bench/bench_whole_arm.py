@@ -46,8 +46,9 @@ from sysid_ros.core.excitation.whole_arm import (
     plan_arm_excitation,
 )
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.trajectories.families import FourierTrajectory
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sysid_ros.core.common.errors import SysidError
     from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-    from sysid_ros.core.model.loader import available_robots, load_robot
+    from sysid_ros.core.model.loader import load_robot
+    from sysid_ros.core.model.robot_files import available_robots
     from sysid_ros.library.identify import identify
-    from sysid_ros.reports.recordings.readers import ReadOptions
+    from sysid_ros.reports.recordings.options import ReadOptions
     from sysid_ros.reports.writer import write_results
 
     __version__: str
@@ -32,9 +33,9 @@ __all__ = [
 
 _HOMES = {
     "EstimatorSettings": "core.estimation.parameters.settings",
-    "ReadOptions": "reports.recordings.readers",
+    "ReadOptions": "reports.recordings.options",
     "SysidError": "core.common.errors",
-    "available_robots": "core.model.loader",
+    "available_robots": "core.model.robot_files",
     "identify": "library.identify",
     "load_robot": "core.model.loader",
     "write_results": "reports.writer",

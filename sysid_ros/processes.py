@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, make_run_key
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.robot_files import find_settings
 from sysid_ros.drivers.modes import Mode
 from sysid_ros.resources import PACKAGE, resource
 from sysid_ros.ros.environment import Network, network_variables
@@ -320,6 +320,8 @@ def key_variables(processes: Iterable[StartedProcess]) -> dict[str, str]:
     """
     if not any(one.process.has_key for one in processes):
         return {}
+    from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, make_run_key  # takes a second to load
+
     return {KEY_FILE_VARIABLE: str(make_run_key())}
 
 
@@ -421,8 +423,6 @@ def _read(
 
 def _require_model(model: str, spelling: Spelling) -> None:
     """Refuse a robot that does not exist once, before every node does."""
-    from sysid_ros.core.model.loader import find_settings  # takes a second to load
-
     path = Path(model) if Path(model).suffix == ".urdf" else find_settings(model)
     if not path.expanduser().is_file():
         raise ParameterOutOfRange(spelling.title("model"), model, "the name of a robot or an existing YAML file")

@@ -19,8 +19,9 @@ from sysid_ros.core.certification.possible import NeverCertified, require_certif
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.control.settings import ROBUST
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.drivers.modes import Mode
 from sysid_ros.processes import ParameterValue, Spelling, StartedProcess, is_emulated
 

@@ -1,7 +1,6 @@
 """The command ``sysid``: every command is there and named so; what is unknown is refused before anything is loaded."""
 
 import argparse
-import importlib
 import shlex
 import shutil
 import subprocess
@@ -36,7 +35,7 @@ def parsers(parser):
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_a_help_with_examples_that_it_takes(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    build = importlib.import_module(LEAVES[name].module).build_parser
+    build = LEAVES[name].parser
     assert build().prog == f"sysid {name}"
     with pytest.raises(SystemExit) as ended:
         door.main([*name.split(), "--help"])
@@ -66,7 +65,7 @@ def test_cheap_examples_run(name, number, tmp_path, monkeypatch, capsys):
     rows = [",".join(map(str, [0.001 * k, *turned, *np.zeros(robot.n), *np.ones(robot.n)])) for k in range(100)]
     header = [f"# joints: {', '.join(robot.joint_names)}", "# units: t=s, q=deg, v=rad/s, tau=Nm", "# effort_sign: 1"]
     (tmp_path / "log.csv").write_text("\n".join([*header, "t," + ",".join(columns), *rows]))
-    example = importlib.import_module(LEAVES[name].module).build_parser().examples[number]
+    example = LEAVES[name].parser().examples[number]
     status = door.main(shlex.split(example.partition(" > ")[0])[1:])
     told = capsys.readouterr()
     if name == "report":  # there is no such folder here

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.cli.identify import build_parser
-from sysid_ros.cli.space import build_parser as build_space_parser
+from sysid_ros.cli.parse_suites import identify_parser, space_parser
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, SPACE, SPACE_ARGUMENTS
 from sysid_ros.ros.parameters import declared
 
@@ -59,7 +58,7 @@ def test_every_topic_of_the_page_is_one_somebody_publishes(make_nodes):
 def test_launch_arguments_and_options_have_descriptions():
     for argument in (*ARGUMENTS, *SPACE_ARGUMENTS):
         assert len(argument.description) > 10
-    for action in (*build_parser()._actions, *build_space_parser()._actions):
+    for action in (*identify_parser()._actions, *space_parser()._actions):
         assert action.help, action.option_strings
 
 

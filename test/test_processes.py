@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
-from sysid_ros.cli.identify import build_parser, client_command, main
+from sysid_ros.cli.identify import client_command, main
+from sysid_ros.cli.parse_suites import identify_parser
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
@@ -145,7 +146,7 @@ def test_own_parameters_are_exact_and_win(tmp_path):
 
 
 def test_client_gets_the_goal_and_the_namespace(tmp_path):
-    options = build_parser().parse_args(["--seed", "5", "--namespace", "left", "--max-motion-time", "9"])
+    options = identify_parser().parse_args(["--seed", "5", "--namespace", "left", "--max-motion-time", "9"])
     command = client_command(options, tmp_path)
     assert command[command.index("--seed") + 1] == "5"
     assert command[command.index("--max-motion-time") + 1] == "9.0"

@@ -10,7 +10,8 @@ from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite
 from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
 from sysid_ros.core.common.yaml_files import UnreadableYaml
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.nodes import ros2_control_emulator
 from sysid_ros.start_check import read_parameters
 

@@ -13,29 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.parse_suites import apply_parser
 from sysid_ros.cli.terminal import show, working
-from sysid_ros.core.common.command_line import CommandParser, port_number
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
-from sysid_ros.drivers.universal_robots import (
-    RTDE_PORT,
-    SCRIPT_PORT,
-    SETTLE,
-    ControllerError,
-    ControllerPayload,
-    RtdeClient,
-    send_payload,
-)
+from sysid_ros.drivers.universal_robots import SETTLE, ControllerError, ControllerPayload, RtdeClient, send_payload
 from sysid_ros.reports.exported import ExportedPayload, UnusableResult, read_exported
 from sysid_ros.reports.payload_files import Load, describe_load, find_well_known, ur_target_payload
 from sysid_ros.reports.writer import MOVEIT
 
 MASS, COM, INERTIA = 1e-3, 1e-4, 1e-4
 """Largest differences of a payload that was read back [kg], [m], [kg m^2]."""
-SET_PAYLOAD = "/io_and_status_controller/set_payload"
-"""Service of Universal Robots' driver."""
 _UR_CURE = "they come with Universal Robots' driver, ros-<distribution>-ur-msgs; without ROS there is: sysid apply ur"
 _MOVEIT_CURE = "they come with MoveIt, ros-<distribution>-moveit-msgs"
 
@@ -50,51 +40,6 @@ class NotConfirmed(SysidError):
 
     def __init__(self, where: str, reason: str):
         super().__init__(f"not confirmed: {where} {reason}")
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    ur = ("sysid apply ur results/2026-11-23_10-00-00 --robot-ip 192.168.1.10",)
-    driver = ("sysid apply ur-driver results/2026-11-23_10-00-00 --robot-ip 192.168.1.10",)
-    moveit = ("sysid apply moveit results/2026-11-23_10-00-00 --dry-run",)
-    ends = endings(ExitStatus.FAILED)
-    parser = CommandParser(
-        prog="sysid apply",
-        description="Gives the payload of a result to a running system, and reads it back. It shows first what it will "
-        "send, and asks. Results that are not usable, or know mass and centre of mass no better than before the data, "
-        "are refused.",
-        examples=(*ur, *driver, *moveit),
-        endings=ends,
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    words = {
-        "ur": ("a controller of Universal Robots, without ROS", ur),
-        "ur-driver": ("Universal Robots' ROS 2 driver, by its service set_payload", driver),
-        "moveit": ("MoveIt's planning scene, as an attached object", moveit),
-    }
-    for name, (text, examples) in words.items():
-        one = commands.add_parser(
-            name, help=text, description=f"Gives the payload to {text}.", examples=examples, endings=ends
-        )
-        one.add_argument("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
-        one.add_argument("--dry-run", action="store_true", help="only show what would be sent")
-        one.add_argument("--yes", action="store_true", help="do not ask")
-        one.add_argument(
-            "--accept-uncertain", action="store_true", help="also where mass or centre of mass is not well known"
-        )
-        if name == "moveit":
-            one.add_argument("--namespace", default="", help="namespace of the node move_group")
-            continue
-        one.add_argument("--robot-ip", default=None, required=name == "ur", help="address of the controller")
-        one.add_argument(
-            "--rtde-port", type=port_number, default=RTDE_PORT, help="its port of RTDE (default: %(default)s)"
-        )
-        if name == "ur":
-            one.add_argument("--script-port", type=port_number, default=SCRIPT_PORT, help="its port of scripts")
-        else:
-            one.add_argument("--service", default=SET_PAYLOAD, help="the driver's service (default: %(default)s)")
-            one.add_argument("--unconfirmed", action="store_true", help="do not read back, without --robot-ip")
-    return parser
 
 
 def run(options: argparse.Namespace) -> int:
@@ -112,11 +57,6 @@ def run(options: argparse.Namespace) -> int:
 def _apply_ur(options: argparse.Namespace, exported: ExportedPayload) -> int:
     load = Load.from_summary(exported.behind_flange)
     has_inertia = Quantity.INERTIA in find_well_known(exported.behind_flange)
-    if options.robot_ip == "":
-        raise ParameterOutOfRange("--robot-ip", "", "the controller's address")
-    if options.robot_ip is None and not (options.unconfirmed or options.dry_run):
-        allowed = "the controller's address, from which the payload is read back; or --unconfirmed"
-        raise ParameterOutOfRange("--robot-ip", "missing", allowed)
     call = ur_target_payload(load, has_inertia)
     where = options.robot_ip or options.service
     show(f"For {where}: tool (nominal) and payload of {exported.robot}, identified {exported.created}")
@@ -321,7 +261,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(build_parser().parse_args(argv)), (NotConfirmed,))
+    return run_command(lambda: run(apply_parser().read(argv)), (NotConfirmed,))
 
 
 if __name__ == "__main__":

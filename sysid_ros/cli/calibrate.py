@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,28 +20,20 @@ import numpy as np
 import yaml
 from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.interrupts import Interrupts
-from sysid_ros.cli.offline import (
-    add_known_within,
-    add_recording_options,
-    load_known,
-    parse_settings,
-    read_with_progress,
-    recording_options,
-)
+from sysid_ros.cli.offline import load_known, read_with_progress
+from sysid_ros.cli.options import launch_values, parse_settings, recording_options
+from sysid_ros.cli.parse_calibration import COM_TOLERANCE, calibrate_parser
 from sysid_ros.cli.suite import (
     Suite,
-    add_launch_options,
     client_of,
-    launch_values,
     say,
     say_where,
     suite_environment,
 )
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -60,7 +51,7 @@ from sysid_ros.core.model.calibration import (
     ConstantBounds,
     save_calibration,
 )
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
 from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
@@ -72,169 +63,18 @@ from sysid_ros.reports.arm import (
     robot_files,
     write_arm_result,
 )
-from sysid_ros.reports.recordings.known import KnownRecordings, read_mass, read_recordings
+from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.recordings.known import KnownRecordings, read_recordings
+from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.recordings.recording import RECORDING
-from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.start_check import check_suite, require_movable
 
 CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
-COM_TOLERANCE = 0.01
-"""Largest error of the coordinates of a centre of mass, where nothing is said [m]."""
 LARGEST_CHANGE = 1e4
 """Of torque offsets: more than any joint has [Nm]."""
 _LISTED = 20
 """Parameters listed in the report: those that narrowed most."""
-
-
-def build_parser() -> CommandParser:
-    """Build the command line."""
-    whole = endings(ExitStatus.FAILED)
-    moves = endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED)
-    of_arm = (
-        "sysid calibrate arm empty.mcap weight.mcap=2.0+-0.002 \\\n      --model kinova_gen3_2f85 --serial K0123",
-    )
-    of_run = (
-        "sysid calibrate run --model kinova_gen3_2f85 --serial K0123 \\\n      --weight 2.0+-0.002 --com 0 0 0.14",
-    )
-    of_friction = ("sysid calibrate friction sweep.mcap --model kinova_gen3_2f85 --serial K0123",)
-    of_sensors = ("sysid calibrate sensors rest.mcap --model kinova_gen3_2f85",)
-    parser = CommandParser(
-        prog="sysid calibrate",
-        description="Calibrates an arm or its sensors.\n\n"
-        "run starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference "
-        "weight, and calibrates it. arm does the same from recordings. Both write a calibration file, which a robot "
-        "file names as calibration: or sysid offline --calibration takes. friction: recordings of slow motions bound "
-        "friction by speed and direction. sensors: a recording at standstill shows what can be measured of the errors "
-        "of the sensors, with the data it rests on.",
-        examples=(*of_run, *of_arm, *of_friction, *of_sensors),
-        endings=moves,
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    arm = commands.add_parser(
-        "arm",
-        help="from recordings with the empty hand and reference weights",
-        description="Calibrates an arm from recordings with the empty hand and with reference weights.",
-        examples=of_arm,
-        endings=whole,
-    )
-    arm.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE[=MASS[+-TOLERANCE]]",
-        help="a recording (a bag, .csv, .npz): of the empty hand, or of a reference weight of this mass [kg]",
-    )
-    arm.add_argument("--serial", required=True, help="serial number of the arm")
-    arm.add_argument("--date", default=None, help="day of the recordings (default: today)")
-    _add_record_options(arm, 180)
-    arm.add_argument(
-        "--offset-change",
-        type=float,
-        nargs="+",
-        default=[0.0],
-        metavar="NM",
-        help="how much a torque offset may change between recordings and until use [Nm]; one number or one per joint",
-    )
-    arm.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
-    arm.add_argument("--output", default="arm.yaml", help="the calibration file that is written")
-    arm.add_argument(
-        "--check",
-        metavar="FILE[=MASS]",
-        default=None,
-        help="a recording that is not used, to compare its torques with those of the identified parameters",
-    )
-    arm.add_argument(
-        "--report", metavar="FOLDER", default=None, help="also write a page, and the URDF, into this folder"
-    )
-    run = commands.add_parser(
-        "run",
-        help="move the arm with the empty hand and reference weights",
-        description="Moves the arm with the empty hand and with each reference weight, and calibrates it.",
-        examples=of_run,
-        endings=moves,
-        allow_abbrev=False,
-    )
-    add_launch_options(run, ARGUMENTS)
-    run.add_argument("--serial", required=True, help="serial number of the arm")
-    _add_record_options(run)
-    run.add_argument(
-        "--weight",
-        action="append",
-        default=[],
-        metavar="MASS[+-TOLERANCE]",
-        help="a reference weight to be attached after the motion with the empty hand [kg]; repeatable",
-    )
-    run.add_argument(
-        "--com",
-        type=float,
-        nargs=3,
-        default=None,
-        metavar=("X", "Y", "Z"),
-        help="where the centre of mass of every weight is, in the tool frame [m]; without it the arm must move slowly",
-    )
-    run.add_argument(
-        "--com-tolerance",
-        type=float,
-        default=COM_TOLERANCE,
-        help="largest error of each of its coordinates [m] (default: %(default)s)",
-    )
-    run.add_argument("--motion-time", type=float, default=0.0, help="motion with each load [s]; 0: the node's own")
-    run.add_argument("--validation-time", type=float, default=0.0, help="motion to be predicted [s]; 0: the node's own")
-    run.add_argument(
-        "--sweep-time",
-        type=float,
-        default=0.0,
-        help="time of slow motions there and back before the others, which show friction [s]; 0: the node's own",
-    )
-    run.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
-    friction = commands.add_parser(
-        "friction",
-        help="by speed and direction, from recordings of slow motions",
-        description="Bounds the friction of each joint by speed and direction, from recordings of slow motions there "
-        "and back, whatever its law; says whether the simple law is contradicted.",
-        examples=of_friction,
-        endings=whole,
-    )
-    friction.add_argument("files", nargs="+", metavar="FILE[=MASS[+-TOLERANCE]]", help="a recording, as arm takes it")
-    friction.add_argument("--serial", required=True, help="serial number of the arm")
-    friction.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
-    friction.add_argument("--output", default="friction.yaml", help="the file that is written")
-    sensors = commands.add_parser(
-        "sensors",
-        help="from a recording at standstill",
-        description="Measures errors of sensors from a recording at standstill.",
-        examples=of_sensors,
-        endings=endings(),
-    )
-    sensors.add_argument("file", help="the recording")
-    sensors.add_argument("--output", default="sensors.yaml", help="the file that is written")
-    for command in (arm, friction, sensors):
-        known = ", ".join(available_robots())
-        command.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
-        add_recording_options(command)
-    for command in (arm, friction):
-        add_known_within(command)
-    return parser
-
-
-def _add_record_options(command: argparse.ArgumentParser, valid_days: int | None = None) -> None:
-    """Add what the record of a calibration says of the arm, besides its serial number; None: the node's own days."""
-    text = "days for which it may be used; 0: without end" + ("; the node's own by default" * (valid_days is None))
-    command.add_argument("--valid-days", type=int, default=valid_days, help=text)
-    command.add_argument("--firmware", default=None, help="firmware of the arm")
-    command.add_argument("--temperature", type=float, default=None, help="temperature of joints or room [degC]")
-
-
-def _check_record_options(options: argparse.Namespace) -> None:
-    """Refuse numbers that cannot be.
-
-    Raises:
-        ParameterOutOfRange: One of them is out of range.
-    """
-    if options.valid_days is not None:
-        require_numbers(options, "valid_days")
-    if options.temperature is not None:
-        require_numbers(options, "temperature", least=-273.15, most=1000.0)
 
 
 def run_arm(options: argparse.Namespace) -> int:
@@ -250,8 +90,6 @@ def run_arm(options: argparse.Namespace) -> int:
     if change.size not in (1, robot.n) or not np.all((change >= 0.0) & (change <= LARGEST_CHANGE)):
         allowed = f"one number or {robot.n}, from 0 to {LARGEST_CHANGE:g}"
         raise ParameterOutOfRange("--offset-change [Nm]", options.offset_change, allowed)
-    _check_record_options(options)
-    _require_serial(options.serial)
     try:
         day = datetime.date.fromisoformat(options.date) if options.date else datetime.date.today()
     except ValueError:
@@ -260,7 +98,6 @@ def run_arm(options: argparse.Namespace) -> int:
         last = day + datetime.timedelta(days=options.valid_days) if options.valid_days else None
     except OverflowError:
         raise ParameterOutOfRange("--valid-days", options.valid_days, "0 for no end, or fewer") from None
-    _require_writable(Path(options.output))  # what cannot be kept is not computed
     folder = None if options.report is None else Path(options.report)
     if folder is not None:
         prepare_files(folder, robot)
@@ -301,21 +138,6 @@ def run_arm(options: argparse.Namespace) -> int:
             show(hanging("warning: ", sentence))
         print(f"Files: {folder}")
     return ExitStatus.OK
-
-
-def _require_serial(serial: str) -> None:
-    if not serial.strip():
-        raise ParameterOutOfRange("--serial", serial, "the serial number of the arm")
-
-
-def _require_writable(path: Path) -> None:
-    """Refuse a file that could not be written, before the work for it.
-
-    Raises:
-        ParameterOutOfRange: Its folder is missing or closed, or it is no file.
-    """
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ParameterOutOfRange("--output", str(path), "a file in a folder that exists and may be written to")
 
 
 def _calibrate_with_progress(
@@ -396,12 +218,8 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     Raises:
         SysidError: The input cannot be used.
     """
-    require_numbers(options, "motion_time", "validation_time", "sweep_time")
-    require_numbers(options, "seed", most=LARGEST_SEED - len(options.weight))
     robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
     started = resolve(arguments, spelling=Spelling.OPTION)
-    _check_record_options(options)
-    _require_serial(options.serial)
     if options.com is None and options.com_tolerance != COM_TOLERANCE:
         raise ParameterOutOfRange("--com-tolerance", options.com_tolerance, "nothing without --com")
     (robot.uncalibrated or robot).gripper_state(options.gripper)
@@ -536,8 +354,6 @@ def run_friction(options: argparse.Namespace) -> int:
     """
     robot, settings = load_known(options), parse_settings(options.set)
     robot.gripper_state(settings.gripper)
-    _require_serial(options.serial)
-    _require_writable(Path(options.output))
     with watching("reading the recordings") as watch:
         used = read_recordings(
             options.files, robot, options.serial, recording_options(options), watch, settings.gripper
@@ -601,7 +417,6 @@ def run_sensors(options: argparse.Namespace) -> int:
         SysidError: The input cannot be used.
     """
     robot = load_robot(options.model)
-    _require_writable(Path(options.output))
     recording, _ = read_with_progress(options.file, robot, recording_options(options))
     with working("measuring"):
         found = measure_sensors(robot, recording.batches)
@@ -654,9 +469,13 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[Rendera
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    options = build_parser().parse_args(argv)
-    work = {"run": run_motions, "arm": run_arm, "friction": run_friction, "sensors": run_sensors}[options.command]
-    return run_command(lambda: work(options), failures=(CalibrationInconsistent,))
+    work = {"run": run_motions, "arm": run_arm, "friction": run_friction, "sensors": run_sensors}
+
+    def run() -> int:
+        options = calibrate_parser().read(argv)
+        return work[options.command](options)
+
+    return run_command(run, failures=(CalibrationInconsistent,))
 
 
 if __name__ == "__main__":

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.main import COMMANDS, Command
+from sysid_ros.cli.parse_others import SHELLS, completion_parser
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.free_floating.robot import available_free_flyers
-from sysid_ros.core.model.loader import available_robots, config_directories
+from sysid_ros.core.model.robot_files import available_robots, config_directories
 
 shtab = optional_module("shtab")
-SHELLS = ("bash", "zsh")
 _MODELS, _PAYLOADS, _FLOATING = "_sysid_models", "_sysid_payloads", "_sysid_floating"
 _COMPLETED: Mapping[str, str] = {"model": _MODELS, "robot": _MODELS, "payload": _PAYLOADS, "load": _PAYLOADS}
 """Functions of the shell that complete an option, by its destination."""
@@ -36,22 +35,6 @@ _sysid_floating() {{ _alternative 'models:model:({floating})' 'files:settings fi
 _sysid_payloads() {{ _values payload {payloads} }}
 """,
 }
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid completion",
-        description="Prints the completion of sysid for a shell: commands, options, models, payloads and files. It "
-        "fits the installed version; write it again after an update.",
-        examples=(
-            "sysid completion bash > ~/.local/share/bash-completion/completions/sysid",
-            "sysid completion zsh > ~/.zfunc/_sysid",
-        ),
-        endings=endings(),
-    )
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
-    return parser
 
 
 def completion(shell: str) -> str:
@@ -84,15 +67,11 @@ def _add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Comman
 
 
 def _parser_of(prog: str, command: Command) -> argparse.ArgumentParser:
-    if command.module is None:
-        parser = CommandParser(prog=prog)
-        _add_commands(parser, command.commands)
-        return parser
-    try:
-        built: argparse.ArgumentParser = importlib.import_module(command.module).build_parser()
-    except ModuleNotFoundError:  # an extra that is not installed, so that the command does not run either
-        return CommandParser(prog=prog)
-    return built
+    if command.parser is not None:
+        return command.parser()
+    parser = CommandParser(prog=prog)
+    _add_commands(parser, command.commands)
+    return parser
 
 
 def _complete(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -113,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
 
     def run() -> int:
-        print(completion(build_parser().parse_args(argv).shell), end="")
+        print(completion(completion_parser().read(argv).shell), end="")
         return ExitStatus.OK
 
     return run_command(run)

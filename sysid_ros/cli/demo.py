@@ -19,22 +19,21 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from sysid_ros.cli import calibrate, identify
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.parse_calibration import calibrate_parser
+from sysid_ros.cli.parse_suites import demo_parser, identify_parser
 from sysid_ros.cli.suite import say
 from sysid_ros.cli.terminal import make_table, show, working
-from sysid_ros.cli.view import add_view_option, free_port
-from sysid_ros.core.common.command_line import CommandParser
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import load_robot, read_settings
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel, tool_transform
 from sysid_ros.library.offline import identify_recording
+from sysid_ros.reports.folders import ESTIMATE, make_results_directory
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import IdentificationResult
-from sysid_ros.reports.writer import ESTIMATE, make_results_directory
 
 Array = NDArray[np.float64]
 
@@ -49,35 +48,6 @@ MOTION_TIME, VALIDATION_TIME = 15.0, 5.0
 COMPARISON = "comparison.md"
 
 
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid demo",
-        description="Identifies an unknown payload on a simulated arm and shows how the bounds shrink, in a minute. "
-        "With --calibrate the arm calibrates itself first, and the bounds with and without stand side by side, in "
-        "about five minutes.",
-        examples=(
-            "sysid demo",
-            "sysid demo --calibrate",
-            "sysid demo --model kuka_lbr_med7 --mode emulated --payload 1.5",
-        ),
-        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
-        allow_abbrev=False,
-    )
-    parser.add_argument("--calibrate", action="store_true", help="calibrate first, and compare")
-    parser.add_argument("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
-    parser.add_argument(
-        "--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller"
-    )
-    parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and of the searches")
-    parser.add_argument(
-        "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
-    )
-    add_view_option(parser, "show the arm while it identifies")
-    return parser
-
-
 def run(options: argparse.Namespace) -> int:
     """Identify, or calibrate, identify and compare; return the exit status.
 
@@ -89,12 +59,8 @@ def run(options: argparse.Namespace) -> int:
     view = [] if options.view_port == "0" else ["--view", options.view_port]
     if not options.calibrate:
         return identify.main([*alone, *view], command="sysid demo")
-    if options.payload == "none":
-        raise ParameterOutOfRange("--payload", options.payload, "something to weigh, with --calibrate")
     # Everything of the three runs, before minutes of the first.
-    identify.check_options(identify.build_parser().parse_args(alone), command="sysid demo")
-    if options.view_port != "0":
-        free_port(options.view_port)
+    identify.check_options(identify_parser().parse_args(alone), command="sysid demo")
     results = make_results_directory(options.results)
     model = write_robot(options.model, results / "robot")
     robot = load_robot(model)
@@ -105,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     words = ["run", *common[:4], "--model", str(model), "--serial", "simulated", "--weight", f"{WEIGHT}+-{TOLERANCE}"]
     words += ["--com", *map(str, WEIGHT_COM), "--motion-time", str(MOTION_TIME)]
     words += ["--validation-time", str(VALIDATION_TIME), "--results", str(results / "calibration")]
-    status, known = calibrate.calibrate_by_motions(calibrate.build_parser().parse_args(words), "sysid demo")
+    status, known = calibrate.calibrate_by_motions(calibrate_parser().parse_args(words), "sysid demo")
     if status != ExitStatus.OK:
         return status
     words = [*common, "--model", str(known), "--results", str(results / "payload"), *view]
@@ -235,8 +201,7 @@ def _truth(folder: Path, robot: RobotModel) -> Array | None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    options = build_parser().parse_args(argv)
-    return run_command(lambda: run(options))
+    return run_command(lambda: run(demo_parser().read(argv)))
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.parse_recordings import identifiability_parser
 from sysid_ros.cli.terminal import hanging, make_table, show, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.command_line import CommandParser, tell
+from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.identifiability.advice import Advice, advise
 from sysid_ros.core.identifiability.data import (
-    WINDOW,
     ArmInformation,
     DataAnalysis,
     analyze_data,
@@ -31,13 +31,11 @@ from sysid_ros.core.identifiability.data import (
 )
 from sysid_ros.core.identifiability.mechanism import Comparison, MechanismOptions, compare_robot, compare_urdf
 from sysid_ros.core.identifiability.report import describe_data, structural_text
-from sysid_ros.core.identifiability.settings import MEASURED, AnalysisSettings
-from sysid_ros.core.identifiability.spans import TOLERANCE
+from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import Structure
-from sysid_ros.core.identifiability.tree_readers import MASSLESS
 from sysid_ros.core.identifiability.wording import Symbol, symbol_table
-from sysid_ros.core.model.loader import available_robots, load_robot
-from sysid_ros.core.model.robot import FRICTION_NAMES, RobotModel, parameter_names
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.identifiability_page import identifiability_html
 from sysid_ros.reports.identifiability_text import (
@@ -47,74 +45,14 @@ from sysid_ros.reports.identifiability_text import (
     identifiability_yaml,
 )
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import ReadOptions, Recording
-
-_UNKNOWN = ("arm", "payload")
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the options of the command."""
-    parser = CommandParser(
-        prog="sysid identifiability",
-        description="Says which inertial parameters of a robot can be known: of any URDF, meshes are not needed, and "
-        "no running system is. With --data it also says what a recording knows.",
-        examples=(
-            "sysid identifiability --model ur5e",
-            "sysid identifiability --urdf robot.urdf --floating --html report.html",
-            "sysid identifiability --model xarm7 --data log.npz --unknown payload",
-        ),
-        endings=endings(),
-    )
-    robot = parser.add_mutually_exclusive_group(required=True)
-    robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
-    robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")
-    parser.add_argument(
-        "--gravity",
-        nargs=3,
-        type=float,
-        metavar=("X", "Y", "Z"),
-        help="gravity in the frame of the root link [m/s^2], 0 0 0 for none; default 0 0 -9.81, or the arm's own",
-    )
-    parser.add_argument("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
-    parser.add_argument("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
-    parser.add_argument(
-        "--massless",
-        choices=MASSLESS,
-        default="as_modelled",
-        help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
-    )
-    parser.add_argument(
-        "--rotors", type=Path, help="YAML with the rotors of the motors, see docs/theory/identifiability.md"
-    )
-    parser.add_argument(
-        "--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)"
-    )
-    parser.add_argument("--static", action="store_true", help="postures only, nothing moves")
-    parser.add_argument(
-        "--joint-parameters",
-        nargs="*",
-        choices=FRICTION_NAMES,
-        help="which friction parameters of each joint are unknown too; default none, with --data what the sensor feels",
-    )
-    parser.add_argument("--known", nargs="+", default=[], metavar="JOINT", help="joints whose bodies are known")
-    parser.add_argument(
-        "--tolerance", type=float, default=TOLERANCE, help="what counts as zero, relative [-] (default %(default)g)"
-    )
-    parser.add_argument("--data", type=Path, help="recording (.mcap, .csv, .npz) to say what it knows; with --model")
-    parser.add_argument(
-        "--unknown", choices=_UNKNOWN, default="arm", help="with --data: what is to be identified (default %(default)s)"
-    )
-    parser.add_argument("--window", type=float, default=WINDOW, help="momentum window [s] (default %(default)g)")
-    parser.add_argument("--html", type=Path, help="write the report as one HTML page")
-    parser.add_argument("--markdown", type=Path, help="write the report as Markdown")
-    parser.add_argument("--yaml", type=Path, help="write base parameters with all coefficients as YAML, for programs")
-    return parser
+from sysid_ros.reports.recordings.options import ReadOptions
+from sysid_ros.reports.recordings.readers import Recording
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the answer and write the files asked for; return 0, or 2 if the input cannot be used."""
-    options = build_parser().parse_args(argv)
     try:
+        options = identifiability_parser().read(argv)
         with working("analysing"):
             result = _analyze(options)
         show(*_summary(result))

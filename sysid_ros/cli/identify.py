@@ -13,19 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.options import launch_values
+from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD, check_identify, identify_parser
 from sysid_ros.cli.suite import (
     Suite,
-    add_launch_options,
     client_of,
-    launch_values,
     say,
     say_where,
     suite_environment,
 )
-from sysid_ros.cli.view import add_view_option, free_port
-from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers, tell
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.command_line import LARGEST_SEED, tell
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
     ARGUMENTS,
@@ -38,49 +37,13 @@ from sysid_ros.processes import (
     network_of,
     resolve,
 )
-from sysid_ros.reports.writer import make_results_directory
+from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 from sysid_ros.start_check import check_suite, require_movable
-from sysid_ros.view.scene import LOOPBACK
+from sysid_ros.view.address import LOOPBACK, free_port
 
-DEFAULT_PAYLOAD = "dumbbell_4lb"
-"""What a simulated arm holds where nothing is said."""
-_OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width")
-"""Options that go into the goal."""
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 """Sends the goal and shows progress and result; its exit status is that of the runner."""
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line: the launch arguments as options, and what only the runner has."""
-    parser = CommandParser(
-        prog="sysid identify",
-        description="Identifies what an arm holds, with guaranteed bounds: starts the nodes, sends one goal and ends "
-        "everything. Ctrl-C brings the arm to rest first.",
-        examples=(
-            "sysid identify --model kinova_gen3_2f85 --payload dumbbell_4lb",
-            "sysid identify --model kuka_lbr_med7 --mode emulated --payload 1.5",
-            "sysid identify --model iiwa7:elastic:compact_tool --mode hardware \\\n  --robot-ip 10.0.0.3",
-        ),
-        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
-        allow_abbrev=False,
-    )
-    add_launch_options(parser, ARGUMENTS)
-    parser.add_argument(
-        "--payload",
-        default="",
-        help="what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
-        f"'none' (default: {DEFAULT_PAYLOAD})",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
-    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
-    parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
-    parser.add_argument(
-        "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
-    )
-    add_view_option(parser, "show the arm, its payload, plans and environment")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
-    return parser
 
 
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:
@@ -119,13 +82,8 @@ def check_options(
         SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
             be moved.
     """
-    require_numbers(options, *_OF_GOALS)
-    require_numbers(options, "seed", most=LARGEST_SEED)
+    check_identify(options)
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
-    given = [name for name in _OF_GOALS if getattr(options, name)]
-    if options.nodes_only and given:
-        name, value = "--" + given[0].replace("_", "-"), getattr(options, given[0])
-        raise ParameterOutOfRange(name, value, "nothing with --nodes-only, which sends no goal")
     values = launch_values(options, ARGUMENTS)
     load_robot(options.model)  # says more of one that does not exist
     started = resolve(values, processes, Spelling.OPTION)
@@ -152,7 +110,7 @@ def main(
     argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
 ) -> int:
     """Run the command ``sysid identify`` and return its exit status."""
-    options = build_parser().parse_args(argv)
+    options = identify_parser().parse_args(argv)
     try:
         if options.view_port != "0":
             options.view_port = str(free_port(options.view_port))

@@ -9,38 +9,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.offline import add_recording_options, read_with_progress, recording_options
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.offline import read_with_progress
+from sysid_ros.cli.options import recording_options
+from sysid_ros.cli.parse_recordings import import_parser
 from sysid_ros.cli.terminal import show, working
-from sysid_ros.core.common.command_line import CommandParser
-from sysid_ros.core.model.loader import available_robots, load_robot
-from sysid_ros.reports.recordings.readers import InvalidRecording, Recording
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.recordings.tables import write_npz
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid import",
-        description="Turns a recording into a table in SI units and the robot's joint order. What every command does "
-        "with a bag, done once and kept: joints by name, sign of the efforts, samples left out, and velocities where "
-        "nobody measured them. Ctrl-C keeps what was read by then.",
-        examples=(
-            "sysid import my_bag/ --model ur5e --units 'q=deg' --effort-sign -1",
-            "sysid import log.csv --model xarm7 --output log.npz",
-        ),
-        endings=endings(),
-    )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a bag, a table, or a recording of this suite")
-    known = ", ".join(available_robots())
-    parser.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
-    parser.add_argument("--output", type=Path, default=None, help="the table, .npz (default: beside the recording)")
-    add_recording_options(parser)
-    return parser
 
 
 def summarize(recording: Recording) -> str:
@@ -65,12 +44,6 @@ def run(options: argparse.Namespace) -> int:
     """
     robot = load_robot(options.model)
     output = options.output or options.file.with_suffix(".npz")
-    if output.suffix.lower() != ".npz":
-        raise InvalidRecording(output, "the ending", f"'{output.suffix}'", ".npz")
-    if not output.absolute().parent.is_dir():
-        raise InvalidRecording(output, "its folder", f"missing ({output.parent})", "one that exists")
-    if output.exists():
-        raise InvalidRecording(output, "the file", "there already", "a new name: --output")
     recording, was_stopped = read_with_progress(options.file, robot, recording_options(options))
     show(summarize(recording))
     with working(f"writing {output}"):
@@ -81,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(build_parser().parse_args(argv)))
+    return run_command(lambda: run(import_parser().read(argv)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The command ``sysid``: one door to everything that runs without ``ros2 launch``.
 
-Each command is a module with a function ``main(argv)``; only the one that is called is loaded.
+Each command is a parser, and a module with a function ``main(argv)``. Parsers load nothing that takes long: help, and
+what is refused, come before the module of the command that is called, and no other module, is loaded.
 """
 
 from __future__ import annotations
@@ -11,14 +12,25 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.core.common.command_line import fill, tell
+from sysid_ros.cli.parse_calibration import calibrate_parser
+from sysid_ros.cli.parse_others import completion_parser, safe_id_parser, sva_parser
+from sysid_ros.cli.parse_recordings import (
+    identifiability_parser,
+    import_parser,
+    new_robot_parser,
+    offline_parser,
+    report_parser,
+    verify_parser,
+)
+from sysid_ros.cli.parse_suites import apply_parser, demo_parser, identify_parser, space_parser
+from sysid_ros.core.common.command_line import CommandParser, fill, tell
+from sysid_ros.emulation.arguments import fri_parser, kortex_parser, ros2_control_parser, ur_parser
 
 PACKAGE = "sysid_ros"
 
@@ -29,42 +41,50 @@ class Command:
 
     Attributes:
         summary: What it does, a line.
-        module: Module whose ``main(argv)`` it is; None where it only has commands of its own.
+        module: Module of this package whose ``main(argv)`` it is; None where it only has commands of its own.
+        parser: Makes its parser; None likewise.
         commands: These, by name.
     """
 
     summary: str
     module: str | None = None
+    parser: Callable[[], CommandParser] | None = None
     commands: Mapping[str, Command] = field(default_factory=dict)
 
 
 EMULATORS: Mapping[str, Command] = MappingProxyType({
-    "fri": Command("a KUKA LBR controller with FRI", "sysid_ros.emulation.fri.__main__"),
-    "kortex": Command("the base of a Kinova Gen3 with Kortex", "sysid_ros.emulation.kortex.__main__"),
-    "ros2_control": Command("an arm under ros2_control", "sysid_ros.nodes.ros2_control_emulator"),
-    "ur": Command("the payload of a controller of Universal Robots", "sysid_ros.emulation.universal_robots"),
+    "fri": Command("a KUKA LBR controller with FRI", "emulation.fri.__main__", fri_parser),
+    "kortex": Command("the base of a Kinova Gen3 with Kortex", "emulation.kortex.__main__", kortex_parser),
+    "ros2_control": Command("an arm under ros2_control", "nodes.ros2_control_emulator", ros2_control_parser),
+    "ur": Command("the payload of a controller of Universal Robots", "emulation.universal_robots", ur_parser),
 })  # fmt: skip
 """Other ends of a connection, for the drivers of this package and for any other client."""
 PAPERS: Mapping[str, Command] = MappingProxyType({
-    "safe-id": Command("eleven methods that place unknown dumbbells (SAFE-ID)", "sysid_ros.cli.papers_safe_id"),
-    "sva": Command("online model and computed torque gated by R^2 (SVA)", "sysid_ros.cli.papers_sva"),
+    "safe-id": Command("eleven methods that place unknown dumbbells (SAFE-ID)", "cli.papers_safe_id", safe_id_parser),
+    "sva": Command("online model and computed torque gated by R^2 (SVA)", "cli.papers_sva", sva_parser),
 })  # fmt: skip
 """Experiments of the papers in simulation."""
 COMMANDS: Mapping[str, Command] = MappingProxyType({
-    "demo": Command("identify an unknown payload on a simulated arm", "sysid_ros.cli.demo"),
-    "identify": Command("identify what an arm holds: simulated, emulated or real", "sysid_ros.cli.identify"),
-    "offline": Command("identify from a recording: a bag, a table, or one of this suite", "sysid_ros.cli.offline"),
-    "report": Command("make report and payload files again, from a recording", "sysid_ros.cli.report"),
-    "apply": Command("give the payload of a result to a running system", "sysid_ros.cli.apply"),
-    "import": Command("turn a bag or another recording into a table with SI units", "sysid_ros.cli.import_recording"),
-    "new-robot": Command("write the settings of any arm from its URDF", "sysid_ros.cli.new_robot"),
-    "calibrate": Command("calibrate an arm, or its sensors, from recordings", "sysid_ros.cli.calibrate"),
-    "identifiability": Command("tell which parameters can be known, at all or here", "sysid_ros.cli.identifiability"),
-    "verify": Command("prove all certified plans of a recording again", "sysid_ros.cli.verify"),
-    "space": Command("identify a free-flying robot", "sysid_ros.cli.space"),
+    "demo": Command("identify an unknown payload on a simulated arm", "cli.demo", demo_parser),
+    "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
+    "offline": Command(
+        "identify from a recording: a bag, a table, or one of this suite", "cli.offline", offline_parser
+    ),
+    "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),
+    "apply": Command("give the payload of a result to a running system", "cli.apply", apply_parser),
+    "import": Command(
+        "turn a bag or another recording into a table with SI units", "cli.import_recording", import_parser
+    ),
+    "new-robot": Command("write the settings of any arm from its URDF", "cli.new_robot", new_robot_parser),
+    "calibrate": Command("calibrate an arm, or its sensors, from recordings", "cli.calibrate", calibrate_parser),
+    "identifiability": Command(
+        "tell which parameters can be known, at all or here", "cli.identifiability", identifiability_parser
+    ),
+    "verify": Command("prove all certified plans of a recording again", "cli.verify", verify_parser),
+    "space": Command("identify a free-flying robot", "cli.space", space_parser),
     "papers": Command("repeat experiments of the papers in simulation", commands=PAPERS),
     "emulate": Command("run an emulated controller", commands=EMULATORS),
-    "completion": Command("complete commands and options in bash or zsh", "sysid_ros.cli.completion"),
+    "completion": Command("complete commands and options in bash or zsh", "cli.completion", completion_parser),
 })  # fmt: skip
 """Every command of ``sysid``."""
 
@@ -118,6 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     name, commands = "sysid", COMMANDS
     if words == ["--version"]:
+        from importlib.metadata import version
+
         print(f"sysid_ros {version(PACKAGE)}")
         return ExitStatus.OK
     while True:
@@ -131,8 +153,9 @@ def _run(words: list[str]) -> int:
             tell("error: ", f"'{word}' is no command of {name}; it has {', '.join(commands)}{hint}")
             return ExitStatus.BAD_INPUT
         name, command = f"{name} {word}", commands[word]
-        if command.module is not None:
-            return int(importlib.import_module(command.module).main(words))
+        if command.module is not None and command.parser is not None:
+            command.parser().read(words)  # help, and what is refused, before anything that takes long is loaded
+            return int(importlib.import_module(f"{PACKAGE}.{command.module}").main(words))
         commands = command.commands
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,18 +21,7 @@ from sysid_ros.experiments.executor import (
     run_all,
     throughput,
 )
-from sysid_ros.reports.writer import require_results_root
-
-
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add who carries out the runs; :func:`~sysid_ros.experiments.executor.open_executor` takes both."""
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of this machine (default: 1)")
-    parser.add_argument(
-        "--scheduler",
-        default="",
-        metavar="ADDRESS",
-        help="scheduler of a dask cluster, as tcp://host:8786, whose workers have this package (extra [cluster])",
-    )
+from sysid_ros.reports.folders import require_results_root
 
 
 class RunDisplay:

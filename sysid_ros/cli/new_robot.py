@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.offline import add_recording_options, recording_options
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.options import recording_options
+from sysid_ros.cli.parse_recordings import new_robot_parser
 from sysid_ros.cli.terminal import hanging, show, working
-from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
@@ -30,42 +30,11 @@ from sysid_ros.core.model.settings_text import SettingsNotes, settings_text
 from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import UrdfDescription, read_urdf
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import CLEAR, ReadOptions, Recording, gravity_agreement
+from sysid_ros.reports.recordings.options import ReadOptions
+from sysid_ros.reports.recordings.readers import CLEAR, Recording, gravity_agreement
 
 _SPARE = 2.0
 """Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid new-robot",
-        description="Writes the settings file of any arm from its URDF, and from a bag what it shows of the sensors. "
-        "It is a commented YAML file; with it every command takes the arm: --model my_arm.yaml.",
-        examples=(
-            "sysid new-robot ur5e.urdf",
-            "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/",
-        ),
-        endings=endings(),
-    )
-    parser.add_argument(
-        "urdf", type=Path, metavar="URDF", help="the URDF, with all xacro macros expanded; meshes may be missing"
-    )
-    parser.add_argument("--name", default=None, help="name of the arm (default: that of the URDF file)")
-    parser.add_argument("--tool", default=None, metavar="LINK", help="link that holds the payload (default: the last)")
-    parser.add_argument(
-        "--joints", default=None, help="joints of the arm from the base on, with commas (default: all to the tool)"
-    )
-    parser.add_argument(
-        "--from-bag",
-        type=Path,
-        default=None,
-        metavar="BAG",
-        help="a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second",
-    )
-    parser.add_argument("--output", type=Path, default=None, help="the settings file (default: NAME.yaml)")
-    add_recording_options(parser)
-    return parser
 
 
 def describe_sensors(robot: RobotModel, recording: Recording, stated: float | None) -> tuple[dict[str, Any], list[str]]:
@@ -152,13 +121,7 @@ def run(options: argparse.Namespace) -> int:
     """
     description = read_urdf(read_urdf_file(options.urdf))
     name = options.name or options.urdf.stem
-    if Path(name).name != name:
-        raise ParameterOutOfRange("--name", name, "a name without slashes; --output says where")
     output = options.output or Path(f"{name}.yaml")
-    if output.suffix not in (".yaml", ".yml"):
-        raise ParameterOutOfRange("--output", str(output), "a file .yaml")
-    if output.exists():
-        raise ParameterOutOfRange("--output", str(output), "a new file; this one is there already")
     with working("making the settings"):
         settings, comments = make_settings(description, options)
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
@@ -193,7 +156,7 @@ def _summary(robot: RobotModel, comments: dict[str, list[str]]) -> list[Renderab
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(build_parser().parse_args(argv)))
+    return run_command(lambda: run(new_robot_parser().read(argv)))
 
 
 if __name__ == "__main__":

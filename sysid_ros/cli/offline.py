@@ -17,9 +17,11 @@ from typing import Any
 
 from rich.table import Table
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.interrupts import Interrupts
-from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
+from sysid_ros.cli.many_runs import carry_out_runs
+from sysid_ros.cli.options import read_settings, recording_options
+from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
     body_summary,
@@ -32,84 +34,20 @@ from sysid_ros.cli.terminal import (
     show,
     working,
 )
-from sysid_ros.cli.view import add_view_option, free_port, open_replay
-from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.cli.view import open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
-from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
+from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import ReadOptions, Recording
+from sysid_ros.reports.recordings.options import ReadOptions
+from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.result import IdentificationResult
-from sysid_ros.reports.writer import make_results_directory, require_results_root, write_results
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    defaults = EstimatorSettings()
-    parser = CommandParser(
-        prog="sysid offline",
-        description="Identifies a payload from a recording: of this suite (.mcap), a bag with joint states (a folder "
-        "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz). Ctrl-C ends it with what the data so far say.",
-        examples=(
-            "sysid offline recording.mcap --model kinova_gen3_2f85",
-            "sysid offline my_bag/ --model ur5e --output first",
-            "sysid offline log.csv --model my_arm.yaml --set torque_lag=0.002",
-            "sysid offline monday.npz tuesday.npz --model xarm7 --workers 2",
-        ),
-        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
-    )
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms"
-    )
-    parser.add_argument(
-        "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
-    )
-    parser.add_argument("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
-    parser.add_argument(
-        "--body",
-        default=defaults.body,
-        help="payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)",
-    )
-    parser.add_argument("--target", default=defaults.target, choices=TARGETS, help="what is identified")
-    parser.add_argument(
-        "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
-    )
-    parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid calibrate")
-    add_known_within(parser)
-    parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other setting of the estimator, for instance torque_lag=0.02 or gravity_cone=0.035; repeatable",
-    )
-    add_recording_options(parser)
-    parser.add_argument(
-        "--output",
-        "--results",
-        default="results",
-        help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
-    )
-    add_view_option(parser, "replay the recording with what was known of the payload over time,")
-    add_run_options(parser)
-    return parser
-
-
-def add_known_within(parser: argparse.ArgumentParser) -> None:
-    """Add how well this very arm is known; :func:`load_known` reads it."""
-    parser.add_argument(
-        "--known-within",
-        type=float,
-        default=None,
-        metavar="SHARE",
-        help="share within which bodies, friction and armatures of this very arm are known, 0 to 1, in place of what "
-        "its settings say; bounds hold only if that is true",
-    )
+from sysid_ros.reports.writer import write_results
 
 
 def load_known(options: argparse.Namespace, calibration: str | None = None) -> RobotModel:
@@ -122,104 +60,7 @@ def load_known(options: argparse.Namespace, calibration: str | None = None) -> R
     Raises:
         SysidError: It cannot be loaded, or the share is out of range.
     """
-    if options.known_within is not None:
-        require_numbers(options, "known_within", most=1.0)
     return load_robot(options.model, calibration=calibration, known_within=options.known_within)
-
-
-def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """Add what a file of samples may leave open; :func:`recording_options` reads it."""
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        help="topic of the samples or joint states, where a recording has several, or how the columns of a table "
-        "begin; repeatable where joints are split",
-    )
-    parser.add_argument(
-        "--map",
-        action="append",
-        default=[],
-        metavar="NAME=JOINT",
-        help="joint of the arm for another name in the file; repeatable",
-    )
-    parser.add_argument("--units", default="", help="units that are not SI, for instance 'q=deg, tau=mNm'")
-    parser.add_argument(
-        "--effort-sign",
-        type=float,
-        default=None,
-        choices=(1.0, -1.0),
-        help="1: efforts are in joint direction, -1: against it (default: what the file says, or gravity shows)",
-    )
-
-
-def recording_options(options: argparse.Namespace) -> ReadOptions:
-    """Return what the command line says of a file of samples.
-
-    Raises:
-        ParameterOutOfRange: A pair lacks its sign of equality, or a unit is unknown.
-    """
-
-    def pairs(option: str, words: Sequence[str], example: str) -> dict[str, str]:
-        split = [word.partition("=") for word in words]
-        for name, separator, value in split:
-            if not (name and separator and value):
-                raise ParameterOutOfRange(option, name + separator + value, example)
-        return {name: value for name, _, value in split}
-
-    units = options.units.replace(",", " ").split()
-    return ReadOptions(
-        tuple(options.topic),
-        pairs("--map", options.map, "NAME=JOINT, for instance ur5_elbow_joint=elbow_joint"),
-        pairs("--units", units, "for instance 'q=deg, tau=mNm'"),
-        options.effort_sign,
-    )
-
-
-def read_settings(options: argparse.Namespace) -> EstimatorSettings:
-    """Return the settings of the estimator from the command line.
-
-    Raises:
-        ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
-    """
-    values = {
-        "method": options.method,
-        "body": options.body,
-        "target": options.target,
-        "window_duration": options.window,
-    }
-    return parse_settings(options.set, values)
-
-
-def parse_settings(words: Sequence[str], values: Mapping[str, object] | None = None) -> EstimatorSettings:
-    """Read settings of the estimator from words ``NAME=VALUE`` on top of given values.
-
-    Raises:
-        ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
-    """
-    defaults = EstimatorSettings()
-    known = {entry.name: getattr(defaults, entry.name) for entry in dataclasses.fields(EstimatorSettings)}
-    chosen: dict[str, object] = dict(values or {})
-    for word in words:
-        name, separator, text = word.partition("=")
-        if not separator or name not in known:
-            raise ParameterOutOfRange("--set", word, "NAME=VALUE with a name of " + ", ".join(known))
-        chosen[name] = _parse(name, text, known[name])
-    return EstimatorSettings(**chosen)  # type: ignore[arg-type]
-
-
-def _parse(name: str, text: str, default: object) -> object:
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(default, tuple):
-            return tuple(word for word in text.split(",") if word)
-        if isinstance(default, int | float):
-            return type(default)(text)
-        return text
-    except (ValueError, KeyError):
-        kinds = {bool: "true or false", int: "a whole number", float: "a number"}
-        raise ParameterOutOfRange(name, text, kinds.get(type(default), "text")) from None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -231,17 +72,11 @@ def run(options: argparse.Namespace) -> int:
     if len(options.files) > 1:
         return _run_fleet(options)
     settings = read_settings(options)
-    if options.view_port != "0":
-        free_port(options.view_port)  # what is missing is told before the work
     robot = _robot_of(options)
     recording, was_cut = read_with_progress(options.files[0], robot, recording_options(options))
     if was_cut:
         show("What was read is identified; Ctrl-C ends that, too.", stream=sys.stderr)
-    if options.output:
-        require_results_root(options.output)
     if settings.body != PAYLOAD:
-        if options.view_port != "0":
-            raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")
         status = _run_bodies(options, robot, settings, recording)
         return ExitStatus.STOPPED if was_cut else status
     result, was_stopped = identify_with_progress(recording, robot, settings)
@@ -339,9 +174,6 @@ def _robot_of(options: argparse.Namespace) -> RobotModel:
 
 def _run_fleet(options: argparse.Namespace) -> int:
     """Identify from every recording by itself, and print a line for each."""
-    if not options.output or read_settings(options).body != PAYLOAD or options.view_port != "0":
-        raise ParameterOutOfRange("several recordings", options.files, "a folder --output, no --body and no --view")
-    recording_options(options)
     _robot_of(options)  # what is wrong for all of them is told once
     jobs = fleet_jobs(options)
     path = Path(options.output) / "runs.jsonl"
@@ -438,7 +270,7 @@ def _run_bodies(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(build_parser().parse_args(argv)))
+    return run_command(lambda: run(offline_parser().read(argv)))
 
 
 if __name__ == "__main__":

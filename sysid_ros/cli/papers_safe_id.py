@@ -8,37 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.many_runs import add_run_options, carry_out_runs, show
-from sysid_ros.core.common.command_line import CommandParser, require_numbers
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.many_runs import carry_out_runs, show
+from sysid_ros.cli.parse_others import TABLES, safe_id_parser
 from sysid_ros.core.common.optional import require_module
-from sysid_ros.experiments import safe_id, safe_id_runs
+from sysid_ros.experiments import safe_id_runs
 from sysid_ros.experiments.executor import Completion, ResultsFile
-
-TABLES = ("table-2", "table-3", "table-4", "table-5")
-"""The paper's tables: methods with their errors, successes, correlations and condition numbers."""
-
-
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid papers safe-id",
-        description="Repeats the experiments of SAFE-ID section VI in simulation: three experiments, five dumbbells, "
-        "the paper's eleven methods and SVA's online model. Tables II and III rest on the same runs.",
-        examples=("sysid papers safe-id --experiment table-5 --seeds 2", "sysid papers safe-id --done"),
-        endings=endings(ExitStatus.FAILED),
-    )
-    add = parser.add_argument
-    add("--experiment", default="all", choices=("all", *TABLES), help="which table (default: all)")
-    add("--seeds", type=int, default=10, help="arms, each with other true parameters (default: 10)")
-    add("--dumbbells", nargs="+", default=list(safe_id.DUMBBELLS), choices=safe_id.DUMBBELLS, help="what is held")
-    add("--methods", nargs="+", default=list(safe_id_runs.METHODS), choices=list(safe_id_runs.METHODS), help="methods")
-    add("--tasks", nargs="+", default=list(safe_id.EXPERIMENTS), choices=safe_id.EXPERIMENTS, help="experiments")
-    add("--motions", type=int, default=50, help="random motions of Table IV (default: 50)")
-    add("--done", action="store_true", help="make no runs: show all that the folder has")
-    add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
-    add_run_options(parser)
-    return parser
 
 
 def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Completion]]:
@@ -47,7 +22,6 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
     Returns:
         Entries of all runs that were asked for, and the failures.
     """
-    require_numbers(options, "seeds", "motions", least=1)
     path, where = Path(options.results) / "runs.jsonl", (options.workers, options.scheduler)
     if options.done:
         return ResultsFile(path).entries, []
@@ -98,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(build_parser().parse_args(argv)))
+    return run_command(lambda: run(safe_id_parser().read(argv)))
 
 
 if __name__ == "__main__":

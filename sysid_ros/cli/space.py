@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.options import launch_values
+from sysid_ros.cli.parse_suites import space_parser
 from sysid_ros.cli.suite import (
     Suite,
-    add_launch_options,
     client_of,
-    launch_values,
     say_where,
     suite_environment,
 )
 from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
-from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers, tell
+from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.free_floating.assumptions import Assumptions
 from sysid_ros.core.free_floating.identification import (
@@ -41,71 +41,24 @@ from sysid_ros.core.free_floating.identification import (
     select_motion,
 )
 from sysid_ros.core.free_floating.measurements import FloatingData
-from sysid_ros.core.free_floating.regression import Method
+from sysid_ros.core.free_floating.method import Method
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, Spelling, resolve_space
+from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.free_flyer import read_known_robot, write_free_flyer, write_held_object
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
-from sysid_ros.reports.writer import make_results_directory
 from sysid_ros.start_check import require_modules, require_parameters
 
 CLIENT_MODULE = "sysid_ros.nodes.free_flyer_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
 
 
-def build_parser() -> CommandParser:
-    """Build the command line: the launch arguments as options, and what only the runner has."""
-    parser = CommandParser(
-        prog="sysid space",
-        description="Identifies the minimal parameters of a free-flying robot: a simulated one with its nodes, or "
-        "from a recording; and what it holds.",
-        examples=(
-            "sysid space --speed 5 --object",
-            "sysid space --recording recording.mcap --momentum 0.1 0.1",
-        ),
-        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
-        allow_abbrev=False,
-    )
-    add_launch_options(parser, SPACE_ARGUMENTS)
-    parser.add_argument("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
-    parser.add_argument(
-        "--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method"
-    )
-    parser.add_argument(
-        "--momentum",
-        type=float,
-        nargs=2,
-        metavar=("LINEAR", "ANGULAR"),
-        default=(0.0, 0.0),
-        help="largest component of the momentum at the first sample [kg m/s, kg m^2/s]; 0 0: none",
-    )
-    parser.add_argument(
-        "--object",
-        nargs="?",
-        const="",
-        metavar="FRAME",
-        help="identify what is in the hand, in this frame (default: the robot's tool); with nodes, after the robot "
-        "itself: a simulated one then catches something",
-    )
-    parser.add_argument(
-        "--known", type=Path, metavar="YAML", help="with --object: estimate.yaml of the robot without the object"
-    )
-    parser.add_argument(
-        "--before", type=Path, nargs="+", default=(), metavar="MCAP", help="offline: recordings made before the catch"
-    )
-    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: default")
-    parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: default")
-    parser.add_argument("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of simulation and search")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command ``sysid space``; returns its exit status."""
-    options = build_parser().parse_args(argv)
     try:
-        _require_fitting(options)
+        options = space_parser().read(argv)
+        if options.parts:
+            ProcedureSettings(parts=options.parts)
         if options.recording is not None:
             return _offline(options)
         robot = load_free_flyer(options.model)
@@ -141,34 +94,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     say_where(environment, results / "log")
     own["free_flyer_identification"]["results_root"] = str(results)
     return Suite(started, client, results / "log", environment, own).run()
-
-
-def _require_fitting(options: argparse.Namespace) -> None:
-    """Refuse numbers out of range, and options that do not go together.
-
-    Raises:
-        SysidError: Names the option.
-    """
-    require_numbers(options, "max_motion_time", "parts")
-    require_numbers(options, "planning_time", is_open=True)
-    require_numbers(options, "seed", most=LARGEST_SEED)
-    if options.parts:
-        ProcedureSettings(parts=options.parts)
-    is_offline, defaults = options.recording is not None, build_parser()
-    alone: dict[str, tuple[bool, str]] = {
-        **dict.fromkeys(("method", "before"), (is_offline, "with --recording")),
-        **dict.fromkeys(
-            ("robot_name", "mode", "speed", "parameters_file", "network", "max_motion_time", "parts", "planning_time"),
-            (not is_offline, "without --recording"),
-        ),
-        "nodes_only": (not is_offline, "without --recording"),
-    }
-    for name, (is_fitting, where) in alone.items():
-        if not is_fitting and getattr(options, name) != defaults.get_default(name):
-            raise SysidError(f"--{name.replace('_', '-')} can only be given {where}")
-    for name in ("known", "before"):
-        if getattr(options, name) and options.object is None and not options.nodes_only:
-            raise SysidError(f"--{name} can only be given with --object")
 
 
 def summarize(identification: FreeFlyerIdentification) -> str:

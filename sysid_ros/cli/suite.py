@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -20,7 +19,6 @@ from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import (
     RESPAWN_DELAY,
-    Argument,
     ParameterValue,
     StartedProcess,
     key_variables,
@@ -43,10 +41,6 @@ _STILL_SECONDS = 1.0
 """How long a node must stand still until it is named [s]."""
 _SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
 """Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
-_ONLY_LAUNCHED = (
-    "launch_rviz", "rviz_config_file", "view_port", "publish_tf", "tf_prefix", "use_sim_time", "results_root", "payload"
-)  # fmt: skip
-"""Launch arguments that the runner has no use for."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""
 
@@ -213,29 +207,6 @@ class Suite:
     def _clean(self) -> None:
         domain = int(self._environment["ROS_DOMAIN_ID"])
         remove_unused((self._shared | files_of_domain(domain)) - self._before)
-
-
-def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argument]) -> None:
-    """Add launch arguments to a command line, and what every runner has: ``--results`` and ``--domain-id``."""
-    for argument in arguments:
-        if argument.name not in _ONLY_LAUNCHED:
-            names = (argument.name, argument.alias) if argument.alias else (argument.name,)
-            parser.add_argument(
-                *("--" + name.replace("_", "-") for name in names),
-                dest=argument.name,
-                default=argument.default,
-                choices=argument.choices or None,
-                help=f"{argument.description} (default: {argument.default or 'empty'})",
-            )
-    parser.add_argument(
-        "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
-    )
-    parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
-
-
-def launch_values(options: argparse.Namespace, arguments: Sequence[Argument]) -> dict[str, str]:
-    """Return the launch arguments given on a command line."""
-    return {one.name: getattr(options, one.name) for one in arguments if hasattr(options, one.name)}
 
 
 def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:

@@ -11,17 +11,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
+from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.parse_recordings import verify_parser
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
-from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
 from sysid_ros.core.control.settings import ROBUST, RobustSettings
@@ -150,34 +149,9 @@ def describe_margins(checked: Sequence[CheckedPlan], joint_names: Sequence[str])
     return "least loop margins at the starts of plans: " + ", ".join(texts)
 
 
-def build_parser() -> CommandParser:
-    """Return the parser of the options of the command."""
-    parser = CommandParser(
-        prog="sysid verify",
-        description="Proves all certified plans of a recording again, anew: hashes, start states, times, the "
-        "controller's tracking bound from plan to plan and in stops, and the proof over continuous time. Ctrl-C ends "
-        "it with the plans so far.",
-        examples=(
-            "sysid verify recording.mcap",
-            "sysid verify plans.json --model kinova_gen3_2f85",
-            "sysid verify recording.mcap --enclose-terms",
-        ),
-        endings=endings(ExitStatus.FAILED),
-    )
-    parser.add_argument("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
-    parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
-    parser.add_argument(
-        "--enclose-terms",
-        action="store_true",
-        help="also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "
-        "are bounded, not estimated with a measured allowance. Takes seconds for a plan",
-    )
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(build_parser().parse_args(argv)))
+    return run_command(lambda: run(verify_parser().read(argv)))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import socket
 from pathlib import Path
 
 import numpy as np
 
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.model.loader import find_settings
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.robot_files import find_settings
 from sysid_ros.reports.recordings.runs import RecordedRun, read_run
 from sysid_ros.reports.result import IdentificationResult, followed_motions
+from sysid_ros.view.address import free_port
 from sysid_ros.view.replay import FollowedPlan, Replay, Story
-from sysid_ros.view.scene import LOOPBACK, PORT, ArmView, import_viser
-
-_TRIED = 100
-
-
-def add_view_option(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--view``, as text for a launch argument: the port, empty without it."""
-    parser.add_argument(
-        "--view",
-        dest="view_port",
-        nargs="?",
-        const=str(PORT),
-        default="0",
-        metavar="PORT",
-        help=f"{what} in a browser on this machine, at the first free port from PORT on (default: {PORT}); needs viser",
-    )
-
-
-def free_port(text: str) -> int:
-    """Return the first free port on this machine from the one on that ``--view`` names.
-
-    Raises:
-        ViewerMissing: ``viser`` is not installed.
-        ParameterOutOfRange: It is no port.
-        SysidError: All are taken.
-    """
-    import_viser()
-    first = int(text) if text.isdigit() else 0
-    if not 1024 <= first <= 65535:
-        raise ParameterOutOfRange("--view", text, "a port from 1024 to 65535")
-    for port in range(first, min(first + _TRIED, 65536)):
-        with socket.socket() as candidate:
-            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                candidate.bind((LOOPBACK, port))
-                return port
-            except OSError:
-                continue
-    raise SysidError(f"--view: no port from {first} on is free")
+from sysid_ros.view.scene import ArmView
 
 
 def followed_plans(recorded: RecordedRun, result: IdentificationResult) -> list[FollowedPlan]:

@@ -1,8 +1,15 @@
-"""Modes of the driver: which arm is driven, and how it is reached."""
+"""What command lines and settings of drivers choose from: modes, versions, default ports."""
 
 from __future__ import annotations
 
 from enum import Enum
+
+FRI_PORTS = (30200, 30209)
+"""UDP ports that a KUKA controller accepts."""
+KORTEX_PORT, KORTEX_PORT_REALTIME = 10000, 10001
+"""Kinova Gen3: TCP port of all services and UDP port of the cyclic one."""
+SCRIPT_PORT, RTDE_PORT = 30002, 30004
+"""Controllers of Universal Robots: TCP ports of scripts and of real-time data exchange."""
 
 
 class Mode(str, Enum):
@@ -40,3 +47,48 @@ class Mode(str, Enum):
     def is_ros2_control(self) -> bool:
         """Whether the arm is reached over topics, commanded or not; it publishes its own joint states then."""
         return self.is_monitor or self in (Mode.ROS2_CONTROL, Mode.EMULATED_ROS2_CONTROL)
+
+
+class FriVersion(Enum):
+    """Versions of the interface that differ on the wire. 1.14 and 1.16 are as 1.15."""
+
+    V1_15 = "1.15"
+    V2_5 = "2.5"
+    V2_7 = "2.7"
+
+    @property
+    def mirrors_in_monitoring(self) -> bool:
+        """Whether the client returns the commanded position while it only monitors."""
+        return self is FriVersion.V1_15
+
+
+class TorqueCommand(Enum):
+    """What an effort command is, that is what the arm or its controller adds to it.
+
+    ``UNSET``: not stated; nothing is commanded then, because a wrong guess makes an arm jump. ``FULL``: the whole
+    joint torque, nothing is added. ``OVERLAY_GRAVITY``: gravity is. ``OVERLAY``: gravity and Coriolis torques are.
+    """
+
+    UNSET = "unset"
+    FULL = "full"
+    OVERLAY_GRAVITY = "overlay_gravity"
+    OVERLAY = "overlay"
+
+
+class Noise(Enum):
+    """How the allowed errors are used.
+
+    ``NONE``: ideal sensors without quantisation. ``UNIFORM``: independent errors, uniform within their bounds.
+    ``ADVERSARIAL``: largest effort and velocity errors of constant sign per joint, an offset that grows with the
+    effort. ``GAIN``: as before, but the effort error is a constant wrong gain plus a constant offset, the worst case
+    for a mass.
+    """
+
+    NONE = "none"
+    UNIFORM = "uniform"
+    ADVERSARIAL = "adversarial"
+    GAIN = "gain"
+
+
+TRUTHS = ("nominal", "random", "corner")
+"""How the simulated arm's own parameters are chosen inside their box."""

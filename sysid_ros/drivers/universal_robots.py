@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 
-SCRIPT_PORT, RTDE_PORT = 30002, 30004
 TIMEOUT = 5.0
 """How long to wait for a connection, and for an answer [s]."""
 SETTLE = 3.0

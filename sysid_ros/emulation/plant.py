@@ -12,8 +12,9 @@ from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 PERIOD = 0.001
 """Period of an emulated controller's own loop [s]."""

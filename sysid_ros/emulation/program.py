@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, draw_truth, load_payload
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
 from sysid_ros.drivers.pacing import request_real_time
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
@@ -92,41 +93,6 @@ def _is_stdin_open() -> bool:
     return not select.select([sys.stdin], [], [], 0.0)[0] or bool(os.read(sys.stdin.fileno(), 1))
 
 
-def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, measured_sign: str) -> None:
-    """Add what the arm is and what it holds.
-
-    Args:
-        parser: The command line.
-        robot: The robot if none is given.
-        robots: Which there are.
-        measured_sign: What the sign of the measured torque is on the real arm.
-    """
-    plant, add = PlantSettings(), parser.add_argument
-    add("--robot", default=robot, help=f"{robots} (default: %(default)s)")
-    add("--truth", default="random", choices=TRUTHS, help="how the arm's own parameters are chosen")
-    add(
-        "--payload",
-        default="none",
-        help="what the arm holds: a name from payloads.yaml, a mass [kg], MASS at X Y Z or none",
-    )
-    add("--noise", default=plant.noise.value, choices=[n.value for n in Noise], help="errors of the sensors")
-    add("--gripper", default="", help="state of the gripper, as the robot's settings name it; empty: any of them")
-    add("--seed", type=int, default=plant.seed, help="seed of truth and noise")
-    add(
-        "--measured-sign", type=float, default=0.0,
-        help=f"sign of the measured torque, 1 or -1; 0: {measured_sign} (default: 0)",
-    )  # fmt: skip
-    add("--command-sign", type=float, default=plant.command_sign, help="sign with which torques are applied")
-
-
-def add_program_options(parser: argparse.ArgumentParser) -> None:
-    """Add how long the program runs, and waits."""
-    add = parser.add_argument
-    add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
-    add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
-    add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
-
-
 def require_program_options(options: argparse.Namespace) -> None:
     """Refuse times that are none.
 
@@ -136,13 +102,6 @@ def require_program_options(options: argparse.Namespace) -> None:
     require_numbers(options, "patience")
     if not options.seconds > 0.0:
         raise ParameterOutOfRange("--seconds", options.seconds, "more than 0")
-
-
-def add_real_time_factor(parser: argparse.ArgumentParser) -> None:
-    """Add how fast simulated time passes, for controllers that pace their clients."""
-    parser.add_argument(
-        "--real-time-factor", type=float, default=1.0, help="how fast simulated time passes, up to 1 (default: 1)"
-    )
 
 
 def require_real_time_factor(value: float) -> None:

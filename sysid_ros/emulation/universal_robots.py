@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.emulation.program import RunningEmulator, add_program_options, run_program
+from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
+from sysid_ros.emulation.arguments import ur_parser
+from sysid_ros.emulation.program import RunningEmulator, run_program
 
-SCRIPT_PORT, RTDE_PORT = 30002, 30004
 LARGEST_INERTIA = 133.0
 """Largest size of an entry of the inertia that a script may give [kg m^2]."""
 LARGEST_COM = 4.0
@@ -259,29 +259,9 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def build_parser() -> CommandParser:
-    """Build the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid emulate ur",
-        description="Emulates a controller of Universal Robots as far as its payload goes: scripts that set it, and "
-        "RTDE that tells it. It moves no arm.",
-        examples=("sysid emulate ur", "sysid emulate ur --local --rated-payload 12.5"),
-        endings=ENDINGS,
-    )
-    state, add = ControllerState(), parser.add_argument
-    add("--script-port", type=port_number, default=SCRIPT_PORT, help="TCP port of scripts (default: %(default)s)")
-    add("--rtde-port", type=port_number, default=RTDE_PORT, help="TCP port of RTDE (default: %(default)s)")
-    add("--rated-payload", type=float, default=state.rated, help="largest payload [kg] (default: %(default)s)")
-    add("--speed", type=float, default=0.0, help="speed of all joints that it reports [rad/s] (default: 0)")
-    add("--local", action="store_true", help="not under remote control: scripts are ignored")
-    add("--old", action="store_true", help="software that does not report the inertia")
-    add_program_options(parser)
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the emulator and return its exit status."""
-    options = build_parser().parse_args(argv)
+    options = ur_parser().parse_args(argv)
     return run_program("ur_emulator", options, lambda say: _build(options, say))
 
 

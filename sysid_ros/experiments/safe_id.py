@@ -27,18 +27,17 @@ from scipy.optimize import least_squares
 
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.builder import build_robot
-from sysid_ros.core.model.loader import find_settings
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import find_settings
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.urdf import read_urdf
 from sysid_ros.core.trajectories.base import State
+from sysid_ros.experiments.names import DUMBBELLS, EXPERIMENTS
 
 Array = NDArray[np.float64]
 
 ROBOT = "kinova_gen3_2f85"
-EXPERIMENTS = ("a", "b", "c")
-DUMBBELLS = ("dumbbell_4lb", "dumbbell_5lb", "dumbbell_6lb", "dumbbell_7lb", "dumbbell_8lb")
 LARGEST_MASS = 4.0
 """Of what may be held [kg]; the paper restricts the payload to this."""
 PICK = (0.38, np.radians(55.0), 0.17)

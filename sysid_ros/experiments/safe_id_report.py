@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
-from sysid_ros.experiments.safe_id import DUMBBELLS, EXPERIMENTS
+from sysid_ros.experiments.names import DUMBBELLS, EXPERIMENTS, FOURIER, METHODS, OURS, RANDOM
 from sysid_ros.experiments.safe_id_conditions import PAPER as PAPER_CORRELATIONS
-from sysid_ros.experiments.safe_id_runs import FOURIER, METHODS, OURS, RANDOM, choose_gains, is_safe
+from sysid_ros.experiments.safe_id_runs import choose_gains, is_safe
 from sysid_ros.experiments.tables import Table, cost_tables, describe_median, describe_share
 
 Entry = Mapping[str, Any]

@@ -14,7 +14,6 @@ Source: SAFE-ID section VI, Tables II to V.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +45,7 @@ from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 from sysid_ros.experiments.closed_loop import Reference, Trace, follow
+from sysid_ros.experiments.names import FOURIER, METHODS, OURS, RANDOM, WAYS
 from sysid_ros.experiments.safe_id import (
     HOLD,
     PIECE,
@@ -60,10 +60,6 @@ from sysid_ros.experiments.safe_id_conditions import HORIZONS, condition_numbers
 
 Array = NDArray[np.float64]
 
-OURS, RANDOM, FOURIER = "ours", "random", "fourier"
-WAYS = (OURS, RANDOM, FOURIER)
-"""How the arm moves to identify: by certified exciting plans, random ones, or a Fourier series that knows no obstacles
-and no torques."""
 PLANS, DURATION, TAKEOVER = 4, 3.0, 1.5
 """Exciting plans, their duration and when the next one takes over [s] (SAFE-ID VI-D)."""
 K_RANGE = np.pi / 4.0
@@ -75,41 +71,6 @@ _RETURN_SPEED = 0.5
 _PERIOD = 1e-3
 _LOOKED_EVERY = 10  # cycles between two looks at distances
 
-
-@dataclass(frozen=True)
-class Method:
-    """A method of Table II.
-
-    Attributes:
-        controller: Its control law: robust, adaptive, composite, pid or online.
-        model: Where its model of the payload comes from: identified, nothing (no payload), or prior.
-        way: How the arm moves before the task, of :data:`WAYS`; None where it does not.
-        controls: Its model is found by its own control law, while the arm makes those motions.
-        paper: Experiments of Table III in the paper, a, b, c.
-    """
-
-    controller: str
-    model: str
-    way: str | None
-    controls: bool
-    paper: tuple[str, str, str]
-
-
-METHODS: Mapping[str, Method] = {
-    "ours": Method("robust", "identified", OURS, False, ("success", "success", "success")),
-    "wrong": Method("robust", "nothing", None, False, ("fail at 8lb", "fail at 8lb", "collide")),
-    "conservative": Method("robust", "prior", None, False, ("fail at 8lb", "fail at 8lb", "collide")),
-    "random": Method("robust", "identified", RANDOM, False, ("success", "fail at 8lb", "collide")),
-    "adap-1": Method("adaptive", "prior", None, False, ("success", "fail at 8lb", "collide")),
-    "adap-1-excit": Method("adaptive", "prior", OURS, True, ("success", "success", "collide")),
-    "adap-2": Method("composite", "prior", None, False, ("fail at 8lb", "fail at 4lb", "collide")),
-    "adap-2-excit": Method("composite", "prior", OURS, True, ("fail at 8lb", "fail at 4lb", "collide")),
-    "grav-pid": Method("pid", "nothing", None, False, ("success", "fail at 6lb", "collide")),
-    "grav-pid-ours": Method("pid", "identified", OURS, False, ("success", "success", "collide")),
-    "grav-pid-excit": Method("pid", "identified", FOURIER, False, ("fail at 4lb", "fail at 4lb", "collide")),
-    "online-model": Method("online", "prior", OURS, True, ("-", "-", "-")),
-}
-"""The eleven methods of the paper, and SVA's online model."""
 
 GRIDS: Mapping[str, tuple[dict[str, float], ...]] = {
     "adaptive": tuple({"adaptation": gain} for gain in (10.0, 30.0, 100.0, 300.0)),

@@ -29,8 +29,9 @@ from sysid_ros.core.control.baselines import (
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import config_directories, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.online_model.least_squares import (
     ModelObserver,
     Observation,
@@ -43,12 +44,11 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.experiments.closed_loop import Reference, Trace, follow
+from sysid_ros.experiments.names import ARM, COST, LEG, PENDULUM
+from sysid_ros.experiments.names import SVA_ROBOTS as ROBOTS
 
 Array = NDArray[np.float64]
 
-PENDULUM, LEG, ARM, COST = "pendulum", "leg", "arm", "regressor"
-EXPERIMENTS = (PENDULUM, LEG, ARM, COST)
-ROBOTS = {PENDULUM: "sva_double_pendulum", LEG: "sva_leg", ARM: "sva_arm"}
 EFFECTIVE = (0, 3, 6)
 """Of a planar link that turns about y: mass, first moment along the link, moment of inertia about y."""
 DURATIONS = {PENDULUM: 20.0, LEG: 40.0, ARM: 45.0}

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sysid_ros.core.online_model.least_squares import Observation
-from sysid_ros.experiments.sva import ARM, ASYMPTOTIC, COST, LEG, PENDULUM, robot_of
+from sysid_ros.experiments.names import ARM, COST, LEG, PENDULUM
+from sysid_ros.experiments.sva import ASYMPTOTIC, robot_of
 from sysid_ros.experiments.tables import Table, cost_tables, describe_median, describe_share
 
 Entry = Mapping[str, Any]

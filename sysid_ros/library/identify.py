@@ -18,14 +18,8 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import (
-    InvalidRecording,
-    RawSamples,
-    ReadOptions,
-    Recording,
-    cut_repeats,
-    make_recording,
-)
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
+from sysid_ros.reports.recordings.readers import RawSamples, Recording, cut_repeats, make_recording
 from sysid_ros.reports.result import IdentificationResult
 
 ARRAYS = ("t", "q", "v", "tau")

@@ -14,7 +14,8 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import KORTEX
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, load_payload
+from sysid_ros.drivers.modes import TRUTHS, Noise
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.emulation.program import HAND_BACK_SECONDS
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import truth_to_message

@@ -24,20 +24,17 @@ from rclpy.validate_namespace import validate_namespace
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser, require_numbers, tell
+from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.pacing import request_real_time
-from sysid_ros.drivers.ros2_control.settings import TorqueCommand
 from sysid_ros.drivers.ros2_control.states import JointStates
+from sysid_ros.emulation.arguments import ros2_control_parser
 from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import (
     EmulatorSetup,
     UntilHandedBack,
-    add_arm_options,
-    add_program_options,
-    add_real_time_factor,
     pick,
     require_program_options,
     require_real_time_factor,
@@ -208,28 +205,6 @@ def to_message(states: JointStates) -> JointState:
     return message
 
 
-def build_parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid emulate ros2_control",
-        description="Emulates an arm under ros2_control with an effort controller.",
-        examples=("sysid emulate ros2_control --robot kinova_gen3_2f85 --payload 1.0",),
-        endings=ENDINGS,
-    )
-    hardware, add = HardwareSettings(), parser.add_argument
-    add_arm_options(parser, "kinova_gen3_2f85", "a name from config/ or a YAML file", "the one the robot file expects")
-    add("--update-rate", type=float, default=1.0 / hardware.period, help="rate of the controllers [Hz] (default: 1000)")
-    commands = [t.value for t in TorqueCommand if t is not TorqueCommand.UNSET]
-    add("--torque-command", default=hardware.torque_command.value, choices=commands, help="what is added to commands")
-    add("--state-joints", default="", help="joints in the order of the states, others among them (a,b,c)")
-    add("--command-joints", default="", help="joints in the order of the commands (a,b,c)")
-    add("--motion", action="store_true", help="a controller of its own moves the arm about home")
-    add_real_time_factor(parser)
-    add("--namespace", default="", help="ROS namespace")
-    add_program_options(parser)
-    return parser
-
-
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings]:
     """Return what the options ask for: arm and controllers.
 
@@ -256,7 +231,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the emulator until it is told to end; return the exit status."""
-    options = build_parser().parse_args(argv)
+    options = ros2_control_parser().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def say(text: str) -> None:

@@ -5,26 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.reports.estimate_yaml import FORMAT, read_summary
+from sysid_ros.reports.folders import UnusableResult, require_result
 from sysid_ros.reports.payload import PayloadSummary
 from sysid_ros.reports.payload_files import RULE, find_well_known
-from sysid_ros.reports.writer import ESTIMATE
-
-
-class UnusableResult(SysidError):
-    """A result that no controller may be given.
-
-    Args:
-        path: The file.
-        reason: Why, in a sentence.
-    """
-
-    def __init__(self, path: Path, reason: str):
-        self.path, self.reason = path, reason
-        super().__init__(f"{path}: {reason}; nothing was sent")
 
 
 @dataclass(frozen=True)
@@ -58,10 +44,7 @@ def read_exported(folder: Path | str, accept_uncertain: bool = False) -> Exporte
             not well known.
         UnreadableYaml: The file is no YAML.
     """
-    path = Path(folder)
-    path = path / ESTIMATE if path.is_dir() else path
-    if not path.is_file():
-        raise UnusableResult(path, "missing; give a folder of results, with estimate.yaml in it")
+    path = require_result(folder)
     data = read_yaml(path)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UnusableResult(path, f"no result of an identification (its first line should be 'format: {FORMAT}')")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
+from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import (
     Bounded,
     exported_payload,
@@ -27,40 +26,6 @@ from sysid_ros.reports.payload import (
 )
 from sysid_ros.reports.payload_files import add_payload
 from sysid_ros.reports.result import IdentificationResult
-
-
-def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:
-    """Make ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and return it; a second one of the same second ends in ``_2``, and so on.
-
-    Raises:
-        SysidError: The folder cannot be made.
-    """
-    name = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
-    for suffix in ["", *(f"_{i}" for i in range(2, 100))]:
-        directory = (Path(root) / (name + suffix)).absolute()
-        try:
-            directory.mkdir(parents=True)
-            return directory
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise SysidError(f"cannot make the results folder {directory}: {error.strerror or error}") from error
-    raise SysidError(f"there are 99 results folders of the same second in {root}")
-
-
-def require_results_root(root: Path | str) -> None:
-    """Make the folder for folders of results if it is missing, so that what is wrong with it is told before the work.
-
-    Raises:
-        SysidError: It cannot be made, or nothing can be written there.
-    """
-    folder = Path(root).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SysidError(f"cannot make the folder {folder}: {error.strerror or error}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise SysidError(f"nothing can be written into the folder {folder}")
 
 
 class OutsideResultsRoot(ParameterOutOfRange):
@@ -112,7 +77,7 @@ def software_versions() -> dict[str, str]:
     return {**found, "python": platform.python_version()}
 
 
-ESTIMATE, URDF, REPORT = "estimate.yaml", "robot_with_payload.urdf", "report.html"
+URDF, REPORT = "robot_with_payload.urdf", "report.html"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
 FRANKA, SDF, MJCF, XACRO = "payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"
 NEEDED = {

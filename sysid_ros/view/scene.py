@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import SweptSpheres
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import (
     PARAMETER_NAMES,
@@ -28,12 +28,11 @@ from sysid_ros.core.model.inertia import (
 )
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.view.address import LOOPBACK, PORT, ViewerMissing
 from sysid_ros.view.shapes import visual_shapes
 
 Array = NDArray[np.float64]
 
-LOOPBACK, PORT = "127.0.0.1", 8080
-"""Who may look: this machine alone. The port is the first free one from here on."""
 COLORS = {
     "link": (178, 186, 198), "sphere": (140, 153, 173), "com": (217, 26, 26), "payload": (242, 140, 26),
     "plan": (26, 140, 230), "next": (60, 190, 170), "obstacle": (190, 90, 76), "ground": (115, 115, 107),
@@ -42,13 +41,6 @@ _LEAST = 1e-4
 """Nothing is drawn without a size [m]."""
 _KEPT = 2000
 """Estimates that are plotted; of more, every second one is dropped."""
-
-
-class ViewerMissing(SysidError):
-    """The package that shows the arm in a browser is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("the view in a browser needs the package viser: pip install 'sysid_ros[view]', or viser alone")
 
 
 def import_viser() -> Any:

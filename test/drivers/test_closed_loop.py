@@ -30,7 +30,7 @@ from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload  # noqa: E402
 from sysid_ros.core.planning.planner import CertifiedPlanner  # noqa: E402
-from sysid_ros.drivers.mujoco.simulation import Noise  # noqa: E402
+from sysid_ros.drivers.modes import Noise  # noqa: E402
 
 PATIENCE = 60.0  # seconds of real time: what is found must not depend on how fast the machine is
 

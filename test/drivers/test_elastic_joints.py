@@ -17,9 +17,10 @@ from sysid_ros.core.procedure import IdentificationSettings, run_identification
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
-from sysid_ros.drivers.mujoco.simulation import Noise, draw_truth, load_payload
+from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
 from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 

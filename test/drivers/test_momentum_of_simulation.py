@@ -6,8 +6,8 @@ import pytest
 from scipy.integrate import cumulative_simpson
 
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.simulation import Noise
 
 STEP = 5e-4
 WINDOW = 0.1

@@ -8,8 +8,9 @@ from sysid_ros.core.common.errors import JointNotFound, NotPhysicallyConsistent,
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, tool_transform
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InjectedFaults, InvalidCommand, Pacing
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.simulation import Noise, UnknownPayload, load_payload
+from sysid_ros.drivers.mujoco.simulation import UnknownPayload, load_payload
 
 IDEAL = MujocoSettings(noise=Noise.NONE)
 

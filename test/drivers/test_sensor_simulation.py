@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 N = 3000
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.monitors import TorqueCheck
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 PERIOD = 0.001
 

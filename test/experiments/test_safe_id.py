@@ -10,8 +10,8 @@ from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.model.mechanics import ArmDynamics, BodyPoses
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.experiments import safe_id, safe_id_report, safe_id_runs
-from sysid_ros.experiments.safe_id import CLEARANCE, DUMBBELLS, EXPERIMENTS, PIECE, Spheres, build_task
-from sysid_ros.experiments.safe_id_runs import METHODS
+from sysid_ros.experiments.names import DUMBBELLS, EXPERIMENTS, METHODS
+from sysid_ros.experiments.safe_id import CLEARANCE, PIECE, Spheres, build_task
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

@@ -9,7 +9,7 @@ from sysid_ros.cli import papers_sva
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.experiments import sva
-from sysid_ros.experiments.sva import ARM, COST, LEG, PENDULUM
+from sysid_ros.experiments.names import ARM, COST, LEG, PENDULUM
 from sysid_ros.experiments.tables import median_interval, share_interval
 
 

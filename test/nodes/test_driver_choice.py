@@ -9,7 +9,8 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.modes import TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.nodes.arm_driver import ArmDriverParameters
 
 CONFIG = Path(__file__).parents[2] / "config"

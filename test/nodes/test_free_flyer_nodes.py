@@ -19,7 +19,7 @@ from sysid_ros.nodes.free_flyer_driver import FreeFlyerDriverNode
 from sysid_ros.nodes.free_flyer_identification import FreeFlyerIdentificationNode
 from sysid_ros.reports.recordings.free_flyer import read_free_flyer_recording
 from sysid_ros.reports.recordings.mcap import read_messages
-from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.resources import resource
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import trajectory_to_message

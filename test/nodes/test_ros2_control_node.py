@@ -28,6 +28,7 @@ from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Quantity
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.ros2_control.settings import Interface
+from sysid_ros.emulation.arguments import ros2_control_parser
 from sysid_ros.nodes import ros2_control_emulator
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
@@ -336,7 +337,7 @@ def test_the_emulator_takes_what_its_node_gives(tmp_path):
     )  # fmt: skip
     command = values.command("left")
     assert command[1:3] == ["-m", "sysid_ros.nodes.ros2_control_emulator"]
-    options = ros2_control_emulator.build_parser().parse_args(command[3:])
+    options = ros2_control_parser().parse_args(command[3:])
     arm, setup = ros2_control_emulator.setup_of(options)
     assert setup.motion and setup.state_joints == ("x", "joint_1") and setup.command_joints == ()
     assert setup.hardware.period == 0.002 and setup.hardware.torque_command.value == "overlay" and arm.plant.seed == 7

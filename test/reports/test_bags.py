@@ -12,7 +12,7 @@ from rosbags.typesys import Stores, get_typestore
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.reports.recordings import bags, mcap, tables
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 
 STORE = get_typestore(Stores.LATEST)
 STATE, HEADER, TIME = (

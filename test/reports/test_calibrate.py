@@ -13,6 +13,8 @@ from rich.console import Console
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.parse_calibration import calibrate_parser
+from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm, empty_hand
@@ -20,8 +22,9 @@ from sysid_ros.core.estimation.friction_curves import FrictionCurve
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds, load_calibration
-from sysid_ros.core.model.loader import config_directories, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import tool_transform
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
 from sysid_ros.reports.recordings.known import names_apart, read_load
@@ -162,9 +165,9 @@ def test_an_arm_is_as_well_known_as_is_said(tmp_path, capsys):
     """Each command that reads recordings builds its arm with the share that is given."""
     rest = ["recording.npz", "--model", "ur5e"]
     commands = {
-        "arm": calibrate.build_parser().parse_args(["arm", *rest, "--serial", "K7", "--known-within", "0.2"]),
-        "friction": calibrate.build_parser().parse_args(["friction", *rest, "--serial", "K7", "--known-within", "0.2"]),
-        "offline": offline.build_parser().parse_args([*rest, "--known-within", "0.2"]),
+        "arm": calibrate_parser().parse_args(["arm", *rest, "--serial", "K7", "--known-within", "0.2"]),
+        "friction": calibrate_parser().parse_args(["friction", *rest, "--serial", "K7", "--known-within", "0.2"]),
+        "offline": offline_parser().parse_args([*rest, "--known-within", "0.2"]),
     }
     known = load_robot("ur5e", known_within=0.2)
     for name, options in commands.items():

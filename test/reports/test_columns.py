@@ -7,7 +7,7 @@ from recording_files import write_csv
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.columns import find_columns
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 
 SEVEN = [f"joint_{k}" for k in range(1, 8)]
 

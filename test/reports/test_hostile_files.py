@@ -13,7 +13,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.free_flyer import InvalidEstimate, read_known_robot
 from sysid_ros.reports.recordings.files import read_plans
-from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.writer import OutsideResultsRoot, folder_below
 
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -14,6 +14,7 @@ import yaml
 
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.cli.terminal import ProgressDisplay, result_summary, text_of
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -292,7 +293,7 @@ def test_nothing_of_ros_is_needed():
 
 
 def test_every_setting_of_the_estimator_can_be_given():
-    parser = offline.build_parser()
+    parser = offline_parser()
     words = ["quadrature=forward_euler", "error_terms=encoder,jitter", "max_windows=50", "detect_payload_change=true"]
     options = parser.parse_args(["f", "--model", MODEL, *(part for word in words for part in ("--set", word))])
     settings = offline.read_settings(options)
@@ -335,7 +336,7 @@ def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, caps
     for k in range(2):
         assert f"arm_{k} " in printed.out and (tmp_path / "fleet" / f"arm_{k}" / "estimate.yaml").is_file()
     estimate = yaml.safe_load((tmp_path / "fleet" / "arm_1" / "estimate.yaml").read_text())
-    jobs = offline.fleet_jobs(offline.build_parser().parse_args([*files, *words]))
+    jobs = offline.fleet_jobs(offline_parser().parse_args([*files, *words]))
     again = offline.identify_file(**jobs[1])
     assert estimate and again["values"][0] == pytest.approx(float(printed.out.split("arm_1 ")[1].split()[0]), abs=1e-3)
     lines = (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()

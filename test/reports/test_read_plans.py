@@ -24,7 +24,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.reports.recordings.files import PLAN, read_plans
-from sysid_ros.reports.recordings.readers import InvalidRecording
+from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.ros.conversions import (
     certificate_to_message,

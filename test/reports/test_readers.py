@@ -10,7 +10,7 @@ from recording_files import ROOT, batches_of, write_csv, write_mcap, write_npz
 from sysid_ros.core.common.errors import JointNotFound, SysidError
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.mcap import SAMPLES
-from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.recording import RecordingWriter, message_definition, share_directories
 
 

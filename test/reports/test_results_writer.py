@@ -11,8 +11,9 @@ import yaml
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, is_physically_consistent
+from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import exported_payload, summarize_payload, tool_parameters
-from sysid_ros.reports.writer import make_results_directory, write_results
+from sysid_ros.reports.writer import write_results
 
 
 @pytest.fixture(scope="module")

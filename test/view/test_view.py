@@ -15,8 +15,9 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.view import scene as scene_module
+from sysid_ros.view.address import LOOPBACK, ViewerMissing
 from sysid_ros.view.replay import FollowedPlan, Replay, Story
-from sysid_ros.view.scene import LOOPBACK, ArmView, ViewerMissing, com_box
+from sysid_ros.view.scene import ArmView, com_box
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of all tests
 from browser import open_page  # noqa: E402

@@ -10,7 +10,7 @@ from sysid_ros.cli import identify, offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.view import free_port, open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.view.scene import LOOPBACK, ViewerMissing
+from sysid_ros.view.address import LOOPBACK, ViewerMissing
 
 pytestmark = pytest.mark.processes
 

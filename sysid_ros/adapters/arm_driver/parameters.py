@@ -16,16 +16,16 @@ from sysid_ros.core.certification.authentication import KeyUnusable, read_secret
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.control.settings import ROBUST
-from sysid_ros.core.model.loader import ELASTIC
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import ELASTIC
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.modes import Mode
+from sysid_ros.drivers.modes import TRUTHS, Mode, Noise
 from sysid_ros.drivers.mujoco.arm import MockSettings
-from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, load_payload
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop, find_driver
 from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings

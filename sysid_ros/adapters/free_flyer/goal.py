@@ -29,6 +29,7 @@ from sysid_ros.core.free_floating.procedure import (
 from sysid_ros.core.free_floating.regression import NotIdentifiable
 from sysid_ros.core.free_floating.self_collision import SelfCollision
 from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.free_flyer import (
     ESTIMATE,
     RECORDING,
@@ -37,7 +38,7 @@ from sysid_ros.reports.free_flyer import (
     write_held_object,
 )
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.reports.writer import folder_below, make_results_directory
+from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import contents_of

@@ -22,6 +22,7 @@ from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.core.procedure import Identification, IdentificationSettings
+from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import Bounded, exported_payload, in_frame
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import (
@@ -32,7 +33,7 @@ from sysid_ros.reports.result import (
     followed_motions,
 )
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
-from sysid_ros.reports.writer import ESTIMATE, write_results
+from sysid_ros.reports.writer import write_results
 from sysid_ros.ros.conversions import Samples, inertia_message, stamp_to_message
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")

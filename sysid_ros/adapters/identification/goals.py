@@ -40,9 +40,10 @@ from sysid_ros.core.procedure import (
     run_identification,
     run_move,
 )
+from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import bound_mass_and_com
 from sysid_ros.reports.recordings.recording import RECORDING, RecordingWriter
-from sysid_ros.reports.writer import folder_below, make_results_directory
+from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
 
 _WITH_FILES = (

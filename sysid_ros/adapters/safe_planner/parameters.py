@@ -9,7 +9,7 @@ from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
-from sysid_ros.core.model.loader import config_directories
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.planning.request import RecedingSettings
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, SceneParameters

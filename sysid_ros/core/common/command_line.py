@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn, TextIO
 
@@ -30,16 +30,37 @@ class CommandParser(argparse.ArgumentParser):
     Args:
         examples: Commands that work, each a line; the help shows them and tests parse them.
         endings: What each exit status means.
+        check: Refuses options that cannot be used, and files that are missing, without loading anything for it.
         options: Those of :class:`argparse.ArgumentParser`.
     """
 
-    def __init__(self, examples: Sequence[str] = (), endings: Mapping[int, str] = MappingProxyType({}), **options: Any):
+    def __init__(
+        self,
+        examples: Sequence[str] = (),
+        endings: Mapping[int, str] = MappingProxyType({}),
+        check: Callable[[argparse.Namespace], None] | None = None,
+        **options: Any,
+    ):
         parts = ["\n".join(["examples:", *(f"  {example}" for example in examples)])] if examples else []
         if endings:
             parts.append("\n".join(["exit status:", *(f"  {code:<3}  {text}" for code, text in endings.items())]))
         options = {"formatter_class": _Formatter, "epilog": "\n\n".join(parts), **options}
         super().__init__(**options)
-        self.examples = tuple(examples)
+        self.examples, self._check = tuple(examples), check
+
+    def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """Return the options of a command line that can be used.
+
+        Args:
+            argv: Its words; None takes those of this process.
+
+        Raises:
+            SysidError: The check of this parser refuses them.
+        """
+        options = self.parse_args(argv)
+        if self._check is not None:
+            self._check(options)
+        return options
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         """Add an argument; choices that do not fit a line are told in its help, and not in the usage.

@@ -16,8 +16,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,8 +56,8 @@ class Setting:
         """Return whether a value, or every entry of a tuple or an array, is allowed."""
         if value is None:
             return True
-        if isinstance(value, np.ndarray):
-            return all(self.admits(entry) for entry in value.ravel())
+        if getattr(value, "ndim", 0):  # an array; numpy itself takes longer to load than all settings
+            return all(self.admits(entry) for entry in value.ravel())  # type: ignore[attr-defined]
         if isinstance(value, tuple):
             return all(self.admits(entry) for entry in value)
         if self.choices:

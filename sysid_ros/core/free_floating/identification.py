@@ -28,10 +28,11 @@ from sysid_ros.core.free_floating.bounds import (
 )
 from sysid_ros.core.free_floating.excitation import ExcitationSettings
 from sysid_ros.core.free_floating.measurements import FloatingData, data_from_rates
+from sysid_ros.core.free_floating.method import Method
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import system_kinematic_matrix
 from sysid_ros.core.free_floating.momentum_rows import ROWS
-from sysid_ros.core.free_floating.regression import Method, MinimalEstimate, estimate_minimal
+from sysid_ros.core.free_floating.regression import MinimalEstimate, estimate_minimal
 from sysid_ros.core.free_floating.robot import FreeFlyer
 
 Array = NDArray[np.float64]

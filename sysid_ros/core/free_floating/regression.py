@@ -8,7 +8,6 @@ Noise of the velocities sits in the regressor K, which is linear in them: with t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +16,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.spatial import skew
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.measurements import FloatingData
+from sysid_ros.core.free_floating.method import Method
 from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters
 from sysid_ros.core.free_floating.momentum import PARAMETERS, link_kinematic_matrices
 from sysid_ros.core.free_floating.robot import FreeFlyer
@@ -28,17 +28,6 @@ _REWEIGHTINGS = 3
 _STEPS = 30
 _CONVERGED = 1e-6
 """Largest last step, in standard deviations of the estimate."""
-
-
-class Method(Enum):
-    """How the minimal parameters are estimated."""
-
-    LEAST_SQUARES = "least squares"
-    """SPACE (27)."""
-    WEIGHTED = "weighted least squares"
-    """Rows weighted by the covariance that noise gives them, in a few steps; noise in the regressor still biases."""
-    TOTAL = "total least squares"
-    """Maximum likelihood with white noise of base twist and joint rates: regressor and rows are both corrected."""
 
 
 class NotIdentifiable(SysidError):

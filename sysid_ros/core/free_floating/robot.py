@@ -15,7 +15,7 @@ from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.momentum import INERTIA_ENTRIES
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
-from sysid_ros.core.model.loader import config_directories
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.settings import Section
 
 Array = NDArray[np.float64]

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.settings import WINDOW
 from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.model.robot import FRICTION_NAMES, EffortMeaning, RobotModel, parameter_names
 from sysid_ros.core.regressors.momentum import MomentumRegressor
@@ -26,8 +27,6 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
 
-WINDOW = 0.1
-"""Length of a momentum window [s]."""
 _SMALLEST_ERROR = 1e-6
 """Smallest error of a torque sensor: one without any would outweigh all others [Nm]."""
 DETERMINED = 1.0

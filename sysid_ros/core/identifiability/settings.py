@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.identifiability.spans import TOLERANCE
-from sysid_ros.core.model.robot import FRICTION_NAMES
+from sysid_ros.core.model.friction_names import FRICTION_NAMES
 
 MEASURED = ("generalized_forces", "joint_torques", "base_wrench", "joints_and_base")
 MOTIONS = ("dynamic", "static")
+MASSLESS = ("as_modelled", "unknown")
+"""What bodies without mass in a URDF are: frames, or bodies of unknown inertia."""
+WINDOW = 0.1
+"""Length of a momentum window [s]."""
+TOLERANCE = 1e-7
+"""Directions weaker than this, relative to the strongest, count as zero.
+
+It must lie well above the noise that a direction just accepted leaves behind when it is scaled to length one, about
+1e-15 / 1e-7, and below the angles a URDF rounded to six decimals is wrong by, 3e-7.
+"""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.identifiability.settings import TOLERANCE
+
 Array = NDArray[np.float64]
-
-TOLERANCE = 1e-7
-"""Directions weaker than this, relative to the strongest, count as zero.
-
-It must lie well above the noise that a direction just accepted leaves behind when it is scaled to length one, about
-1e-15 / 1e-7, and below the angles a URDF rounded to six decimals is wrong by, 3e-7.
-"""
 
 
 class Spans:

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import UnreadableYaml, parse_yaml
+from sysid_ros.core.identifiability.settings import MASSLESS
 from sysid_ros.core.identifiability.tree import WORLD, InvalidTree, KinematicTree, Rotor, TreeBody, build_tree
 from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf
 
 Array = NDArray[np.float64]
 
-MASSLESS = ("as_modelled", "unknown")
 _POSITIONS = (0.0, 0.7)
 """Positions at which a joint's motion is compared, to find one that is not constant."""
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +13,9 @@ from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.defaults import default_settings
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import RobotName, find_settings
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.urdf import read_urdf
-
-_PREFIXES = ("", "kuka_", "kuka_lbr_")
-"""Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
-ELASTIC = ":elastic"
-"""Put after the name or the path of a robot: its joints are elastic, whatever its settings say."""
-_AFTER_NAME = re.compile(r"(.+):(\w+)")
-"""A robot with one thing more said about it."""
-
-
-def config_directories() -> tuple[Path, ...]:
-    """List the folders of robot settings: the checkout, then ``share/sysid_ros/config`` of every install prefix."""
-    parents = Path(__file__).resolve().parents
-    prefixes = [*parents, *(Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p)]
-    shared = [prefix / "share" / "sysid_ros" / "config" for prefix in prefixes]
-    return tuple(path for path in (parents[3] / "config", *shared) if path.is_dir())
-
-
-def available_robots() -> tuple[str, ...]:
-    """List the names :func:`load_robot` accepts: settings files with ``urdf/<name>.urdf`` beside their folder."""
-    files = [file for folder in config_directories() for file in sorted(folder.glob("*.yaml"))]
-    return tuple(dict.fromkeys(f.stem for f in files if (f.parent.parent / "urdf" / f"{f.stem}.urdf").is_file()))
 
 
 def load_robot(
@@ -78,7 +55,7 @@ def load_robot(
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """
-    asked = _Named.of(robot).overridden(is_elastic, prior)
+    asked = RobotName.of(robot).overridden(is_elastic, prior)
     if Path(asked.robot).suffix == ".urdf":
         if known_within is not None:
             raise ParameterOutOfRange("known_within", known_within, "a settings file: `sysid new-robot` writes one")
@@ -114,7 +91,7 @@ def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str 
         ModelError: There is no such robot, or its file cannot be read.
         ParameterOutOfRange: The file does not say how elastic the joints are, or has no such prior.
     """
-    asked = _Named.of(robot).overridden(is_elastic, prior)
+    asked = RobotName.of(robot).overridden(is_elastic, prior)
     path = find_settings(robot)
     try:
         values = read_yaml(path)
@@ -125,44 +102,9 @@ def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str 
     return path, values if asked.prior is None else _with_prior(values, asked.prior, path.name)
 
 
-@dataclass(frozen=True)
-class _Named:
-    """What the name of a robot, or a path, says, with all that may follow it after colons.
-
-    Attributes:
-        robot: The name or path alone.
-        is_elastic: Whether its joints are elastic; None where its settings say so alone.
-        prior: Which of its payload priors counts; None for that of its settings.
-    """
-
-    robot: str
-    is_elastic: bool | None = None
-    prior: str | None = None
-
-    @classmethod
-    def of(cls, robot: str | Path) -> _Named:
-        """Take a name apart."""
-        text, is_elastic, prior = str(robot), None, None
-        while match := _AFTER_NAME.fullmatch(text):
-            text, said = match.groups()
-            if f":{said}" == ELASTIC:
-                is_elastic = True
-            elif prior is None:
-                prior = said
-            else:
-                raise ModelError(f"robot '{robot}' names two payload priors, {said} and {prior}; allowed: one")
-        return cls(text, is_elastic, prior)
-
-    def overridden(self, is_elastic: bool | None, prior: str | None) -> _Named:
-        """Replace what was said by what is given."""
-        return _Named(
-            self.robot,
-            self.is_elastic if is_elastic is None else is_elastic,
-            self.prior if prior is None else prior,
-        )
-
-
-def _load_bare(asked: _Named, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None) -> RobotModel:
+def _load_bare(
+    asked: RobotName, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None
+) -> RobotModel:
     """Load an arm of which there is only a URDF."""
     path = Path(asked.robot)
     if asked.is_elastic:
@@ -230,7 +172,7 @@ def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
     Raises:
         ModelError: There are no such settings, or they cannot be read.
     """
-    asked, path = _Named.of(robot), find_settings(robot)
+    asked, path = RobotName.of(robot), find_settings(robot)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
@@ -275,25 +217,3 @@ def load_robot_from_urdf(
     merged = {**derived, **(settings or {})}
     label = name or description.robot.name
     return build_robot(label, description, Section(merged, label))
-
-
-def find_settings(robot: str | Path) -> Path:
-    """Return the settings file of a robot.
-
-    Args:
-        robot: As for :func:`load_robot`.
-
-    Raises:
-        ModelError: There is no such robot.
-    """
-    named = _Named.of(robot).robot
-    path = Path(named)
-    if path.suffix in (".yaml", ".yml"):
-        return path
-    known = available_robots()
-    name = next((prefix + named for prefix in _PREFIXES if prefix + named in known), None)
-    for folder in config_directories() if name is not None else ():
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
-    known_names = ", ".join(available_robots())
-    raise ModelError(f"robot '{robot}' is unknown; known are {known_names}, or give a .yaml or .urdf file")

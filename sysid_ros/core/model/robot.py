@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.calibration import ArmCalibration
+from sysid_ros.core.model.friction_names import FRICTION_NAMES as FRICTION_NAMES
+from sysid_ros.core.model.friction_names import FRICTION_UNITS as FRICTION_UNITS
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form
 
 Array = NDArray[np.float64]
@@ -27,8 +29,6 @@ INERTIAL = 10
 """Inertial parameters of a body."""
 FRICTION = 4
 """Friction parameters of a joint: Coulomb F_c [Nm], viscous F_v [Nm s/rad], armature I_a [kg m^2], offset beta [Nm]."""
-FRICTION_NAMES = ("F_c", "F_v", "I_a", "beta")
-FRICTION_UNITS = ("Nm", "Nm s/rad", "kg m^2", "Nm")
 _ROUNDING = 1e-9
 """By how much a payload may be outside its shape for rounding [m], and as a share of its moments of inertia."""
 

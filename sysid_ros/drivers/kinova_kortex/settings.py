@@ -7,10 +7,10 @@ from enum import Enum
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
+from sysid_ros.drivers.modes import KORTEX_PORT as PORT
+from sysid_ros.drivers.modes import KORTEX_PORT_REALTIME as PORT_REALTIME
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
-PORT, PORT_REALTIME = 10000, 10001
-"""TCP port of all services and UDP port of the cyclic one."""
 REPLY_TIMEOUT = 0.003
 """How long an arm that has refused a command is given to tell its state [s]; as Kinova's examples wait for a reply."""
 

@@ -25,7 +25,6 @@ from sysid_ros.drivers.kuka_fri.messages import (
     ControlMode,
     DriveState,
     FriDecodeError,
-    FriVersion,
     IoDirection,
     IoType,
     IoValue,
@@ -35,6 +34,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SafetyState,
     SessionState,
 )
+from sysid_ros.drivers.modes import FriVersion
 
 # tag, label, type, name; `packed` is a repeated field in one piece.
 _COMMON = {

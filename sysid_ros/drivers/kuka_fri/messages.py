@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import NamedTuple
 
 from sysid_ros.core.common.errors import SysidError
@@ -10,19 +10,6 @@ from sysid_ros.drivers.arm import Array
 
 JOINTS = 7
 """Every arm that speaks FRI has seven joints; A1 to A7 in this order."""
-
-
-class FriVersion(Enum):
-    """Versions of the interface that differ on the wire. 1.14 and 1.16 are as 1.15."""
-
-    V1_15 = "1.15"
-    V2_5 = "2.5"
-    V2_7 = "2.7"
-
-    @property
-    def mirrors_in_monitoring(self) -> bool:
-        """Whether the client returns the commanded position while it only monitors."""
-        return self is FriVersion.V1_15
 
 
 class SessionState(IntEnum):

@@ -10,10 +10,8 @@ import numpy as np
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kuka_fri.messages import FriVersion
-
-PORTS = (30200, 30209)
-"""Ports the controller accepts."""
+from sysid_ros.drivers.modes import FRI_PORTS as PORTS
+from sysid_ros.drivers.modes import FriVersion
 
 
 class TorqueSetup(Enum):

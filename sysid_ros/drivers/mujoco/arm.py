@@ -28,8 +28,9 @@ from sysid_ros.drivers.arm import (
     Truth,
     require_finite_command,
 )
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation, draw_truth, load_payload
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation, draw_truth, load_payload
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 

@@ -15,7 +15,6 @@ comes to rest or reverses; at rest it applies what holds the joint, at most F_c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,11 @@ from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidE
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form, transform_parameters
-from sysid_ros.core.model.loader import config_directories
 from sysid_ros.core.model.robot import AS_CALIBRATED, JointElasticity, RobotModel, SensorModel, tool_transform
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.modes import TRUTHS, Noise
 
 mujoco = optional_module("mujoco")
 
@@ -167,21 +167,6 @@ def _quaternion(rotation: Array) -> Array:
 _BLOCK = 1024
 
 
-class Noise(Enum):
-    """How the allowed errors are used.
-
-    ``NONE``: ideal sensors without quantisation. ``UNIFORM``: independent errors, uniform within their bounds.
-    ``ADVERSARIAL``: largest effort and velocity errors of constant sign per joint, an offset that grows with the
-    effort. ``GAIN``: as before, but the effort error is a constant wrong gain plus a constant offset, the worst case
-    for a mass.
-    """
-
-    NONE = "none"
-    UNIFORM = "uniform"
-    ADVERSARIAL = "adversarial"
-    GAIN = "gain"
-
-
 class _Bound:
     """Bounds of an error per sample and in the mean, (n,) or one for all, and the constant part that keeps both."""
 
@@ -288,10 +273,6 @@ class SensorSimulation:
             self._random = iter(self._rng.uniform(-1.0, 1.0, (_BLOCK, 3 * self._n + 1)))
             row = next(self._random)
         return row
-
-
-TRUTHS = ("nominal", "random", "corner")
-"""How the simulated arm's own parameters are chosen inside their box."""
 
 
 class UnknownPayload(SysidError):

@@ -14,8 +14,9 @@ import numpy as np
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.commands import CommandSender, Compensation, DelayMonitor, PositionHold
-from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured, OpenLink
 from sysid_ros.drivers.ros2_control.takeover import (
     RestMeasurement,

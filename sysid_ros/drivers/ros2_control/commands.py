@@ -16,7 +16,8 @@ import pinocchio as pin
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
-from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.modes import TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured
 
 _LISTENER_PERIOD = 0.5

@@ -10,6 +10,7 @@ import numpy as np
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 
@@ -22,19 +23,6 @@ class Interface(Enum):
 
     FORWARD = "forward_command_controller"
     LBR = "lbr_fri_idl"
-
-
-class TorqueCommand(Enum):
-    """What an effort command is, that is what the arm or its controller adds to it.
-
-    ``UNSET``: not stated; nothing is commanded then, because a wrong guess makes an arm jump. ``FULL``: the whole
-    joint torque, nothing is added. ``OVERLAY_GRAVITY``: gravity is. ``OVERLAY``: gravity and Coriolis torques are.
-    """
-
-    UNSET = "unset"
-    FULL = "full"
-    OVERLAY_GRAVITY = "overlay_gravity"
-    OVERLAY = "overlay"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from sysid_ros.drivers.kuka_fri.messages import (
     ControlMode,
     DriveState,
     FriDecodeError,
-    FriVersion,
     IoValue,
     Monitoring,
     OverlayType,
@@ -32,6 +31,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SafetyState,
     SessionState,
 )
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import Arrival, SequenceMonitor
 from sysid_ros.emulation.fri.inner_loop import InnerLoop, LbrState, Overlay
 from sysid_ros.emulation.fri.ios import IoRefused, IoTable

@@ -8,7 +8,6 @@ configured.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import pinocchio as pin
@@ -16,18 +15,12 @@ import pinocchio as pin
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import Array
+from sysid_ros.emulation.arguments import Compensation
 from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
 
 _FRICTION_SPEED = 0.02
 _SAME_POSITION = 1e-4
 """A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
-
-
-class Compensation(Enum):
-    """What the controller adds to the client's torques: gravity and Coriolis torques of its model, or nothing."""
-
-    MODEL = "model"
-    NONE = "none"
 
 
 @dataclass(frozen=True)

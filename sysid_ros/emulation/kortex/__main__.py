@@ -10,40 +10,17 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sysid_ros.core.common.command_line import ENDINGS, CommandParser, port_number, require_numbers
-from sysid_ros.drivers.kinova_kortex.settings import PORT, PORT_REALTIME
+from sysid_ros.core.common.command_line import require_numbers
+from sysid_ros.emulation.arguments import kortex_parser
 from sysid_ros.emulation.kortex.base import BaseSettings
 from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
 from sysid_ros.emulation.program import (
     EmulatorSetup,
     RunningEmulator,
-    add_arm_options,
-    add_program_options,
     build_plant_settings,
     pick,
     run_program,
 )
-
-
-def build_parser() -> CommandParser:
-    """Build the parser of the command line."""
-    parser = CommandParser(
-        prog="sysid emulate kortex",
-        description="Emulates the base of a Kinova Gen3 with Kortex.",
-        examples=("sysid emulate kortex --robot kinova_gen3_2f85 --payload dumbbell_4lb",),
-        endings=ENDINGS,
-    )
-    base, add = BaseSettings(), parser.add_argument
-    add_arm_options(parser, "kinova_gen3_2f85", "kinova_gen3 or kinova_gen3_2f85", "Kinova's, -1")
-    add("--bind", default="127.0.0.1", help="own address (default: %(default)s)")
-    add("--port", type=port_number, default=PORT, help="TCP port (default: %(default)s)")
-    add("--port-realtime", type=port_number, default=PORT_REALTIME, help="UDP port (default: %(default)s)")
-    add("--username", default=base.username, help="the only user (default: %(default)s)")
-    add("--password", default=base.password, help="its password (default: %(default)s)")
-    add("--watchdog-time", type=float, default=base.watchdog_time, help="time without commands until it holds [s]")
-    add("--tcp-delay", type=float, default=0.02, help="how long an answer over TCP takes [s] (default: 0.02)")
-    add_program_options(parser)
-    return parser
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
@@ -60,7 +37,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the emulator until it is told to end; return the exit status."""
-    options = build_parser().parse_args(argv)
+    options = kortex_parser().parse_args(argv)
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
         require_numbers(options, "tcp_delay", most=10.0)

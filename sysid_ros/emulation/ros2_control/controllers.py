@@ -18,7 +18,7 @@ from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.ros2_control.settings import TorqueCommand
+from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.states import JointStates
 from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
 

@@ -19,13 +19,10 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.options import BAGS, UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
-    BAGS,
-    UNITS,
     WATCHED,
-    InvalidRecording,
     RawSamples,
-    ReadOptions,
     Recording,
     Watch,
     counted,

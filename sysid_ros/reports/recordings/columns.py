@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.readers import UNITS, InvalidRecording, ReadOptions, missing_joints
+from sysid_ros.reports.recordings.options import UNITS, InvalidRecording, ReadOptions
+from sysid_ros.reports.recordings.readers import missing_joints
 
 _WORDS: Mapping[str, str] = {
     "q": "positions?|pos|qpos|angles?|q",

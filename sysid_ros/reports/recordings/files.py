@@ -15,15 +15,8 @@ from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.bags import read_bag
 from sysid_ros.reports.recordings.mcap import SAMPLES, DamagedRecording, McapMessage, holds, read_mcap, read_messages
-from sysid_ros.reports.recordings.readers import (
-    BAGS,
-    SUFFIXES,
-    InvalidRecording,
-    ReadOptions,
-    Recording,
-    Watch,
-    read_all,
-)
+from sysid_ros.reports.recordings.options import BAGS, InvalidRecording, ReadOptions, require_recording
+from sysid_ros.reports.recordings.readers import Recording, Watch, read_all
 from sysid_ros.reports.recordings.tables import read_csv, read_npz
 
 
@@ -45,14 +38,9 @@ def read_recording(
     """
     file, options = Path(path), options or ReadOptions()
     suffix = file.suffix.lower()
+    require_recording(file)
     if file.is_dir():
         return read_bag(file, robot, options, watch)
-    if not file.exists():
-        raise InvalidRecording(file, "the file", "missing", "a readable file, or a folder of rosbag2")
-    if suffix not in SUFFIXES:
-        raise InvalidRecording(file, "the ending", f"'{file.suffix}'", "a folder of rosbag2 or " + ", ".join(SUFFIXES))
-    if not file.is_file():
-        raise InvalidRecording(file, "the file", "not a file", "a readable file")
     if suffix == ".mcap" and holds(file, SAMPLES):
         for what in ("units", "joint_names", "effort_sign"):
             if getattr(options, what):

@@ -10,7 +10,8 @@ import pinocchio as pin
 from sysid_ros.core.free_floating.identification import Samples
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.reports.recordings.mcap import read_messages
-from sysid_ros.reports.recordings.readers import InvalidRecording, Watch, read_all
+from sysid_ros.reports.recordings.options import InvalidRecording
+from sysid_ros.reports.recordings.readers import Watch, read_all
 
 ODOMETRY, JOINTS = "nav_msgs/msg/Odometry", "sensor_msgs/msg/JointState"
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import KnownLoad, LoadedRecording, empty_hand, reference_weight
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.readers import InvalidRecording, ReadOptions, Recording, with_velocity_error
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions, split_load
+from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 
 SERIAL, ROBOT = "serial", "robot"
@@ -93,23 +93,8 @@ def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
     Raises:
         ParameterOutOfRange: The mass or its tolerance is no number.
     """
-    name, separator, mass = text.rpartition("=")
-    if not separator:
-        return Path(text), empty_hand()
-    return Path(name), reference_weight(robot, *read_mass(mass))
-
-
-def read_mass(text: str) -> tuple[float, float]:
-    """Read ``MASS[+-TOLERANCE]`` [kg].
-
-    Raises:
-        ParameterOutOfRange: The mass or its tolerance is no number.
-    """
-    value, _, tolerance = text.partition("+-")
-    try:
-        return float(value), float(tolerance or 0.0)
-    except ValueError:
-        raise ParameterOutOfRange("MASS+-TOLERANCE", text, "numbers in kg, such as 1.0+-0.002") from None
+    path, mass = split_load(text)
+    return path, empty_hand() if mass is None else reference_weight(robot, *mass)
 
 
 def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str, gripper: str) -> str:

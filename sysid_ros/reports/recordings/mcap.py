@@ -14,10 +14,9 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.estimation.windows.samples import SampleBlock, split_into_blocks
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
     WATCHED,
-    InvalidRecording,
-    ReadOptions,
     Recording,
     Watch,
     describe_gaps,

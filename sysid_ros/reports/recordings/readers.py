@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import JointNotFound, SysidError
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.torque_fit import differentiate
 
 Array = NDArray[np.float64]
-
-BAGS = (".mcap", ".db3", ".bag")
-"""Endings of bags; a folder of rosbag2 is one, too."""
-SUFFIXES = (*BAGS, ".csv", ".npz")
-UNITS: Mapping[str, Mapping[str, float]] = {
-    "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
-    "q": {"rad": 1.0, "deg": np.pi / 180.0},
-    "v": {"rad/s": 1.0, "deg/s": np.pi / 180.0},
-    "tau": {"Nm": 1.0, "mNm": 1e-3},
-}
-"""Units a file may name for each quantity, and what one of them is in SI."""
 
 
 Watch = Callable[[float], bool]
@@ -53,57 +43,6 @@ def read_all(share: float) -> bool:
 def describe_stop(share: float) -> str:
     """Say that reading was ended on request."""
     return f"reading was stopped after {100.0 * share:.0f} % of the file; what comes later was not read"
-
-
-class InvalidRecording(SysidError):
-    """A file of samples that cannot be used.
-
-    Args:
-        path: The file.
-        what: What is at fault in it.
-        value: What was found.
-        allowed: What is allowed, in words.
-    """
-
-    def __init__(self, path: Path | str, what: str, value: object, allowed: str):
-        self.path = Path(path)
-        self.what = what
-        self.value = value
-        self.allowed = allowed
-        super().__init__(f"{self.path.name or self.path}: {what} is {value}; allowed: {allowed}")
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """What a file of samples may leave open.
-
-    Attributes:
-        topics: Topics to read from a recording or a bag; without any all that are needed.
-        joint_names: Joint of the robot for names in a bag that are others.
-        units: Unit of ``q``, ``v`` or ``tau`` in a bag or table, of a table also of ``t``, where it is not SI, or not
-            what the table says; one of :data:`UNITS`.
-        effort_sign: 1 where efforts are in joint direction, -1 where they are against it; None asks the file and, for a
-            bag, gravity.
-        needs_torques: Whether torques that nobody measured are refused; which parameters a motion tells does not depend
-            on them.
-
-    Raises:
-        ParameterOutOfRange: A unit or the sign is not one of those.
-    """
-
-    topics: tuple[str, ...] = ()
-    joint_names: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    effort_sign: float | None = None
-    needs_torques: bool = True
-
-    def __post_init__(self) -> None:
-        if self.effort_sign not in (None, 1.0, -1.0):
-            raise ParameterOutOfRange("effort_sign", self.effort_sign, "1 or -1")
-        for name, unit in self.units.items():
-            if name not in UNITS or unit not in UNITS[name]:
-                allowed = "; ".join(f"{one}={' or '.join(UNITS[one])}" for one in UNITS)
-                raise ParameterOutOfRange("units", f"{name}={unit}", allowed)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.columns import find_columns
+from sysid_ros.reports.recordings.options import UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
     CLEAR,
-    UNITS,
-    InvalidRecording,
     RawSamples,
-    ReadOptions,
     Recording,
     Watch,
     choose_joints,

@@ -10,8 +10,7 @@ from sysid_msgs import srv as services
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.mechanism import MechanismOptions
 from sysid_ros.core.identifiability.report import Report
-from sysid_ros.core.identifiability.settings import AnalysisSettings
-from sysid_ros.core.identifiability.spans import TOLERANCE
+from sysid_ros.core.identifiability.settings import TOLERANCE, AnalysisSettings
 from sysid_ros.ros.conversions.common import stamp_to_message, to_array
 
 _NUMBERS = ("singular_values", "prior_deviations", "deviations", "deviations_with_prior", "lower", "upper")

@@ -21,7 +21,8 @@ from sysid_ros.core.collision.clearance import (
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.model import check_clearance
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 

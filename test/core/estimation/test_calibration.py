@@ -42,8 +42,9 @@ from sysid_ros.core.model.calibration import (
     save_calibration,
 )
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
-from sysid_ros.core.model.loader import config_directories, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 TODAY = datetime.date(2026, 11, 22)

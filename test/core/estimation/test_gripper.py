@@ -8,9 +8,11 @@ from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import estimate_from_samples
-from sysid_ros.core.model.loader import find_settings, load_robot, load_robot_from_urdf
+from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
+from sysid_ros.core.model.robot_files import find_settings
 from sysid_ros.core.model.sampling import sample_parameters
-from sysid_ros.drivers.mujoco.simulation import TRUTHS, draw_truth
+from sysid_ros.drivers.modes import TRUTHS
+from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.reports.payload import tool_parameters
 
 

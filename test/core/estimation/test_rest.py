@@ -16,7 +16,8 @@ from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.rest_torque import gravity_rows
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 
 def hold(robot, seconds: float, speed: float = 0.0, mass: float = 2.0) -> SampleBlock:

@@ -22,7 +22,8 @@ from sysid_ros.core.excitation.creep_sweep import (
     plan_creep_sweep,
     sweep_motion,
 )
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.trajectories.base import PlanningCancelled
 
 EMPTY = Box(np.zeros(10), np.zeros(10))

@@ -12,7 +12,7 @@ from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parame
 from sysid_ros.core.free_floating.momentum import compute_base_twist, system_kinematic_matrix
 from sysid_ros.core.free_floating.robot import available_free_flyers, body_box, load_free_flyer
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.loader import config_directories
+from sysid_ros.core.model.robot_files import config_directories
 
 # SPACE Table 5, true values, per body [Ixx, Iyy, Izz, Ixy, Iyz, Ixz, m, mcx, mcy, mcz] for the base and
 # [Ixx - Iyy, Izz, Ixy, Iyz, Ixz, mcx, mcy] (with what is grouped to them) for the links.

@@ -23,15 +23,10 @@ from sysid_ros.core.free_floating.measurements import (
     integrate_rotations,
     twist_from_poses,
 )
+from sysid_ros.core.free_floating.method import Method
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.momentum import system_kinematic_matrix
-from sysid_ros.core.free_floating.regression import (
-    Method,
-    NotIdentifiable,
-    estimate_minimal,
-    momentum_columns,
-    unit_momenta,
-)
+from sysid_ros.core.free_floating.regression import NotIdentifiable, estimate_minimal, momentum_columns, unit_momenta
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 

@@ -9,8 +9,9 @@ import yaml
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
-from sysid_ros.core.model.loader import available_robots, calibrated_settings, config_directories, load_robot
+from sysid_ros.core.model.loader import calibrated_settings, load_robot
 from sysid_ros.core.model.robot import frame_placement
+from sysid_ros.core.model.robot_files import available_robots, config_directories
 
 NAME = "kinova_gen3_2f85"
 GOOD = yaml.safe_load((config_directories()[0] / f"{NAME}.yaml").read_text())

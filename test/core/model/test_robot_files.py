@@ -9,8 +9,9 @@ import pytest
 from urdf_parser_py.urdf import URDF
 
 from sysid_ros.core.model.inertia import is_physically_consistent
-from sysid_ros.core.model.loader import available_robots, config_directories, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, parameter_names, parameter_units, tool_transform
+from sysid_ros.core.model.robot_files import available_robots, config_directories
 from sysid_ros.core.model.spheres import collision_pairs
 
 HERE = Path(__file__).parent

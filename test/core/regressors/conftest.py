@@ -9,7 +9,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot_files import available_robots
 
 ROBOTS = available_robots()
 TREES = ("chain", "tree", "two roots")

@@ -4,7 +4,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.model.loader import available_robots
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.regressors import JointTree, MomentumRegressor, UnsupportedJoint
 from sysid_ros.core.regressors.joint_tree import Sweep, Workspace
 

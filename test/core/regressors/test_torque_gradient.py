@@ -6,8 +6,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.model.loader import available_robots, load_robot
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.regressors import JointTree, TorqueRegressor
 from sysid_ros.core.regressors.body_frames import BodyFrameSweep
 from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor

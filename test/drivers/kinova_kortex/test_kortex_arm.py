@@ -23,7 +23,8 @@ from sysid_ros.drivers.kinova_kortex.frame import decode_frame
 from sysid_ros.drivers.kinova_kortex.messages import Unwrapper, decode_command, to_wire, wrap_degrees
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
-from sysid_ros.drivers.mujoco.simulation import Noise, draw_truth
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.ros.waiting import wait_until

@@ -9,7 +9,7 @@ from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_fr
 from sysid_ros.drivers.kinova_kortex.messages import Command, decode_feedback, encode_command, to_wire
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import session_request
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.modes import Noise
 from sysid_ros.emulation.kortex.__main__ import main
 from sysid_ros.emulation.kortex.base import TCP, UDP
 from sysid_ros.emulation.plant import PlantSettings

@@ -12,8 +12,8 @@ from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers import network as deadlines
 from sysid_ros.drivers.kuka_fri import link, takeover
 from sysid_ros.drivers.kuka_fri.arm import FriArm
-from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.emulation.relays.faults import FaultyDirection, NetworkFaults
 
 

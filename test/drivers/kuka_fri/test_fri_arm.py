@@ -16,13 +16,14 @@ from sysid_ros.drivers.kuka_fri import link as link_module
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriLink
-from sysid_ros.drivers.kuka_fri.messages import CommandMode, FriVersion, SessionState
+from sysid_ros.drivers.kuka_fri.messages import CommandMode, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.modes import FriVersion, Noise
 from sysid_ros.drivers.network import SocketUnavailable, UdpEndpoint
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
+from sysid_ros.emulation.arguments import Compensation
+from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulation.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)

@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.drivers.kuka_fri.codec import COMMAND_ID, MONITORING_ID, FriCodec, message_classes
-from sysid_ros.drivers.kuka_fri.messages import (
-    Command,
-    CommandMode,
-    ControlMode,
-    FriDecodeError,
-    FriVersion,
-    Quality,
-    SessionState,
-)
+from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, FriDecodeError, Quality, SessionState
+from sysid_ros.drivers.modes import FriVersion
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "fri_golden.json").read_text())["datagrams"]
 MONITORING = [entry for entry in GOLDEN if entry["direction"] == "monitoring"]

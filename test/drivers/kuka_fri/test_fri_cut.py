@@ -6,8 +6,9 @@ from fri_bench import PERIOD, make_controller, run
 from fri_memory import Memory, MemoryArm, connected, start_move, use_clock_of
 
 from sysid_ros.drivers.arm import ArmError
-from sysid_ros.drivers.kuka_fri.messages import FriVersion, SessionState
+from sysid_ros.drivers.kuka_fri.messages import SessionState
 from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.emulation.relays.faults import Delivery
 
 STOPPING = 0.3

@@ -8,19 +8,12 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
-from sysid_ros.drivers.kuka_fri.messages import (
-    Command,
-    CommandMode,
-    ControlMode,
-    FriVersion,
-    OverlayType,
-    Quality,
-    SessionState,
-)
-from sysid_ros.drivers.mujoco.simulation import Noise
-from sysid_ros.emulation.fri.__main__ import build_parser, setup_of
+from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, OverlayType, Quality, SessionState
+from sysid_ros.drivers.modes import FriVersion, Noise
+from sysid_ros.emulation.arguments import Compensation, fri_parser
+from sysid_ros.emulation.fri.__main__ import setup_of
 from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityMonitor
-from sysid_ros.emulation.fri.inner_loop import Compensation, InnerLoopSettings
+from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulation.fri.server import build_controller
 from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import EmulatorSetup
@@ -327,7 +320,7 @@ def test_arms_that_cannot_be_are_refused(kind, changes):
 
 
 def test_every_option_of_the_command_line_reaches_the_emulator():
-    options = build_parser().parse_args(
+    options = fri_parser().parse_args(
         "--robot lbr_iiwa14 --version 2.7 --send-period 0.004 --receive-multiplier 2 --command-mode position --seed 5 "
         "--start-time 3 --restart-time 4 --truth corner --payload 2.0 --load 1.0 --noise none --compensation none "
         "--friction-compensation 0.5 --stiffness 200 --damping-ratio 0.7 --measured-sign 1 --command-sign -1".split()

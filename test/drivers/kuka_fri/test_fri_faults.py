@@ -13,8 +13,9 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
-from sysid_ros.drivers.kuka_fri.messages import FriVersion, Monitoring, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.messages import Monitoring, Quality, SessionState
 from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.emulation.relays.faults import NetworkFaults
 from sysid_ros.emulation.relays.relay import FaultyRelay
 

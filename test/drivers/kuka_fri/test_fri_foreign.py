@@ -5,8 +5,9 @@ import pytest
 from fri_bench import make_controller, run
 from fri_memory import Memory, connected, use_clock_of
 
-from sysid_ros.drivers.kuka_fri.messages import FriVersion, SessionState
+from sysid_ros.drivers.kuka_fri.messages import SessionState
 from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.modes import FriVersion
 
 PER_CYCLE = 100
 LARGEST = 0.01

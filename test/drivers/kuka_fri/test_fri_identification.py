@@ -6,7 +6,7 @@ from exciting_motion import expect_alarm, expect_truth_in_narrow_bounds, move
 from fri_bench import PERIOD, ROBOT, make_controller
 from fri_memory import Memory, connected, use_clock_of
 
-from sysid_ros.drivers.kuka_fri.messages import FriVersion
+from sysid_ros.drivers.modes import FriVersion
 
 
 @pytest.fixture(scope="module")

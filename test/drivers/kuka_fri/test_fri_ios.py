@@ -7,16 +7,10 @@ from fri_bench import make_controller
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
-from sysid_ros.drivers.kuka_fri.messages import (
-    Command,
-    FriDecodeError,
-    FriVersion,
-    IoDirection,
-    IoType,
-    IoValue,
-    SessionState,
-)
-from sysid_ros.emulation.fri.__main__ import build_parser, setup_of
+from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, IoDirection, IoType, IoValue, SessionState
+from sysid_ros.drivers.modes import FriVersion
+from sysid_ros.emulation.arguments import fri_parser
+from sysid_ros.emulation.fri.__main__ import setup_of
 from sysid_ros.emulation.fri.ios import IoRefused, IoTable, read_io
 
 CLOSED = IoValue("closed", IoType.BOOLEAN, IoDirection.INPUT, 1)
@@ -91,7 +85,7 @@ def test_a_type_without_its_value_is_refused():
 
 def test_the_command_line_names_them():
     texts = ["--io", "closed:boolean:input=1", "--io", "force:analog:output"]
-    assert setup_of(build_parser().parse_args(texts))[1].ios == (CLOSED, FORCE)
+    assert setup_of(fri_parser().parse_args(texts))[1].ios == (CLOSED, FORCE)
     for text in (
         "closed", "closed:boolean", "closed:bool:input", ":boolean:input", "x:boolean:input=2", "x:digital:output=1.5",
         "x:analog:output=nan", "x:analog:output=a", "n" * 64 + ":analog:input",

@@ -5,9 +5,9 @@ from fri_bench import PERIOD, make_controller, run
 from fri_memory import Memory, connected, use_clock_of
 
 from sysid_ros.drivers.kuka_fri.link import FriLink
-from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_types import LoopMode
+from sysid_ros.drivers.modes import FriVersion
 
 OVERDUE = "answers later than a period"
 

@@ -13,9 +13,9 @@ from fri_bench import ROBOT
 
 from sysid_ros.core.control import RobustSettings, build_controller
 from sysid_ros.drivers.child import ChildProcessFailed
-from sysid_ros.drivers.kuka_fri.messages import FriVersion
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop_types import LoopSettings
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulation.fri.__main__ import main

@@ -6,8 +6,9 @@ from fri_bench import PERIOD, make_controller, run
 from fri_memory import Memory, connected, start_move, use_clock_of
 
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
-from sysid_ros.drivers.kuka_fri.messages import FriVersion, SessionState
+from sysid_ros.drivers.kuka_fri.messages import SessionState
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.takeover import TakeoverRefused
 
 pytestmark = pytest.mark.slow

@@ -5,15 +5,8 @@ import pytest
 
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
-from sysid_ros.drivers.kuka_fri.messages import (
-    CommandMode,
-    ControlMode,
-    FriVersion,
-    Monitoring,
-    OverlayType,
-    Quality,
-    SessionState,
-)
+from sysid_ros.drivers.kuka_fri.messages import CommandMode, ControlMode, Monitoring, OverlayType, Quality, SessionState
+from sysid_ros.drivers.modes import FriVersion
 
 Q, IPO, COMMANDED = np.linspace(0.1, 0.7, 7), np.linspace(-0.3, 0.3, 7), np.linspace(1.0, 1.6, 7)
 TAU = np.arange(1.0, 8.0)

@@ -5,9 +5,10 @@ import numpy as np
 from sysid_ros.core.control import GravityPid, PidSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
-from sysid_ros.drivers.mujoco.simulation import Noise, draw_truth, load_payload
+from sysid_ros.drivers.modes import Noise, TorqueCommand
+from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 from sysid_ros.emulation.ros2_control.controllers import (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
-from sysid_ros.drivers.mujoco.simulation import Noise, draw_truth
-from sysid_ros.drivers.ros2_control.settings import TorqueCommand
+from sysid_ros.drivers.modes import Noise, TorqueCommand
+from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.emulation.plant import EmulatedArm, Measured, PlantSettings
 from sysid_ros.emulation.ros2_control.controllers import (
     Broadcaster,

@@ -11,8 +11,9 @@ from arm_double import PlantLink, connection
 
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmLost
+from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.settings import Interface, TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Interface
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 link_module = pytest.importorskip("sysid_ros.adapters.joint_link", reason="needs rclpy")

@@ -11,7 +11,8 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import estimate_from_samples
 from sysid_ros.drivers.channel import collect_samples
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal
-from sysid_ros.drivers.mujoco.simulation import Noise, load_payload
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.drivers.velocity_estimate import VelocitySource

@@ -10,9 +10,9 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
-from sysid_ros.drivers.mujoco.simulation import Noise
+from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
-from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings, TorqueCommand
+from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults

@@ -16,7 +16,8 @@ from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.loader import load_robot_from_urdf
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters
-from sysid_ros.drivers.mujoco.simulation import Noise, SensorSimulation
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 GAIN = 16 * 7 - 7
 
@@ -160,7 +161,7 @@ def test_bounds_with_gain_mean_and_drift_hold_the_truth(robot, tools, dumbbell):
 def test_parts_of_an_error_are_no_larger_than_the_whole(robot, name, value):
     import yaml
 
-    from sysid_ros.core.model.loader import config_directories
+    from sysid_ros.core.model.robot_files import config_directories
 
     values = yaml.safe_load((config_directories()[0] / "kinova_gen3_2f85.yaml").read_text())
     values.pop("urdf"), values.pop("protocol")

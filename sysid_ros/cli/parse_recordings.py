@@ -1,0 +1,343 @@
+"""The command lines of what works without a running arm: on recordings, plans and robot descriptions."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.options import (
+    add_known_within,
+    add_recording_options,
+    add_run_options,
+    add_view_option,
+    check_arm,
+    check_view,
+    parse_settings,
+    read_settings,
+    recording_options,
+)
+from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
+from sysid_ros.core.identifiability.settings import MASSLESS, MEASURED, TOLERANCE, WINDOW
+from sysid_ros.core.model.friction_names import FRICTION_NAMES
+from sysid_ros.core.model.robot_files import available_robots, require_robot
+from sysid_ros.reports.folders import ESTIMATE, require_results_root
+from sysid_ros.reports.recordings.options import InvalidRecording, require_recording
+from sysid_ros.reports.recordings.recording import RECORDING
+
+
+def offline_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    defaults = EstimatorSettings()
+    parser = CommandParser(
+        prog="sysid offline",
+        description="Identifies a payload from a recording: of this suite (.mcap), a bag with joint states (a folder "
+        "of rosbag2, .mcap, .db3, .bag), or a table (.csv, .npz). Ctrl-C ends it with what the data so far say.",
+        examples=(
+            "sysid offline recording.mcap --model kinova_gen3_2f85",
+            "sysid offline my_bag/ --model ur5e --output first",
+            "sysid offline log.csv --model my_arm.yaml --set torque_lag=0.002",
+            "sysid offline monday.npz tuesday.npz --model xarm7 --workers 2",
+        ),
+        check=_check_offline,
+        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms"
+    )
+    parser.add_argument(
+        "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
+    )
+    parser.add_argument("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
+    parser.add_argument(
+        "--body",
+        default=defaults.body,
+        help="payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)",
+    )
+    parser.add_argument("--target", default=defaults.target, choices=TARGETS, help="what is identified")
+    parser.add_argument(
+        "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
+    )
+    parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid calibrate")
+    add_known_within(parser)
+    parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other setting of the estimator, for instance torque_lag=0.02 or gravity_cone=0.035; repeatable",
+    )
+    add_recording_options(parser)
+    parser.add_argument(
+        "--output",
+        "--results",
+        default="results",
+        help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
+    )
+    add_view_option(parser, "replay the recording with what was known of the payload over time,")
+    add_run_options(parser)
+    return parser
+
+
+def _check_offline(options: argparse.Namespace) -> None:
+    is_payload, is_one = read_settings(options).body == PAYLOAD, len(options.files) == 1
+    if not is_one and (not options.output or not is_payload or options.view_port != "0"):
+        raise ParameterOutOfRange("several recordings", options.files, "a folder --output, no --body and no --view")
+    if options.view_port != "0" and not is_payload:
+        raise ParameterOutOfRange("--view", "given", "with the payload only, without --body")
+    check_view(options)
+    check_arm(options)
+    recording_options(options)
+    for file in options.files:
+        require_recording(file)
+    if options.output:
+        require_results_root(options.output)
+
+
+def report_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid report",
+        description="Makes the report and the payload files again, with the software as it is now: from the recording "
+        "in a results folder, or from any recording. Of a run of this suite the report also has the motions with their "
+        "certificates, and what a simulated arm truly held.",
+        examples=(
+            "sysid report results/2026-11-23_10-00-00",
+            "sysid report results/2026-11-23_10-00-00 --model my_arm.yaml",
+            "sysid report my_bag/ --model ur5e --output first",
+        ),
+        check=_check_report,
+        endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
+    )
+    parser.add_argument("source", type=Path, metavar="FOLDER", help="results folder, or a recording")
+    parser.add_argument("--model", help="the arm: a name or a settings file (default: the one that the run names)")
+    parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
+    add_recording_options(parser)
+    parser.add_argument("--output", "--results", default="results", help="folder for a new folder with the files")
+    return parser
+
+
+def locate(source: Path) -> tuple[Path, str | None]:
+    """Return the recording of a results folder, or of what is one itself, and the name of the arm where it is known.
+
+    Raises:
+        InvalidRecording: It is missing, or a folder with results but no recording.
+    """
+    if not source.exists():
+        raise InvalidRecording(source, "the folder or file", "missing", "a results folder, or a recording")
+    if not (source / ESTIMATE).is_file():
+        return (source / RECORDING, None) if (source / RECORDING).is_file() else (source, None)
+    from sysid_ros.core.common.yaml_files import read_yaml  # not for help
+
+    known = read_yaml(source / ESTIMATE)
+    if not (source / RECORDING).is_file():
+        made_from = known.get("source", "a recording")
+        raise InvalidRecording(source, RECORDING, "missing", f"the recording itself ({made_from}), with --model")
+    return source / RECORDING, str(known["robot"])
+
+
+def _check_report(options: argparse.Namespace) -> None:
+    path, known = locate(options.source)
+    require_recording(path)
+    if options.model or known:
+        require_robot(options.model or str(known))
+    parse_settings(options.set)
+    recording_options(options)
+    if options.output:
+        require_results_root(options.output)
+
+
+def import_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid import",
+        description="Turns a recording into a table in SI units and the robot's joint order. What every command does "
+        "with a bag, done once and kept: joints by name, sign of the efforts, samples left out, and velocities where "
+        "nobody measured them. Ctrl-C keeps what was read by then.",
+        examples=(
+            "sysid import my_bag/ --model ur5e --units 'q=deg' --effort-sign -1",
+            "sysid import log.csv --model xarm7 --output log.npz",
+        ),
+        check=_check_import,
+        endings=endings(),
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="a bag, a table, or a recording of this suite")
+    known = ", ".join(available_robots())
+    parser.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
+    parser.add_argument("--output", type=Path, default=None, help="the table, .npz (default: beside the recording)")
+    add_recording_options(parser)
+    return parser
+
+
+def _check_import(options: argparse.Namespace) -> None:
+    require_robot(options.model)
+    output = options.output or options.file.with_suffix(".npz")
+    if output.suffix.lower() != ".npz":
+        raise InvalidRecording(output, "the ending", f"'{output.suffix}'", ".npz")
+    if not output.absolute().parent.is_dir():
+        raise InvalidRecording(output, "its folder", f"missing ({output.parent})", "one that exists")
+    if output.exists():
+        raise InvalidRecording(output, "the file", "there already", "a new name: --output")
+    require_recording(options.file)
+    recording_options(options)
+
+
+def new_robot_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid new-robot",
+        description="Writes the settings file of any arm from its URDF, and from a bag what it shows of the sensors. "
+        "It is a commented YAML file; with it every command takes the arm: --model my_arm.yaml.",
+        examples=(
+            "sysid new-robot ur5e.urdf",
+            "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/",
+        ),
+        check=_check_new_robot,
+        endings=endings(),
+    )
+    parser.add_argument(
+        "urdf", type=Path, metavar="URDF", help="the URDF, with all xacro macros expanded; meshes may be missing"
+    )
+    parser.add_argument("--name", default=None, help="name of the arm (default: that of the URDF file)")
+    parser.add_argument("--tool", default=None, metavar="LINK", help="link that holds the payload (default: the last)")
+    parser.add_argument(
+        "--joints", default=None, help="joints of the arm from the base on, with commas (default: all to the tool)"
+    )
+    parser.add_argument(
+        "--from-bag",
+        type=Path,
+        default=None,
+        metavar="BAG",
+        help="a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second",
+    )
+    parser.add_argument("--output", type=Path, default=None, help="the settings file (default: NAME.yaml)")
+    add_recording_options(parser)
+    return parser
+
+
+def _check_new_robot(options: argparse.Namespace) -> None:
+    require_robot(options.urdf if options.urdf.suffix == ".urdf" else options.urdf.with_suffix(".urdf"))
+    name = options.name or options.urdf.stem
+    if Path(name).name != name:
+        raise ParameterOutOfRange("--name", name, "a name without slashes; --output says where")
+    output = options.output or Path(f"{name}.yaml")
+    if output.suffix not in (".yaml", ".yml"):
+        raise ParameterOutOfRange("--output", str(output), "a file .yaml")
+    if output.exists():
+        raise ParameterOutOfRange("--output", str(output), "a new file; this one is there already")
+    recording_options(options)
+    if options.from_bag is not None:
+        require_recording(options.from_bag)
+
+
+def verify_parser() -> CommandParser:
+    """Return the parser of the options of the command."""
+    parser = CommandParser(
+        prog="sysid verify",
+        description="Proves all certified plans of a recording again, anew: hashes, start states, times, the "
+        "controller's tracking bound from plan to plan and in stops, and the proof over continuous time. Ctrl-C ends "
+        "it with the plans so far.",
+        examples=(
+            "sysid verify recording.mcap",
+            "sysid verify plans.json --model kinova_gen3_2f85",
+            "sysid verify recording.mcap --enclose-terms",
+        ),
+        check=_check_verify,
+        endings=endings(ExitStatus.FAILED),
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
+    parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
+    parser.add_argument(
+        "--enclose-terms",
+        action="store_true",
+        help="also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "
+        "are bounded, not estimated with a measured allowance. Takes seconds for a plan",
+    )
+    return parser
+
+
+def _check_verify(options: argparse.Namespace) -> None:
+    if options.model is not None:
+        require_robot(options.model)
+    if not options.file.is_file():
+        allowed = "a recording (.mcap) or certified plans (.yaml, .json)"
+        raise InvalidRecording(options.file, "the file", "missing", allowed)
+
+
+def identifiability_parser() -> CommandParser:
+    """Return the parser of the options of the command."""
+    parser = CommandParser(
+        prog="sysid identifiability",
+        description="Says which inertial parameters of a robot can be known: of any URDF, meshes are not needed, and "
+        "no running system is. With --data it also says what a recording knows.",
+        examples=(
+            "sysid identifiability --model ur5e",
+            "sysid identifiability --urdf robot.urdf --floating --html report.html",
+            "sysid identifiability --model xarm7 --data log.npz --unknown payload",
+        ),
+        check=_check_identifiability,
+        endings=endings(),
+    )
+    robot = parser.add_mutually_exclusive_group(required=True)
+    robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
+    robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")
+    parser.add_argument(
+        "--gravity",
+        nargs=3,
+        type=float,
+        metavar=("X", "Y", "Z"),
+        help="gravity in the frame of the root link [m/s^2], 0 0 0 for none; default 0 0 -9.81, or the arm's own",
+    )
+    parser.add_argument("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
+    parser.add_argument("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
+    parser.add_argument(
+        "--massless",
+        choices=MASSLESS,
+        default="as_modelled",
+        help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
+    )
+    parser.add_argument(
+        "--rotors", type=Path, help="YAML with the rotors of the motors, see docs/theory/identifiability.md"
+    )
+    parser.add_argument(
+        "--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)"
+    )
+    parser.add_argument("--static", action="store_true", help="postures only, nothing moves")
+    parser.add_argument(
+        "--joint-parameters",
+        nargs="*",
+        choices=FRICTION_NAMES,
+        help="which friction parameters of each joint are unknown too; default none, with --data what the sensor feels",
+    )
+    parser.add_argument("--known", nargs="+", default=[], metavar="JOINT", help="joints whose bodies are known")
+    parser.add_argument(
+        "--tolerance", type=float, default=TOLERANCE, help="what counts as zero, relative [-] (default %(default)g)"
+    )
+    parser.add_argument("--data", type=Path, help="recording (.mcap, .csv, .npz) to say what it knows; with --model")
+    parser.add_argument(
+        "--unknown",
+        choices=("arm", "payload"),
+        default="arm",
+        help="with --data: what is to be identified (default %(default)s)",
+    )
+    parser.add_argument("--window", type=float, default=WINDOW, help="momentum window [s] (default %(default)g)")
+    parser.add_argument("--html", type=Path, help="write the report as one HTML page")
+    parser.add_argument("--markdown", type=Path, help="write the report as Markdown")
+    parser.add_argument("--yaml", type=Path, help="write base parameters with all coefficients as YAML, for programs")
+    return parser
+
+
+def _check_identifiability(options: argparse.Namespace) -> None:
+    if options.data is not None and options.model is None:
+        raise ParameterOutOfRange("--data", str(options.data), "a recording of an arm that --model names")
+    if options.model is not None:
+        require_robot(options.model)
+    if options.data is not None:
+        require_recording(options.data)
+    for path in filter(None, (options.urdf, options.rotors)):
+        if not path.is_file():
+            raise ModelError(f"{path}: there is no such file")

@@ -1,0 +1,246 @@
+"""The command lines of what starts the suite, or speaks to a running system."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sysid_ros.cli.exit_status import ExitStatus, endings
+from sysid_ros.cli.options import add_launch_options, add_view_option, check_view, launch_values
+from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, port_number, require_numbers
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.free_floating.method import Method
+from sysid_ros.core.model.robot_files import require_robot
+from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
+from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS, Spelling, resolve, resolve_space
+from sysid_ros.reports.folders import require_result
+from sysid_ros.reports.recordings.options import InvalidRecording
+
+DEFAULT_PAYLOAD = "dumbbell_4lb"
+"""What a simulated arm holds where nothing is said."""
+OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width")
+"""Options that go into the goal."""
+
+
+def identify_parser() -> CommandParser:
+    """Return the parser of the command line: the launch arguments as options, and what only the runner has."""
+    parser = CommandParser(
+        prog="sysid identify",
+        description="Identifies what an arm holds, with guaranteed bounds: starts the nodes, sends one goal and ends "
+        "everything. Ctrl-C brings the arm to rest first.",
+        examples=(
+            "sysid identify --model kinova_gen3_2f85 --payload dumbbell_4lb",
+            "sysid identify --model kuka_lbr_med7 --mode emulated --payload 1.5",
+            "sysid identify --model iiwa7:elastic:compact_tool --mode hardware \\\n  --robot-ip 10.0.0.3",
+        ),
+        check=check_identify,
+        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
+        allow_abbrev=False,
+    )
+    add_launch_options(parser, ARGUMENTS)
+    parser.add_argument(
+        "--payload",
+        default="",
+        help="what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
+        f"'none' (default: {DEFAULT_PAYLOAD})",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
+    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
+    parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
+    parser.add_argument(
+        "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
+    )
+    add_view_option(parser, "show the arm, its payload, plans and environment")
+    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    return parser
+
+
+def demo_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid demo",
+        description="Identifies an unknown payload on a simulated arm and shows how the bounds shrink, in a minute. "
+        "With --calibrate the arm calibrates itself first, and the bounds with and without stand side by side, in "
+        "about five minutes.",
+        examples=(
+            "sysid demo",
+            "sysid demo --calibrate",
+            "sysid demo --model kuka_lbr_med7 --mode emulated --payload 1.5",
+        ),
+        check=_check_demo,
+        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
+        allow_abbrev=False,
+    )
+    parser.add_argument("--calibrate", action="store_true", help="calibrate first, and compare")
+    parser.add_argument("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
+    parser.add_argument(
+        "--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller"
+    )
+    parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and of the searches")
+    parser.add_argument(
+        "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
+    )
+    add_view_option(parser, "show the arm while it identifies")
+    return parser
+
+
+def space_parser() -> CommandParser:
+    """Build the command line: the launch arguments as options, and what only the runner has."""
+    parser = CommandParser(
+        prog="sysid space",
+        description="Identifies the minimal parameters of a free-flying robot: a simulated one with its nodes, or "
+        "from a recording; and what it holds.",
+        examples=(
+            "sysid space --speed 5 --object",
+            "sysid space --recording recording.mcap --momentum 0.1 0.1",
+        ),
+        check=_check_space,
+        endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
+        allow_abbrev=False,
+    )
+    add_launch_options(parser, SPACE_ARGUMENTS)
+    parser.add_argument("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
+    parser.add_argument(
+        "--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method"
+    )
+    parser.add_argument(
+        "--momentum",
+        type=float,
+        nargs=2,
+        metavar=("LINEAR", "ANGULAR"),
+        default=(0.0, 0.0),
+        help="largest component of the momentum at the first sample [kg m/s, kg m^2/s]; 0 0: none",
+    )
+    parser.add_argument(
+        "--object",
+        nargs="?",
+        const="",
+        metavar="FRAME",
+        help="identify what is in the hand, in this frame (default: the robot's tool); with nodes, after the robot "
+        "itself: a simulated one then catches something",
+    )
+    parser.add_argument(
+        "--known", type=Path, metavar="YAML", help="with --object: estimate.yaml of the robot without the object"
+    )
+    parser.add_argument(
+        "--before", type=Path, nargs="+", default=(), metavar="MCAP", help="offline: recordings made before the catch"
+    )
+    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: default")
+    parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: default")
+    parser.add_argument("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of simulation and search")
+    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    return parser
+
+
+SET_PAYLOAD = "/io_and_status_controller/set_payload"
+"""Service of Universal Robots' driver."""
+
+
+def apply_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    ur = ("sysid apply ur results/2026-11-23_10-00-00 --robot-ip 192.168.1.10",)
+    driver = ("sysid apply ur-driver results/2026-11-23_10-00-00 --robot-ip 192.168.1.10",)
+    moveit = ("sysid apply moveit results/2026-11-23_10-00-00 --dry-run",)
+    ends = endings(ExitStatus.FAILED)
+    parser = CommandParser(
+        prog="sysid apply",
+        description="Gives the payload of a result to a running system, and reads it back. It shows first what it will "
+        "send, and asks. Results that are not usable, or know mass and centre of mass no better than before the data, "
+        "are refused.",
+        examples=(*ur, *driver, *moveit),
+        check=_check_apply,
+        endings=ends,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    words = {
+        "ur": ("a controller of Universal Robots, without ROS", ur),
+        "ur-driver": ("Universal Robots' ROS 2 driver, by its service set_payload", driver),
+        "moveit": ("MoveIt's planning scene, as an attached object", moveit),
+    }
+    for name, (text, examples) in words.items():
+        one = commands.add_parser(
+            name, help=text, description=f"Gives the payload to {text}.", examples=examples, endings=ends
+        )
+        one.add_argument("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
+        one.add_argument("--dry-run", action="store_true", help="only show what would be sent")
+        one.add_argument("--yes", action="store_true", help="do not ask")
+        one.add_argument(
+            "--accept-uncertain", action="store_true", help="also where mass or centre of mass is not well known"
+        )
+        if name == "moveit":
+            one.add_argument("--namespace", default="", help="namespace of the node move_group")
+            continue
+        one.add_argument("--robot-ip", default=None, required=name == "ur", help="address of the controller")
+        one.add_argument(
+            "--rtde-port", type=port_number, default=RTDE_PORT, help="its port of RTDE (default: %(default)s)"
+        )
+        if name == "ur":
+            one.add_argument("--script-port", type=port_number, default=SCRIPT_PORT, help="its port of scripts")
+        else:
+            one.add_argument("--service", default=SET_PAYLOAD, help="the driver's service (default: %(default)s)")
+            one.add_argument("--unconfirmed", action="store_true", help="do not read back, without --robot-ip")
+    return parser
+
+
+def check_identify(options: argparse.Namespace) -> None:
+    """Refuse what no process of ``sysid identify`` could use.
+
+    Raises:
+        SysidError: Names the option, or the file.
+    """
+    require_numbers(options, *OF_GOALS)
+    require_numbers(options, "seed", most=LARGEST_SEED)
+    given = [name for name in OF_GOALS if getattr(options, name)]
+    if options.nodes_only and given:
+        name, value = "--" + given[0].replace("_", "-"), getattr(options, given[0])
+        raise ParameterOutOfRange(name, value, "nothing with --nodes-only, which sends no goal")
+    require_robot(options.model)
+    resolve(launch_values(options, ARGUMENTS), spelling=Spelling.OPTION)
+    check_view(options)
+
+
+def _check_demo(options: argparse.Namespace) -> None:
+    require_numbers(options, "seed", most=LARGEST_SEED)
+    require_robot(options.model)
+    if options.calibrate and options.payload == "none":
+        raise ParameterOutOfRange("--payload", options.payload, "something to weigh, with --calibrate")
+    check_view(options)
+
+
+def _check_space(options: argparse.Namespace) -> None:
+    require_numbers(options, "max_motion_time", "parts")
+    require_numbers(options, "planning_time", is_open=True)
+    require_numbers(options, "seed", most=LARGEST_SEED)
+    is_offline, defaults = options.recording is not None, space_parser()
+    alone: dict[str, tuple[bool, str]] = {
+        **dict.fromkeys(("method", "before"), (is_offline, "with --recording")),
+        **dict.fromkeys(
+            ("robot_name", "mode", "speed", "parameters_file", "network", "max_motion_time", "parts", "planning_time"),
+            (not is_offline, "without --recording"),
+        ),
+        "nodes_only": (not is_offline, "without --recording"),
+    }
+    for name, (is_fitting, where) in alone.items():
+        if not is_fitting and getattr(options, name) != defaults.get_default(name):
+            raise SysidError(f"--{name.replace('_', '-')} can only be given {where}")
+    for name in ("known", "before"):
+        if getattr(options, name) and options.object is None and not options.nodes_only:
+            raise SysidError(f"--{name} can only be given with --object")
+    for path in filter(None, (options.recording, options.known, *options.before)):
+        if not path.is_file():
+            raise InvalidRecording(path, "the file", "missing", "one that exists")
+    if not is_offline:
+        resolve_space(launch_values(options, SPACE_ARGUMENTS), Spelling.OPTION)
+
+
+def _check_apply(options: argparse.Namespace) -> None:
+    require_result(options.folder)
+    if options.command == "moveit":
+        return
+    if options.robot_ip == "":
+        raise ParameterOutOfRange("--robot-ip", "", "the controller's address")
+    if options.robot_ip is None and not (options.unconfirmed or options.dry_run):
+        allowed = "the controller's address, from which the payload is read back; or --unconfirmed"
+        raise ParameterOutOfRange("--robot-ip", "missing", allowed)

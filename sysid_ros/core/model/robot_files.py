@@ -1,0 +1,105 @@
+"""Which robots there are, and what their names say: all that is known of one without loading it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sysid_ros.core.common.errors import ModelError
+
+_PREFIXES = ("", "kuka_", "kuka_lbr_")
+"""Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
+ELASTIC = ":elastic"
+"""Put after the name or the path of a robot: its joints are elastic, whatever its settings say."""
+_AFTER_NAME = re.compile(r"(.+):(\w+)")
+"""A robot with one thing more said about it."""
+
+
+def config_directories() -> tuple[Path, ...]:
+    """List the folders of robot settings: the checkout, then ``share/sysid_ros/config`` of every install prefix."""
+    parents = Path(__file__).resolve().parents
+    prefixes = [*parents, *(Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p)]
+    shared = [prefix / "share" / "sysid_ros" / "config" for prefix in prefixes]
+    return tuple(path for path in (parents[3] / "config", *shared) if path.is_dir())
+
+
+def available_robots() -> tuple[str, ...]:
+    """List the names :func:`load_robot` accepts: settings files with ``urdf/<name>.urdf`` beside their folder."""
+    files = [file for folder in config_directories() for file in sorted(folder.glob("*.yaml"))]
+    return tuple(dict.fromkeys(f.stem for f in files if (f.parent.parent / "urdf" / f"{f.stem}.urdf").is_file()))
+
+
+@dataclass(frozen=True)
+class RobotName:
+    """What the name of a robot, or a path, says, with all that may follow it after colons.
+
+    Attributes:
+        robot: The name or path alone.
+        is_elastic: Whether its joints are elastic; None where its settings say so alone.
+        prior: Which of its payload priors counts; None for that of its settings.
+    """
+
+    robot: str
+    is_elastic: bool | None = None
+    prior: str | None = None
+
+    @classmethod
+    def of(cls, robot: str | Path) -> RobotName:
+        """Take a name apart."""
+        text, is_elastic, prior = str(robot), None, None
+        while match := _AFTER_NAME.fullmatch(text):
+            text, said = match.groups()
+            if f":{said}" == ELASTIC:
+                is_elastic = True
+            elif prior is None:
+                prior = said
+            else:
+                raise ModelError(f"robot '{robot}' names two payload priors, {said} and {prior}; allowed: one")
+        return cls(text, is_elastic, prior)
+
+    def overridden(self, is_elastic: bool | None, prior: str | None) -> RobotName:
+        """Replace what was said by what is given."""
+        return RobotName(
+            self.robot,
+            self.is_elastic if is_elastic is None else is_elastic,
+            self.prior if prior is None else prior,
+        )
+
+
+def find_settings(robot: str | Path) -> Path:
+    """Return the settings file of a robot.
+
+    Args:
+        robot: As for :func:`load_robot`.
+
+    Raises:
+        ModelError: There is no such robot.
+    """
+    named = RobotName.of(robot).robot
+    path = Path(named)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    known = available_robots()
+    name = next((prefix + named for prefix in _PREFIXES if prefix + named in known), None)
+    for folder in config_directories() if name is not None else ():
+        if (folder / f"{name}.yaml").is_file():
+            return folder / f"{name}.yaml"
+    known_names = ", ".join(available_robots())
+    raise ModelError(f"robot '{robot}' is unknown; known are {known_names}, or give a .yaml or .urdf file")
+
+
+def require_robot(robot: str | Path) -> None:
+    """Refuse a robot whose file is missing, before anything that takes long to load.
+
+    Args:
+        robot: As for :func:`~sysid_ros.core.model.loader.load_robot`.
+
+    Raises:
+        ModelError: There is no such robot, or no such file.
+    """
+    path = Path(RobotName.of(robot).robot)
+    path, what = (path, "URDF") if path.suffix == ".urdf" else (find_settings(robot), "robot settings")
+    if not path.is_file():
+        raise ModelError(f"cannot read the {what} {path}: there is no such file")

@@ -1,0 +1,52 @@
+"""What the experiments of the papers are called, on command lines and in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+EXPERIMENTS = ("a", "b", "c")
+DUMBBELLS = ("dumbbell_4lb", "dumbbell_5lb", "dumbbell_6lb", "dumbbell_7lb", "dumbbell_8lb")
+OURS, RANDOM, FOURIER = "ours", "random", "fourier"
+WAYS = (OURS, RANDOM, FOURIER)
+"""How the arm moves to identify: by certified exciting plans, random ones, or a Fourier series that knows no obstacles
+and no torques."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of Table II.
+
+    Attributes:
+        controller: Its control law: robust, adaptive, composite, pid or online.
+        model: Where its model of the payload comes from: identified, nothing (no payload), or prior.
+        way: How the arm moves before the task, of :data:`WAYS`; None where it does not.
+        controls: Its model is found by its own control law, while the arm makes those motions.
+        paper: Experiments of Table III in the paper, a, b, c.
+    """
+
+    controller: str
+    model: str
+    way: str | None
+    controls: bool
+    paper: tuple[str, str, str]
+
+
+METHODS: Mapping[str, Method] = {
+    "ours": Method("robust", "identified", OURS, False, ("success", "success", "success")),
+    "wrong": Method("robust", "nothing", None, False, ("fail at 8lb", "fail at 8lb", "collide")),
+    "conservative": Method("robust", "prior", None, False, ("fail at 8lb", "fail at 8lb", "collide")),
+    "random": Method("robust", "identified", RANDOM, False, ("success", "fail at 8lb", "collide")),
+    "adap-1": Method("adaptive", "prior", None, False, ("success", "fail at 8lb", "collide")),
+    "adap-1-excit": Method("adaptive", "prior", OURS, True, ("success", "success", "collide")),
+    "adap-2": Method("composite", "prior", None, False, ("fail at 8lb", "fail at 4lb", "collide")),
+    "adap-2-excit": Method("composite", "prior", OURS, True, ("fail at 8lb", "fail at 4lb", "collide")),
+    "grav-pid": Method("pid", "nothing", None, False, ("success", "fail at 6lb", "collide")),
+    "grav-pid-ours": Method("pid", "identified", OURS, False, ("success", "success", "collide")),
+    "grav-pid-excit": Method("pid", "identified", FOURIER, False, ("fail at 4lb", "fail at 4lb", "collide")),
+    "online-model": Method("online", "prior", OURS, True, ("-", "-", "-")),
+}
+"""The eleven methods of the paper, and SVA's online model."""
+PENDULUM, LEG, ARM, COST = "pendulum", "leg", "arm", "regressor"
+SVA_EXPERIMENTS = (PENDULUM, LEG, ARM, COST)
+SVA_ROBOTS = {PENDULUM: "sva_double_pendulum", LEG: "sva_leg", ARM: "sva_arm"}

@@ -1,0 +1,72 @@
+"""Folders of results: made, and refused where nothing can be written, before the work."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from sysid_ros.core.common.errors import SysidError
+
+ESTIMATE = "estimate.yaml"
+"""The file of a result that other commands read."""
+
+
+def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:
+    """Make ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and return it; a second one of the same second ends in ``_2``, and so on.
+
+    Raises:
+        SysidError: The folder cannot be made.
+    """
+    name = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    for suffix in ["", *(f"_{i}" for i in range(2, 100))]:
+        directory = (Path(root) / (name + suffix)).absolute()
+        try:
+            directory.mkdir(parents=True)
+            return directory
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise SysidError(f"cannot make the results folder {directory}: {error.strerror or error}") from error
+    raise SysidError(f"there are 99 results folders of the same second in {root}")
+
+
+def require_results_root(root: Path | str) -> None:
+    """Make the folder for folders of results if it is missing, so that what is wrong with it is told before the work.
+
+    Raises:
+        SysidError: It cannot be made, or nothing can be written there.
+    """
+    folder = Path(root).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SysidError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SysidError(f"nothing can be written into the folder {folder}")
+
+
+class UnusableResult(SysidError):
+    """A result that no controller may be given.
+
+    Args:
+        path: The file.
+        reason: Why, in a sentence.
+    """
+
+    def __init__(self, path: Path, reason: str):
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}; nothing was sent")
+
+
+def require_result(folder: Path | str) -> Path:
+    """Return the file of a result in a folder, or itself.
+
+    Raises:
+        UnusableResult: There is none.
+    """
+    path = Path(folder)
+    path = path / ESTIMATE if path.is_dir() else path
+    if not path.is_file():
+        raise UnusableResult(path, "missing; give a folder of results, with estimate.yaml in it")
+    return path
