@@ -26,8 +26,9 @@ from sysid_ros.cli.suite import say
 from sysid_ros.cli.terminal import make_table, show, working
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.model.loader import load_robot, read_settings
+from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel, tool_transform
+from sysid_ros.core.model.robot_files import read_settings
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.folders import ESTIMATE, make_results_directory
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload

@@ -191,7 +191,7 @@ def check_arm(options: argparse.Namespace) -> None:
     Raises:
         SysidError: Names the option, or the file.
     """
-    require_robot(options.model)
+    require_robot(options.model, getattr(options, "prior", None))
     if getattr(options, "known_within", None) is not None:
         require_numbers(options, "known_within", most=1.0)
     calibration = getattr(options, "calibration", None)

@@ -32,18 +32,17 @@ def make_results_directory(root: Path | str = "results", now: datetime | None = 
 
 
 def require_results_root(root: Path | str) -> None:
-    """Make the folder for folders of results if it is missing, so that what is wrong with it is told before the work.
+    """Refuse a place for folders of results where none can be made, before the work; nothing is made.
 
     Raises:
-        SysidError: It cannot be made, or nothing can be written there.
+        SysidError: It, or the nearest folder above that exists, is none, or closed.
     """
     folder = Path(root).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SysidError(f"cannot make the folder {folder}: {error.strerror or error}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise SysidError(f"nothing can be written into the folder {folder}")
+    nearest = next(one for one in (folder, *folder.parents) if one.exists())
+    if not nearest.is_dir():
+        raise SysidError(f"cannot make the folder {folder}: {nearest} is a file")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise SysidError(f"nothing can be written into the folder {nearest}")
 
 
 class UnusableResult(SysidError):

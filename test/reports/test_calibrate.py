@@ -205,7 +205,7 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
     assert "was the stated load attached" in capsys.readouterr().err
     assert not (tmp_path / "arm.yaml").exists()
     assert offline.main([data, "--model", MODEL, "--calibration", str(tmp_path / "none.yaml")]) == ExitStatus.BAD_INPUT
-    assert "calibration none.yaml: the file is unreadable" in capsys.readouterr().err
+    assert "none.yaml'; allowed: an existing file of sysid calibrate" in capsys.readouterr().err
 
 
 class FakeSuite:

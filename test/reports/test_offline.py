@@ -176,7 +176,9 @@ def test_a_second_ctrl_c_ends_what_the_first_one_cut(recording, tmp_path, capsys
 
     monkeypatch.setattr(offline, "read_recording", read)
     monkeypatch.setattr(ProgressDisplay, "update", interrupt)
-    words = ["a.mcap", "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
+    (tmp_path / "a.mcap").touch()
+    words = [str(tmp_path / "a.mcap"), "--model", MODEL, "--set", "update_windows=10"]
+    words += ["--output", str(tmp_path / "results")]
     assert offline.main(words) == ExitStatus.STOPPED
     printed = capsys.readouterr()
     assert "What was read is identified; Ctrl-C ends that, too." in printed.err
@@ -245,9 +247,9 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
     (tmp_path / "results").write_text("a file is in the way")
-    monkeypatch.setattr(offline, "read_with_progress", lambda *_: (None, False))
-    monkeypatch.setattr(offline, "identify_with_progress", lambda *_: pytest.fail("the work was done"))
-    status = offline.main(["a.mcap", "--model", MODEL, "--output", str(tmp_path / "results")])
+    (tmp_path / "a.mcap").touch()
+    monkeypatch.setattr(offline, "read_with_progress", lambda *_: pytest.fail("the work was done"))
+    status = offline.main([str(tmp_path / "a.mcap"), "--model", MODEL, "--output", str(tmp_path / "results")])
     assert status == ExitStatus.BAD_INPUT and "cannot make the folder" in capsys.readouterr().err
 
 
@@ -346,4 +348,4 @@ def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, caps
     assert "3 of 3 runs" in capsys.readouterr().err
     assert offline.main([*files, *words, "--body", "all"]) == ExitStatus.BAD_INPUT
     assert offline.main([*files, str(tmp_path / "none.npz"), *words]) == ExitStatus.BAD_INPUT
-    assert "a recording that exists" in capsys.readouterr().err
+    assert "none.npz: the file is missing" in capsys.readouterr().err

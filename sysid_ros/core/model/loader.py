@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.builder import build_robot
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.defaults import default_settings
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.model.robot_files import RobotName, find_settings
+from sysid_ros.core.model.robot_files import RobotName, find_settings, read_settings
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.urdf import read_urdf
 
@@ -79,29 +78,6 @@ def load_robot(
     return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
 
 
-def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str | None = None) -> tuple[Path, Any]:
-    """Return the settings file of a robot and what it contains.
-
-    Args:
-        robot: As for :func:`load_robot`, but no URDF.
-        is_elastic: Whether joints are elastic, in place of what the file and the end of the name say.
-        prior: Name of a payload prior, likewise.
-
-    Raises:
-        ModelError: There is no such robot, or its file cannot be read.
-        ParameterOutOfRange: The file does not say how elastic the joints are, or has no such prior.
-    """
-    asked = RobotName.of(robot).overridden(is_elastic, prior)
-    path = find_settings(robot)
-    try:
-        values = read_yaml(path)
-    except UnreadableYaml as error:
-        raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
-    if asked.is_elastic is not None:
-        values = _with_elasticity(values, asked.is_elastic, path.name)
-    return path, values if asked.prior is None else _with_prior(values, asked.prior, path.name)
-
-
 def _load_bare(
     asked: RobotName, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None
 ) -> RobotModel:
@@ -130,20 +106,6 @@ def read_urdf_file(path: Path) -> str:
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is no text in UTF-8 ({error})"
         raise ModelError(f"cannot read the URDF {path}: {reason}") from error
-
-
-def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
-    if not isinstance(values, Mapping) or not isinstance(values.get("elasticity"), Mapping):
-        raise ParameterOutOfRange(f"{name}.elasticity", None, "a mapping that says how elastic the joints are")
-    return {**values, "elasticity": {**values["elasticity"], "is_elastic": is_elastic}}
-
-
-def _with_prior(values: Any, prior: str, name: str) -> Any:
-    priors = values.get("payload_priors") if isinstance(values, Mapping) else None
-    if not isinstance(priors, Mapping) or prior not in priors:
-        known = ", ".join(map(str, priors)) if isinstance(priors, Mapping) else "none"
-        raise ParameterOutOfRange("payload prior", prior, f"one of {name}: {known} (or 'elastic' for elastic joints)")
-    return {**values, "payload_prior": prior}
 
 
 def _known(values: Any, share: float, name: str) -> Any:

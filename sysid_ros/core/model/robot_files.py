@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 
 _PREFIXES = ("", "kuka_", "kuka_lbr_")
 """Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
@@ -90,16 +92,60 @@ def find_settings(robot: str | Path) -> Path:
     raise ModelError(f"robot '{robot}' is unknown; known are {known_names}, or give a .yaml or .urdf file")
 
 
-def require_robot(robot: str | Path) -> None:
-    """Refuse a robot whose file is missing, before anything that takes long to load.
+def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str | None = None) -> tuple[Path, Any]:
+    """Return the settings file of a robot and what it contains.
+
+    Args:
+        robot: As for :func:`load_robot`, but no URDF.
+        is_elastic: Whether joints are elastic, in place of what the file and the end of the name say.
+        prior: Name of a payload prior, likewise.
+
+    Raises:
+        ModelError: There is no such robot, or its file cannot be read.
+        ParameterOutOfRange: The file does not say how elastic the joints are, or has no such prior.
+    """
+    asked = RobotName.of(robot).overridden(is_elastic, prior)
+    path = find_settings(robot)
+    from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml  # names need no files read
+
+    try:
+        values = read_yaml(path)
+    except UnreadableYaml as error:
+        raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
+    if asked.is_elastic is not None:
+        values = _with_elasticity(values, asked.is_elastic, path.name)
+    return path, values if asked.prior is None else _with_prior(values, asked.prior, path.name)
+
+
+def _with_elasticity(values: Any, is_elastic: bool, name: str) -> Any:
+    if not isinstance(values, Mapping) or not isinstance(values.get("elasticity"), Mapping):
+        raise ParameterOutOfRange(f"{name}.elasticity", None, "a mapping that says how elastic the joints are")
+    return {**values, "elasticity": {**values["elasticity"], "is_elastic": is_elastic}}
+
+
+def _with_prior(values: Any, prior: str, name: str) -> Any:
+    priors = values.get("payload_priors") if isinstance(values, Mapping) else None
+    if not isinstance(priors, Mapping) or prior not in priors:
+        known = ", ".join(map(str, priors)) if isinstance(priors, Mapping) else "none"
+        raise ParameterOutOfRange("payload prior", prior, f"one of {name}: {known} (or 'elastic' for elastic joints)")
+    return {**values, "payload_prior": prior}
+
+
+def require_robot(robot: str | Path, prior: str | None = None) -> None:
+    """Refuse a robot whose file is missing, or has not what is said of it, before anything that takes long to load.
 
     Args:
         robot: As for :func:`~sysid_ros.core.model.loader.load_robot`.
+        prior: Name of a payload prior; None for its own.
 
     Raises:
-        ModelError: There is no such robot, or no such file.
+        SysidError: There is no such robot, file or prior.
     """
-    path = Path(RobotName.of(robot).robot)
-    path, what = (path, "URDF") if path.suffix == ".urdf" else (find_settings(robot), "robot settings")
+    asked = RobotName.of(robot).overridden(None, prior)
+    path, what = Path(asked.robot), "URDF"
+    if path.suffix != ".urdf":
+        path, what = find_settings(robot), "robot settings"
     if not path.is_file():
         raise ModelError(f"cannot read the {what} {path}: there is no such file")
+    if path.suffix != ".urdf" and (asked.is_elastic or asked.prior):
+        read_settings(robot, prior=prior)
