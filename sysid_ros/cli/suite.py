@@ -255,7 +255,7 @@ def suite_environment(
     network = loopback_environment(domain_id)
     if values is not None and not network_of(values):
         network = {"ROS_DOMAIN_ID": os.environ.get("ROS_DOMAIN_ID", "0") if domain_id is None else str(domain_id)}
-    package_parent = str(Path(__file__).resolve().parents[1])
+    package_parent = str(Path(__file__).resolve().parents[2])
     python_path = [package_parent, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "OMP_NUM_THREADS": "1",

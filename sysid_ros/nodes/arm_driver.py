@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 
@@ -29,7 +30,6 @@ from sysid_ros.ros.node import Interfaces, spin_main
 from sysid_ros.ros.parameters import ParameterServer
 from sysid_ros.ros.repeats import share_repeats
 
-_COMMANDER_PERIOD = 0.02
 _FAULTS_OF_JOINTS = ("fault_stuck_encoders", "fault_nan_torques")
 
 
@@ -117,6 +117,15 @@ class ArmDriverNode(LifecycleNode):
                 commands.on_status(status)
                 outputs.publish_status(status, commands.scene.hash)
 
+        turns, status_turns = itertools.count(), max(1, round(values.batch_rate / values.status_rate))
+
+        def take_turn() -> None:
+            # One timer for all: a turn of the executor costs more than what is done in it.
+            commands.keep_alive()
+            outputs.publish_samples()
+            if next(turns) % status_turns == 0:
+                report()
+
         inputs = self._inputs
         inputs.create_subscription(SceneMessage, "safe_planner/scene", commands.on_scene, qos.SCENE)
         if not values.is_monitor:
@@ -127,9 +136,7 @@ class ArmDriverNode(LifecycleNode):
         inputs.create_service(Trigger, "~/reconnect", commands.reconnect)
         inputs.create_service(ApplyEstimate, "~/set_model", commands.set_model)
         inputs.create_service(SetPayload, "~/set_payload", commands.set_payload)
-        inputs.create_timer(1.0 / values.batch_rate, outputs.publish_samples)
-        inputs.create_timer(1.0 / values.status_rate, report)
-        inputs.create_timer(_COMMANDER_PERIOD, commands.keep_alive)
+        inputs.create_timer(1.0 / values.batch_rate, take_turn)
         inputs.create_timer(1.0, outputs.publish_diagnostics)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:

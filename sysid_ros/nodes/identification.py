@@ -93,7 +93,8 @@ class IdentificationNode(Node):
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._payload = self.create_publisher(InertiaStamped, "~/payload", qos.LATCHED)
         self._heartbeat = self.create_publisher(Empty, "arm_driver/heartbeat", 1)
-        create_timer(self, HEARTBEAT_PERIOD, self._beat)
+        self._beats = create_timer(self, HEARTBEAT_PERIOD, self._beat)
+        self._beats.cancel()  # until a goal begins
         self._patience = time.monotonic() + READY_PATIENCE
         self._readiness = create_timer(self, READY_PERIOD, self._tell_readiness)
 
@@ -104,9 +105,8 @@ class IdentificationNode(Node):
         spin_while(self, lambda: True, ANSWER_TIME)
 
     def _beat(self) -> None:
-        if self._busy.locked():
-            self._heartbeat.publish(Empty())
-            self._say_alive()
+        self._heartbeat.publish(Empty())
+        self._say_alive()
 
     def _say_alive(self) -> None:
         """Tell the latest progress again, in the log and to the client, where nothing new was told for a while."""
@@ -137,9 +137,11 @@ class IdentificationNode(Node):
             handle.abort()
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
             return result_type(error_code=Identify.Result.BUSY, error_text=text)
+        self._beats.reset()
         try:
             return await run_in_thread(self, lambda: self._end(handle, run))
         finally:
+            self._beats.cancel()
             self._busy.release()
 
     def _end(self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R]) -> R:
@@ -205,11 +207,13 @@ class IdentificationNode(Node):
         if not self._busy.acquire(blocking=False):
             response.success, response.message = False, f"another goal is running ({self._phase})"
             return response
+        self._beats.reset()
         try:
             run = self._new_run(Identify.Goal(), lambda: False)
             result = await run_in_thread(self, lambda: self._identify(run, lambda _: None))
         finally:
             self._told = None
+            self._beats.cancel()
             self._busy.release()
         response.success = result.error_code == Identify.Result.NONE
         response.message = result.error_text or self._summary(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -137,6 +138,9 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
         executor.add_node(node)
         if isinstance(node, LifecycleNode) and not _autostart(node):
             return EXIT_REFUSED, node
+        # What was made so far stays: looking through it for garbage again took a fifth of a node's time at rest.
+        gc.collect()
+        gc.freeze()
         clock = ClockWatch(node)
         while not stop.is_set and rclpy.ok():
             executor.spin_once(timeout_sec=_POLL_SECONDS)

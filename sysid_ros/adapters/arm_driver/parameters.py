@@ -286,11 +286,11 @@ class ArmDriverParameters(ConnectionParameters):
     autostart: bool = parameter(True, read_only=True)
     """Take the arm over as soon as the node runs."""
     batch_rate: float = parameter(50.0, "Hz", lower=5.0, upper=200.0, read_only=True)
-    """How often a batch of samples is published."""
+    """How often a batch of samples is published and heartbeats are passed on."""
     joint_state_rate: float = parameter(50.0, "Hz", lower=1.0, upper=1000.0, read_only=True)
     """How often joint_states is published; at most the rate of samples."""
     status_rate: float = parameter(10.0, "Hz", lower=1.0, upper=50.0, read_only=True)
-    """How often the status is published."""
+    """How often the status is published; at most the rate of batches."""
     commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, guards_motion=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
     allow_unauthenticated: bool = parameter(False, read_only=True)
@@ -299,7 +299,11 @@ class ArmDriverParameters(ConnectionParameters):
     faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 
     def check(self) -> None:
-        """Refuse a heartbeat the timers of this node could not keep."""
+        """Refuse a heartbeat that this node, which passes one on with each batch, could not keep."""
         super().check()
         if self.commander_timeout and self.commander_timeout < 0.2:
             raise ParameterOutOfRange("parameter 'commander_timeout' [s]", self.commander_timeout, "0, or 0.2 to 10")
+        shortest = 2.0 / self.batch_rate
+        if self.loop.heartbeat_timeout < shortest:
+            allowed = f"{shortest:g} to 10: heartbeats come with the batches, at a batch_rate of {self.batch_rate:g} Hz"
+            raise ParameterOutOfRange("parameter 'heartbeat_timeout' [s]", self.loop.heartbeat_timeout, allowed)

@@ -41,7 +41,6 @@ from sysid_ros.ros.conversions import (
     truth_from_message,
 )
 from sysid_ros.ros.inbox import Inbox
-from sysid_ros.ros.node import create_timer
 from sysid_ros.ros.source import SingleSource, SourceReceiver
 from sysid_ros.ros.transforms import contents_of
 
@@ -49,8 +48,6 @@ MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
 _ALL_OF_THEM = 2**63 - 1
 _KEPT_PLANS, _REMEMBERED_ANSWERS = 16, 10
-_JOINT_STATES_PERIOD = 0.05
-"""How often joint states are fetched [s]; fewer must come meanwhile than can wait."""
 
 
 @dataclass
@@ -168,7 +165,6 @@ class SuiteMonitor:
         one.listen(node.create_subscription(ControlLaw, "arm_driver/control_law", one, qos.LATCHED, raw=True))
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
-        create_timer(node, _JOINT_STATES_PERIOD, self._take_joint_states)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
 
@@ -286,6 +282,7 @@ class SuiteMonitor:
             return
         if not samples.stamps.size:
             return
+        self._take_joint_states()
         with self._lock:
             self.sample_fault = None
             self.sample_stamp_ns, self.sample_time = int(samples.stamps[-1]), time.monotonic()

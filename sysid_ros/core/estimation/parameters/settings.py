@@ -100,8 +100,8 @@ class EstimatorSettings(Settings):
     """Samples further apart than this are not joined. 0 follows the measured rate: 1.5 median steps, but at least
     0.015 s and at most 0.05 s."""
     rest_interval: float = setting(1.0, "s", lower=0.0, upper=60.0)
-    """While the arm rests, one window in this time counts, for they all say the same; 0 takes all. A change of the
-    payload at rest is noticed that late."""
+    """While the arm rests, at most one window in this time counts, and only one whose torque has changed by more than
+    friction and sensor explain, or one a minute; 0: all count. A change of the payload at rest is noticed that late."""
     derivative_spacing: float = setting(0.02, "s", lower=1e-3, upper=1.0)
     """Spacing of the samples at which derivatives of the regressors are taken."""
     update_windows: int = setting(15, "windows", lower=1, upper=1000)

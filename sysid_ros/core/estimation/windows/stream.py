@@ -21,6 +21,8 @@ _NARROWER = 0.9
 """A box with a side below this part of the one in use is worth new constants of the windows."""
 _REST_WINDOWS = 5
 """Windows at rest that count before most of them are left out."""
+_LONGEST_REST = 60.0
+"""A window counts at least this often [s] while the arm rests, whatever its torque: offsets may drift."""
 
 
 LONGEST_STEP = 0.05
@@ -244,7 +246,7 @@ class RowStream:
         """Discard the samples that are not yet part of a window and all counts, that of windows at rest too."""
         self._stream.restart()
         self.model, self._box = self.prior_model, self.prior_model.unknowns.prior
-        self._rest_windows, self._rest_stamp = 0, 0
+        self._rest_windows, self._rest_stamp, self._rest_torque = 0, 0, np.zeros(0)
         self.reference: int | None = None
         self._errors = np.zeros(len(ERROR_TERMS))
         self._rows, self._seconds = 0, 0.0
@@ -260,16 +262,25 @@ class RowStream:
         return self._stream.add(block)
 
     def is_redundant(self, window: Window) -> bool:
-        """Return whether the arm has rested so long that this window repeats others; one in a while still counts."""
-        settings = self.model.settings
+        """Return whether the arm has rested so long that this window repeats others; one in a while still counts.
+
+        After ``rest_interval`` one counts whose mean torque differs from that of the last one by more than sensor and
+        friction explain: another payload. One counts in every minute in any case.
+        """
+        settings, sensors = self.model.settings, self.model.sensors
         if not settings.rest_interval or not self.is_at_rest(window):
-            self._rest_windows, self._rest_stamp = 0, 0
+            self._rest_windows = 0
             return False
         stamp = int(window.block.stamps[window.stop])
+        tau = window.block.tau[window.start : window.stop + 1].mean(axis=0)
         self._rest_windows += 1
-        if self._rest_windows > _REST_WINDOWS and stamp - self._rest_stamp < settings.rest_interval * 1e9:
-            return True
-        self._rest_stamp = stamp
+        if self._rest_windows > _REST_WINDOWS:
+            error = sensors.effort_absolute_error + sensors.effort_relative_error * np.abs(tau)
+            is_new = np.any(np.abs(tau - self._rest_torque) > error + 2.0 * self.model.unknowns.coulomb_upper)
+            interval = settings.rest_interval if is_new else max(settings.rest_interval, _LONGEST_REST)
+            if stamp - self._rest_stamp < interval * 1e9:
+                return True
+        self._rest_stamp, self._rest_torque = stamp, tau
         return False
 
     def is_at_rest(self, window: Window) -> bool:
