@@ -73,7 +73,7 @@ def planning_scene(payload_at_tool: Load) -> dict[str, object]:
     thing = {
         "header": header,
         "id": PAYLOAD_LINK,
-        "primitives": [{"type": 2, "dimensions": [number(max(gyration, 1e-3))]}],
+        "primitives": [{"type": 2, "dimensions": [round(max(gyration, 1e-3), 3)]}],
         "primitive_poses": [pose],
         "operation": 0,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from xml.etree import ElementTree
@@ -68,13 +68,14 @@ def add_payload(
     inertia.require_physically_consistent(payload, link)
     _require_names(urdf, parent, link)
     mass, com, inertia_com = inertia.to_com_form(payload)
+    tensor = {f"i{a}{b}": repr(number(inertia_com[i, j])) for (a, i), (b, j) in _upper_triangle()}
     snippet = _SNIPPET.format(
         comment=(comment or "identified payload").replace("--", "- -"),
         link=link,
         parent=parent,
-        mass=repr(float(mass)),
-        com=" ".join(repr(float(value)) for value in com),
-        **{f"i{a}{b}": repr(float(inertia_com[i, j])) for (a, i), (b, j) in _upper_triangle()},
+        mass=repr(number(mass)),
+        com=" ".join(map(repr, numbers(com))),
+        **tensor,
     )
     position = urdf.rindex("</robot>")
     text = urdf[:position].rstrip() + "\n" + snippet + urdf[position:]
@@ -123,8 +124,12 @@ def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
 
 Array = NDArray[np.float64]
 
-DIGITS = 6
-"""Significant digits of typed-in numbers: far more than any bound is worth, few enough to type."""
+DIGITS = 12
+"""Significant digits of numbers without bounds: what is beyond them is rounding of the computation."""
+
+
+_EDGE = 0.1
+"""Of the smallest eigenvalue of the pseudo-inertia, rounding leaves at least this share [-]: zero is no body."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ class Load:
         com: Centre of mass, (3,) [m].
         inertia_com: Inertia about the centre of mass, axes of the frame, (3, 3) [kg m^2].
         frame: Name of the frame.
-        bounds: The same with bounds; None where there are none.
+        bounds: The same with bounds, not rounded; None where there are none.
     """
 
     mass: float
@@ -157,8 +162,76 @@ class Load:
 
     @classmethod
     def from_summary(cls, summary: PayloadSummary) -> Load:
-        """Return the body of a payload, with its bounds."""
-        return replace(cls.from_parameters(summary.parameters.values, summary.frame), bounds=summary)
+        """Return the body of a payload in the digits that its bounds support, with its bounds.
+
+        What is rounded is still a body, and inside all bounds.
+
+        Raises:
+            NotPhysicallyConsistent: No body can have these parameters.
+        """
+        exact, upper = cls.from_parameters(summary.parameters.values, summary.frame), np.triu_indices(3)
+        known = (summary.mass, summary.com, summary.inertia_com, summary.parameters)
+        bounds = [_holding(*pair) for pair in zip(known, exact.quantities, strict=True)]
+
+        def build(values: Array) -> Load:
+            tensor = np.empty((3, 3))
+            tensor[upper] = tensor.T[upper] = values[4:]
+            return cls(float(values[0]), values[1:4], tensor, summary.frame, summary)
+
+        def is_kept(values: Array) -> bool:
+            body = build(values)
+            is_inside = all(np.all(b.contains(part)) for b, part in zip(bounds, body.quantities, strict=True))
+            return is_inside and _is_body_like(exact, body)
+
+        values = np.concatenate([[exact.mass], exact.com, exact.inertia_com[upper]])
+        widths = np.concatenate([[summary.mass.width], summary.com.width, summary.inertia_com.width[upper]])
+        return build(round_supported(values, 0.5 * widths, is_kept))
+
+    @property
+    def parameters(self) -> Array:
+        """Ten parameters about the frame's origin, (10,)."""
+        return inertia.from_com_form(self.mass, self.com, self.inertia_com)
+
+    @property
+    def quantities(self) -> tuple[Array, ...]:
+        """Mass (), CoM (3,), inertia about it (3, 3) and the ten parameters about the frame's origin, (10,)."""
+        return np.array(self.mass), self.com, self.inertia_com, self.parameters
+
+
+def _is_body_like(load: Load, rounded: Load) -> bool:
+    """Return whether a rounded load is a body, and not much nearer to being none than before."""
+    least = [np.linalg.eigvalsh(inertia.pseudo_inertia(body.parameters))[0] for body in (load, rounded)]
+    return bool(least[1] > _EDGE * least[0])
+
+
+def _holding(bounded: Bounded, values: Array) -> Bounded:
+    """Return bounds that hold the values too: those on a bound may be beyond it by rounding."""
+    return Bounded(values, np.minimum(bounded.lower, values), np.maximum(bounded.upper, values))
+
+
+def decimals(value: float, half_width: float) -> int:
+    """Return the decimals that bounds of a half width support: down to a tenth of its leading digit.
+
+    An unbounded value gets two digits of its own.
+    """
+    size = half_width if np.isfinite(half_width) else abs(value)
+    return 1 - int(np.floor(np.log10(size))) if size > 10.0**-DIGITS else DIGITS
+
+
+def round_supported(values: Array, half_widths: Array, is_kept: Callable[[Array], bool]) -> Array:
+    """Round values to the digits that their bounds support; all to more where what must be kept is lost otherwise.
+
+    Args:
+        values: (K,).
+        half_widths: Half of the width of the bounds of each, (K,).
+        is_kept: Whether rounded values (K,) keep what must be kept; the given ones do.
+    """
+    places = [decimals(value, width) for value, width in zip(values, half_widths, strict=True)]
+    for more in range(DIGITS):
+        rounded = np.array([round(float(value), place + more) for value, place in zip(values, places, strict=True)])
+        if is_kept(rounded):
+            return rounded + 0.0
+    return values
 
 
 MASS_KNOWN, MASS_KNOWN_KG = 0.1, 0.05
@@ -192,11 +265,14 @@ def find_well_known(summary: PayloadSummary) -> frozenset[Quantity]:
     return frozenset(quantity for quantity, known in is_known.items() if known)
 
 
-def show_bounded(value: float, lower: float, upper: float, digits: int = 3) -> str:
-    """Write a number with what its bounds leave above and below: ``1.812 +0.336 / -0.316``."""
+def show_bounded(value: float, lower: float, upper: float) -> str:
+    """Write a number with what its bounds leave above and below, rounded outwards: ``1.81 +0.34 / -0.32``."""
     if not (np.isfinite(lower) and np.isfinite(upper)):
-        return f"{value:.{digits}f} (not bounded)"
-    return f"{value:.{digits}f} +{upper - value:.{digits}f} / -{value - lower:.{digits}f}"
+        return f"{_decimal(value)} (not bounded)"
+    place = decimals(value, 0.5 * (upper - lower))
+    above, below = (np.ceil(max(room, 0.0) * 10.0**place) / 10.0**place for room in (upper - value, value - lower))
+    shown, above, below = (f"{number:.{max(place, 0)}f}" for number in (value, above, below))
+    return f"{shown if float(shown) == value else _decimal(value)} +{above} / -{below}"
 
 
 def describe_load(load: Load) -> list[str]:
@@ -204,16 +280,14 @@ def describe_load(load: Load) -> list[str]:
     summary = load.bounds
     if summary is None:
         return []
-    rows: list[tuple[str, Bounded, tuple[int, ...], int]] = [("mass [kg]", summary.mass, (), 3)]
-    rows += [(f"centre of mass {axis} [m]", summary.com, (i,), 4) for i, axis in enumerate("xyz")]
-    rows += [
-        (f"I{a}{b} about the centre of mass [kg m^2]", summary.inertia_com, (i, j), 5)
-        for (a, i), (b, j) in _upper_triangle()
-    ]
-    lines = [
-        f"{name}: {show_bounded(float(b.values[index]), float(b.lower[index]), float(b.upper[index]), digits)}"
-        for name, b, index, digits in rows
-    ]
+    mass, com, tensor = (
+        _holding(b, v)
+        for b, v in zip((summary.mass, summary.com, summary.inertia_com), load.quantities[:3], strict=True)
+    )
+    rows: list[tuple[str, Bounded, tuple[int, ...]]] = [("mass [kg]", mass, ())]
+    rows += [(f"centre of mass {axis} [m]", com, (i,)) for i, axis in enumerate("xyz")]
+    rows += [(f"I{a}{b} about the centre of mass [kg m^2]", tensor, (i, j)) for (a, i), (b, j) in _upper_triangle()]
+    lines = [f"{name}: {show_bounded(*(float(v[at]) for v in (b.values, b.lower, b.upper)))}" for name, b, at in rows]
     unknown = [quantity.value for quantity in Quantity if quantity not in find_well_known(summary)]
     if unknown:
         lines.append(f"NOT WELL KNOWN: {', '.join(unknown)} ({RULE})")
@@ -232,9 +306,29 @@ def kuka_load_data(load: Load) -> dict[str, float]:
     that a nearly aligned load gets small angles.
     """
     moments, axes = _principal_axes_near_frame(load.inertia_com)
-    a, b, c = kuka_angles(axes)
-    numbers = [load.mass, *(1e3 * load.com), a, b, c, *moments]
+    turned = np.concatenate([kuka_angles(axes), moments])
+    if load.bounds is not None:
+        turned = _round_principal(load, load.bounds, turned)
+    numbers = [load.mass, *(1e3 * load.com), *turned]
     return dict(zip(("M", "X", "Y", "Z", "A", "B", "C", "JX", "JY", "JZ"), map(number, numbers), strict=True))
+
+
+def _round_principal(load: Load, summary: PayloadSummary, turned: Array) -> Array:
+    """Round A, B, C [deg] and the principal moments, (6,), to the digits that the bounds of the inertia support.
+
+    An angle counts as known as far as it turns the inertia by less than the bounds of the moments are apart.
+    """
+    bounds = _holding(summary.inertia_com, load.inertia_com)
+    widths = summary.principal_moments.width[np.argsort(np.argsort(turned[3:]))]
+    angle = float(np.degrees(np.max(widths) / max(float(np.ptp(turned[3:])), np.finfo(float).tiny)))
+
+    def is_kept(values: Array) -> bool:
+        axes = pin.rpy.rpyToMatrix(np.radians(values[2::-1]))
+        tensor = axes @ np.diag(values[3:]) @ axes.T
+        is_inside = bool(np.all(bounds.contains(tensor)))
+        return is_inside and _is_body_like(load, replace(load, inertia_com=tensor))
+
+    return round_supported(turned, 0.5 * np.append(np.full(3, min(angle, 90.0)), widths), is_kept)
 
 
 def kuka_angles(rotation: Array) -> tuple[float, float, float]:

@@ -189,8 +189,9 @@ def updated_urdf(result: IdentificationResult, body: Bounded | None = None) -> s
     """
     robot = result.robot
     summary = summarize_payload(result, robot.tool_frame, body or exported_payload(result).parameters)
-    comment = "; ".join([_note(result), *payload_files.describe_load(payload_files.Load.from_summary(summary))])
-    return add_payload(robot.urdf, robot.tool_frame, summary.parameters.values, comment=comment)
+    load = payload_files.Load.from_summary(summary)
+    comment = "; ".join([_note(result), *payload_files.describe_load(load)])
+    return add_payload(robot.urdf, robot.tool_frame, load.parameters, comment=comment)
 
 
 def _load(result: IdentificationResult, frame: str, body: Bounded) -> Callable[[], payload_files.Load]:

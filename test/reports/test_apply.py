@@ -57,8 +57,10 @@ def test_a_result_is_read_back_from_its_file(result, folder):
 def test_the_controller_has_tool_and_payload_afterwards(result, folder, controller, capsys):
     body = exported_payload(result).parameters.values + tool_parameters(result.robot)
     assert run(controller, folder) == ExitStatus.OK
-    assert controller.state.mass == pytest.approx(body[0], abs=1e-4)
-    assert controller.state.com == pytest.approx(read_exported(folder).behind_flange.com.values, abs=1e-4)
+    sent = Load.from_summary(read_exported(folder).behind_flange)
+    assert controller.state.mass == pytest.approx(sent.mass, abs=1e-9) and sent.mass == round(sent.mass, 3)
+    assert sent.mass == pytest.approx(body[0], abs=5e-4)
+    assert controller.state.com == pytest.approx(sent.com, abs=1e-9)
     out = capsys.readouterr().out
     assert "It has now: 0.000 kg" in out and f"Read back:  {body[0]:.3f} kg" in out and "Confirmed" in out
     assert out.index("mass [kg]: ") < out.index("It has now") < out.index("Read back")

@@ -11,8 +11,9 @@ import yaml
 from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
-from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.reports import exports, payload_files
+from sysid_ros.reports.payload import Bounded, summarize
 from sysid_ros.reports.payload_files import Load
 
 
@@ -47,6 +48,49 @@ def test_kuka_load_data_describe_the_same_body(loads):
         axes = Rotation.from_euler("ZYX", [d["A"], d["B"], d["C"]], degrees=True).as_matrix()
         inertia = axes @ np.diag([d["JX"], d["JY"], d["JZ"]]) @ axes.T
         _same_energy(load, d["M"], 1e-3 * np.array([d["X"], d["Y"], d["Z"]]), inertia)
+
+
+def _bounded(rng, share, thin):
+    """A body and bounds within a share of its parameters; a thin one is a rod, hardly a body once it is rounded."""
+    axes = Rotation.random(random_state=rng).as_matrix()
+    sizes = rng.uniform(0.02, 0.3, 3) * ([1.0, 1e-3, 1e-3] if thin else 1.0)
+    mass = rng.uniform(0.1, 5)
+    inertia = axes @ np.diag(mass / 12 * (np.sum(sizes**2) - sizes**2)) @ axes.T
+    theta = from_com_form(mass, rng.uniform(-0.2, 0.2, 3), inertia)
+    room = share * rng.uniform(0.2, 1.0, (2, 10)) * np.maximum(np.abs(theta), 1e-3)
+    return summarize(Bounded(theta, theta - room[0], theta + room[1]), (np.eye(3), np.zeros(3)), "flange")
+
+
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("share", [0.5, 0.05, 1e-3, 1e-6])
+def test_numbers_have_the_digits_that_their_bounds_support(share, thin):
+    rng = np.random.default_rng(8)
+    for _ in range(25):
+        summary = _bounded(rng, share, thin)
+        load = Load.from_summary(summary)
+        assert is_physically_consistent(load.parameters) and np.all(summary.parameters.contains(load.parameters))
+        assert summary.mass.contains(load.mass) and np.all(summary.com.contains(load.com))
+        assert np.all(summary.inertia_com.contains(load.inertia_com))
+        assert abs(load.mass - summary.mass.values) <= 0.05 * 0.5 * summary.mass.width
+        d = payload_files.kuka_load_data(load)
+        axes = Rotation.from_euler("ZYX", [d["A"], d["B"], d["C"]], degrees=True).as_matrix()
+        inertia = axes @ np.diag([d["JX"], d["JY"], d["JZ"]]) @ axes.T
+        assert is_physically_consistent(from_com_form(d["M"], 1e-3 * np.array([d["X"], d["Y"], d["Z"]]), inertia))
+        assert np.all(summary.inertia_com.contains(inertia))
+        if not thin:  # no digit more than supported, unless the body would be lost
+            finest = 10.0 ** np.floor(np.log10(0.5 * summary.mass.width) - 1.0)
+            assert abs(load.mass / finest - round(load.mass / finest)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "text"),
+    [(1.81234, 0.339, "1.81"), (1.81234, 0.08, "1.812"), (-0.023456, 0.0011, "-0.0235"), (123.4, 30.0, "123.0")],
+)
+def test_the_last_digit_is_a_tenth_of_the_leading_one_of_the_half_width(value, half_width, text):
+    found = payload_files.round_supported(np.array([value]), np.array([half_width]), lambda values: True)
+    assert str(float(found[0])) == text
+    kept = payload_files.round_supported(np.array([value]), np.array([half_width]), lambda v: abs(v[0] - value) < 1e-3)
+    assert abs(kept[0] - value) < 1e-3, "more digits where what must be kept is lost"
 
 
 def test_kuka_angles_stay_small_for_a_nearly_aligned_load():
