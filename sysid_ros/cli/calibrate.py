@@ -40,6 +40,7 @@ from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
     CalibrationProgress,
     calibrate_arm,
+    describe_doubts,
     reference_weight,
 )
 from sysid_ros.core.estimation.friction_curves import FrictionCurve, measure_friction
@@ -122,6 +123,7 @@ def run_arm(options: argparse.Namespace) -> int:
     calibration, was_stopped = _calibrate_with_progress(used, record, settings)
     save_calibration(calibration, options.output)
     show("", *describe_calibration(robot, calibration))
+    show(*(hanging("warning: ", sentence) for sentence in describe_doubts(calibration.record)))
     show(f"File: {options.output}")
     if was_stopped:
         return ExitStatus.STOPPED
@@ -316,6 +318,8 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
     lines += [f"  {text}" for text in record.recordings]
     if robot.gripper_change is not None:
         lines.append(f"state of the gripper: {record.gripper or 'not stated'}")
+    if record.share is not None:
+        lines.append(f"{100.0 * record.share:.0f} % of the allowed errors used")
     lines.append(f"{len(calibration.matrix)} certified rows on what the recordings share")
     before, after = robot.theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)

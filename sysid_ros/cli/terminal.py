@@ -454,6 +454,8 @@ def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
         f"condition number {estimate.condition_number:.3g}"
     )
     parts.append(hanging("Data: ", data))
+    if result.agreement is not None:
+        parts.append(hanging("Errors: ", result.agreement.text))
     parts += _limits_parts(result)
     if result.truth is not None:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))

@@ -8,16 +8,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.bounds.agreement import measure_agreement
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import Target
+from sysid_ros.core.estimation.parameters.unknowns import Target, describe_unknowns
 from sysid_ros.core.estimation.point.statistics import compute_statistical_interval
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
-from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
+from sysid_ros.reports.recordings.known import SERIAL
+from sysid_ros.reports.recordings.readers import InvalidRecording, Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.result import (
     EstimateHistory,
@@ -61,10 +64,11 @@ def identify_recording(
     if settings.body != PAYLOAD:
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
+    unknown_arm = _check_serial(robot, recording)
     settings = _with_gripper(settings, robot, recording)
     robot = with_velocity_error(robot, recording).with_gripper(settings.gripper)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled)
-    notices = run.process(recording)
+    notices = [*unknown_arm, *run.process(recording)]
     if run.count < len(recording.samples):
         whole, recording = recording.samples.seconds[-1], recording.cut(run.count)
         notices.append(f"stopped on request: {run.seconds:.1f} s of {whole:.1f} s of data were used")
@@ -80,6 +84,10 @@ def identify_recording(
     windows = check_windows(robot, settings, rows, estimate.values if is_usable else None, run.start_ns)
     on_phase("computing the statistical interval" if is_usable else "looking for what could be wrong")
     latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
+    unknowns = describe_unknowns(robot, settings)
+    known = calibration_rows(robot, unknowns, settings)
+    found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed else None
+    agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
     statistical = None
     if is_usable and not is_cancelled():
         statistical = compute_statistical_interval(robot, settings, run.rows)
@@ -97,6 +105,7 @@ def identify_recording(
         commanded_tau=recording.commanded_tau,
         windows=windows,
         statistical=statistical,
+        agreement=agreement,
         explanation=explanation,
         information=run.estimator.information(),
         timing={"estimation": spent},
@@ -130,10 +139,29 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
+    unknown_arm = _check_serial(robot, recording)
     settings = _with_gripper(settings, robot, recording)
     run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], on_progress)
-    notices = run.process(recording)
+    notices = [*unknown_arm, *run.process(recording)]
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
+
+
+def _check_serial(robot: RobotModel, recording: Recording) -> list[str]:
+    """Refuse a recording of another arm than the calibration is of; say where that is not known.
+
+    Raises:
+        InvalidRecording: It is of another arm.
+    """
+    if robot.calibration is None:
+        return []
+    expected, said = robot.calibration.record.serial, (recording.metadata or {}).get(SERIAL, "")
+    if expected and said and said != expected:
+        allowed = f"{expected}, of which the calibration is; calibrate this arm, or identify without --calibration"
+        raise InvalidRecording(recording.source, "the serial number of its arm", said, allowed)
+    if expected and said:
+        return []
+    which = "the recording" if expected else "the calibration"
+    return [f"{which} does not say the serial number of its arm: whether both are of one arm is not checked by it"]
 
 
 def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Recording) -> EstimatorSettings:

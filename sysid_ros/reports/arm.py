@@ -16,6 +16,7 @@ from sysid_ros.core.estimation.calibration import (
     ArmIdentification,
     LoadedRecording,
     describe_arm,
+    describe_doubts,
 )
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -96,7 +97,8 @@ def make_result(
     """
     after, identification = apply_calibration(calibration, robot), describe_arm(robot, calibration, settings)
     tested = None if check is None else check_torques(robot, after, identification.gains, check)
-    return ArmResult(robot, after, identification, tested, tuple(warnings))
+    doubts = describe_doubts(calibration.record)
+    return ArmResult(robot, after, identification, tested, (*warnings, *doubts))
 
 
 def check_torques(before: RobotModel, after: RobotModel, gains: Array, recording: LoadedRecording) -> TorqueCheck:

@@ -110,6 +110,15 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
             "windows": int(found.windows),
             "lags": int(found.lags),
         }
+    if result.agreement is not None:
+        data["agreement"] = {
+            "meaning": "share: smallest common scale of all allowed errors at which the data are consistent; width: "
+            "found width over that to expect, the least of mass and first moments; lag: the one with the least share",
+            "share": float(result.agreement.share),
+            "width": float(result.agreement.width),
+            "lag_s": float(result.agreement.lag),
+            "share_with_lag": float(result.agreement.share_with_lag),
+        }
     data["not_shown_by_data"] = [dict(vars(spot)) for spot in BLIND_SPOTS]
     data["warnings"] = list(notices(result))
     data["settings"] = _plain(result.settings)

@@ -356,7 +356,13 @@ def summarize_behind_flange(result: IdentificationResult, payload: Bounded) -> P
 def notices(result: IdentificationResult) -> tuple[str, ...]:
     """Everything a reader must be told: the warnings of the run, and what the numbers themselves give rise to."""
     change = [result.estimate.payload_change] if result.estimate.payload_change else []
-    texts = [*result.warnings, *change, *(f"the bounds are not guaranteed: {caveat}" for caveat in result.caveats)]
+    doubt = [result.agreement.doubt] if result.agreement is not None and result.agreement.doubt else []
+    texts = [
+        *result.warnings,
+        *change,
+        *doubt,
+        *(f"the bounds are not guaranteed: {caveat}" for caveat in result.caveats),
+    ]
     if not result.is_rigorous and not result.caveats:
         texts.append("the bounds are not guaranteed to contain the truth; the guarantee sentence says why")
     if result.is_usable:

@@ -101,6 +101,9 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
         ("Bounds against the prior", f"{np.median(shrinkage):.0f} ×", "narrower", spread),
         ("Data", f"{estimate.data_seconds:.1f}", "s", windows),
     ]
+    if result.agreement is not None:
+        note = result.agreement.text.partition(", ")[2] or "of all windows"
+        facts.append(("Allowed errors used", f"{100.0 * result.agreement.share:.0f}", "%", note))
     if result.truth is not None:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
         facts.append(("Truth inside (simulation)", f"{inside}", "of 10", "known only in simulation"))

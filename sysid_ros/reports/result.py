@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds.agreement import Agreement
 from sysid_ros.core.estimation.bounds.consistency import largest_residual
 from sysid_ros.core.estimation.hypotheses import Explanation, explain_inconsistency
 from sysid_ros.core.estimation.lp.problem import Problem
@@ -261,6 +262,7 @@ class IdentificationResult:
         windows: The windows beside what the estimate explains of them, None where not computed.
         explanation: Hypotheses about data that no payload agrees with, None where some do or none were tried.
         statistical: Statistical interval from the residuals, None where there is none; it guarantees nothing.
+        agreement: How much of the allowed errors the data use, None where that was not computed.
         motions: Trajectories that were accepted for execution, in order of time.
         information: Gram matrix of the windows, (10, 10), None where unknown.
         timing: How long each part took [s], by name.
@@ -284,6 +286,7 @@ class IdentificationResult:
     windows: WindowCheck | None = None
     explanation: Explanation | None = None
     statistical: StatisticalInterval | None = None
+    agreement: Agreement | None = None
     motions: tuple[MotionRecord, ...] = ()
     information: Array | None = None
     timing: Mapping[str, float] = field(default_factory=dict)

@@ -15,11 +15,15 @@ from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.adapters.identification.files import Evidence, join_samples
 from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.adapters.identification.session import Session
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.bounds.agreement import measure_agreement
 from sysid_ros.core.estimation.hypotheses import Explanation
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval, compute_statistical_interval
+from sysid_ros.core.estimation.windows.rows import calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
@@ -74,7 +78,12 @@ class EvidenceSource:
         first = int(np.searchsorted(block.stamps, block.stamps[-1] - round(1e9 * self.newest)))
         parts = [block.slice(start, start + 1000) for start in range(first, len(block), 1000)]
         rows = collect_rows(self.robot, settings, parts, self.is_cancelled)
-        return Evidence(statistical=compute_statistical_interval(self.robot, settings, rows))
+        unknowns = describe_unknowns(self.robot, settings)
+        known = calibration_rows(self.robot, unknowns, settings)
+        # Bounds of all data are no match for a width to be expected of the newest.
+        found = Box(estimate.lower, estimate.upper) if first == 0 and estimate.is_guaranteed else None
+        agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
+        return Evidence(statistical=compute_statistical_interval(self.robot, settings, rows), agreement=agreement)
 
 
 def samples_of_estimate(records: Records) -> SampleBlock | None:
@@ -108,6 +117,8 @@ def add_evidence(result: Identify.Result, evidence: Evidence) -> None:
     """Put what was found into the fields of a result, and the likeliest hypotheses into its text."""
     if evidence.statistical is not None:
         _add_interval(result, evidence.statistical)
+    if evidence.agreement is not None and evidence.agreement.doubt:
+        result.error_text += f"{'. ' if result.error_text else ''}{evidence.agreement.doubt}"
     if evidence.explanation is not None and evidence.explanation.hypotheses:
         _add_explanation(result, evidence.explanation)
 

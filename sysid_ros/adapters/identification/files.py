@@ -16,6 +16,7 @@ from std_msgs.msg import Header
 from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.bounds.agreement import Agreement
 from sysid_ros.core.estimation.hypotheses import Explanation
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
@@ -48,11 +49,13 @@ class Evidence:
         explanation: Hypotheses about data that no payload agrees with; None where some do.
         windows: Of an alarm, every window beside what the assumptions allow; None otherwise.
         statistical: Statistical interval of the parameters; None where there is none.
+        agreement: How much of the allowed errors the data use; None where that was not computed.
     """
 
     explanation: Explanation | None = None
     statistical: StatisticalInterval | None = None
     windows: WindowCheck | None = None
+    agreement: Agreement | None = None
 
 
 def prepare_folder(folder: Path) -> Path:
@@ -142,6 +145,7 @@ def build_result(
         windows=evidence.windows,
         explanation=evidence.explanation,
         statistical=evidence.statistical,
+        agreement=evidence.agreement,
         motions=followed_motions(motions, block.seconds, references["q_d"]),
         information=records.information,
         timing=records.timing,

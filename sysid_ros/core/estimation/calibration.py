@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.bounds.agreement import MOST_SHARE, find_least_scale
 from sysid_ros.core.estimation.bounds.consistency import (
     RowLabels,
     check_sensors,
@@ -265,12 +266,15 @@ def calibrate_arm(
     first_box = arm.theta_box
     result: ArmCalibration | None = None
     texts: tuple[str, ...] = ()
+    share: float | None = None
+    masses = (float(recording.load.prior.box.center[0]) for recording in recordings)
+    weights = tuple(sorted({mass for mass in masses if mass > 0.0}))
 
     def finished() -> ArmCalibration | None:
         """Return what is proven by the passes so far."""
         if result is None:
             return None
-        kept = replace(record, gripper=gripper, recordings=texts, data=digest.hexdigest())
+        kept = replace(record, gripper=gripper, recordings=texts, weights=weights, share=share, data=digest.hexdigest())
         return replace(result, robot=robot.name, kinematics=hash_kinematics(robot), record=kept)
 
     for number in range(_PASSES):
@@ -283,6 +287,7 @@ def calibrate_arm(
             work.tell("whether the recordings agree", _WINDOWS_SHARE)
             problem = join_recordings(parts, offset_change)
             _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
+            share = find_share(problem) if share is None else share  # of the box before the first pass
             problem = add_load_cuts(problem, parts, offset_change)
             asked = parts if work.is_last_pass else []
             texts = tuple(
@@ -302,6 +307,40 @@ def calibrate_arm(
     if work.is_cut:
         raise CalibrationCancelled(calibration)
     return calibration
+
+
+def find_share(problem: Problem) -> float:
+    """Return the share of the allowed errors that recordings use: of those of sensors, arm and loads alike [-]."""
+    none = np.zeros(0)
+    all_errors = replace(
+        problem,
+        center=none,
+        radius=none,
+        theta_size=none,
+        y=problem.y[:, :0],
+        b=np.concatenate([problem.y, problem.b], axis=1),
+        delta_radius=np.concatenate([problem.radius, problem.delta_radius]),
+        objectives=np.zeros((0, 0)),
+    )
+    return find_least_scale(all_errors, np.zeros((0, 0)))[0]
+
+
+def describe_doubts(record: CalibrationRecord) -> list[str]:
+    """Say what is out of the ordinary in recordings, and what they cannot show, a sentence each."""
+    doubts = []
+    if record.share is not None and record.share > MOST_SHARE:
+        doubts.append(
+            f"the recordings use {100.0 * record.share:.0f} % of the errors that are allowed: an assumption is "
+            "probably wrong. Likely causes: a reference weight of another mass or elsewhere than stated; recordings "
+            "of different arms; a tool that the model lacks; a tilted base; a lag of the torques"
+        )
+    if len(record.weights) == 1:
+        doubts.append(
+            f"an error in the mass of the only reference weight ({record.weights[0]:g} kg) cannot be told from the "
+            "gains of the torque sensors: every payload would be off by the same share; a second weight of another mass, "
+            "weighed on another scale, shows it"
+        )
+    return doubts
 
 
 def _with_few_windows(

@@ -55,6 +55,8 @@ class CalibrationRecord:
             (n,) [Nm].
         gripper: State of the gripper in all recordings, as the robot names it; empty: in one of them, not stated which.
         recordings: A sentence for each recording: its load and length.
+        weights: Masses of the reference weights in them [kg].
+        share: Share of the allowed errors that the recordings use [-]; None where unknown.
         data: SHA-256 of all samples.
     """
 
@@ -66,6 +68,8 @@ class CalibrationRecord:
     offset_change: tuple[float, ...] = ()
     gripper: str = ""
     recordings: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    share: float | None = None
     data: str | None = None
 
     def check(self, source: str, today: datetime.date | None = None) -> None:
@@ -188,7 +192,7 @@ def load_calibration(path: str | Path) -> ArmCalibration:
         unknown = set(record) - {field.name for field in fields(CalibrationRecord)}
         if unknown:
             raise CalibrationError(name, "its record", sorted(unknown), "known entries only")
-        for key in ("offset_change", "recordings"):
+        for key in ("offset_change", "recordings", "weights"):
             record[key] = tuple(record.get(key, ()))
         rows = values["rows"]
         count = len(values["nominal"]) // 14

@@ -1,0 +1,162 @@
+"""How much of the allowed errors data use, and whether their bounds are as wide as such a motion gives.
+
+The share s is the smallest common scale of all error bounds, radii of nuisance parameters and shared errors at which
+some payload of the prior satisfies all rows; the payload's own box stays. Data are consistent if and only if it is at
+most one. With the payload that needs the smallest errors in place of the data, and no errors, the rows give the width
+to expect; a bound is never narrower than ``1 - s`` of that (docs/theory/bounds.md). Neither guarantees anything: both
+say where to look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds.set_membership import (
+    WarmStart,
+    add_inequalities,
+    bound_by_membership,
+    seed_cuts,
+)
+from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
+from sysid_ros.core.estimation.lp.interior_point import Programmes, solve
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.lp.row_chain import RowChain
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns
+from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
+
+Array = NDArray[np.float64]
+
+MOST_SHARE, LEAST_WIDTH, MOST_LAG = 0.9, 0.3, 0.012
+"""Share [-], relative width [-] and lag [s] beyond which data are out of the ordinary; bench/_attacks_share.py."""
+_LARGEST = 20.0
+"""Inverse of the smallest share that is told."""
+_LONGEST_LAG = 0.05
+"""Of the lags that are tried [s]."""
+_FALLS = 0.995
+"""A lag counts where the share falls below this part with it."""
+_TOLERANCE, _WIDTH_TOLERANCE = 2e-3, 0.05
+_NEGLIGIBLE = 0.01
+_MASS_AND_MOMENTS = 4
+_MOST_WINDOWS = 300
+"""Of more windows only the newest count, and there is no width: that is of all."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How data agree with what is assumed.
+
+    Attributes:
+        share: Share of the allowed errors that the data use [-]; above 1 they are inconsistent.
+        width: Found width over expected width, the least of mass and first moments [-]; NaN where there are no bounds.
+        lag: Lag of the torques behind the positions with which the share is least [s].
+        share_with_lag: The share with it.
+        has_calibration: Whether the rows of a calibration of the arm count.
+    """
+
+    share: float
+    width: float
+    lag: float
+    share_with_lag: float
+    has_calibration: bool = False
+
+    @property
+    def doubt(self) -> str:
+        """What is out of the ordinary with its likely causes, in sentences; empty where nothing is."""
+        found, causes = [], []
+        if self.share > MOST_SHARE:
+            found.append(f"the data use {100.0 * self.share:.0f} % of the errors that are allowed")
+        if self.width < LEAST_WIDTH:
+            found.append(f"the bounds have {100.0 * self.width:.0f} % of the width that such a motion gives")
+        if abs(self.lag) > MOST_LAG and self.share_with_lag < _FALLS * self.share:
+            where = "behind" if self.lag > 0.0 else "ahead of"
+            found.append(f"they agree best with torques {1e3 * abs(self.lag):.0f} ms {where} the positions")
+            causes.append("a lag of the torques (compare stamps in a fast motion; setting torque_lag)")
+        if not found:
+            return ""
+        if self.has_calibration:
+            causes.append("the calibration is of another arm, or its reference weight was wrong")
+        causes += ["a gripper or cable that the model of the arm lacks", "a tilted base", "contact"]
+        return f"{' and '.join(found)}: an assumption is probably wrong. Likely causes: {'; '.join(causes)}"
+
+    @property
+    def text(self) -> str:
+        """Both numbers in a clause."""
+        width = "" if np.isnan(self.width) else f", bounds {100.0 * self.width:.0f} % as wide as such a motion gives"
+        return f"{100.0 * self.share:.0f} % of the allowed errors used{width}"
+
+
+def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None = None) -> Agreement | None:
+    """Compare rows with what is assumed of a payload.
+
+    Args:
+        unknowns: Target, one body, and nuisance parameters.
+        parts: Rows of all windows, those of a calibration first; None without any.
+        found: Bounds of the ten parameters that came from them.
+    """
+    known, windows = ([part for part in parts if (part.window[0] == CALIBRATED) == is_known] for is_known in (1, 0))
+    if not windows or not unknowns.target.body:
+        return None
+    prior, rows = unknowns.prior, Rows.stack([*known, *windows[-_MOST_WINDOWS:]])
+    problem = Problem.build(rows, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
+    cuts = seed_cuts(unknowns.nominal)
+    if unknowns.shape is not None:
+        cuts = np.concatenate([cuts, shape_cuts(unknowns.shape, prior)])
+    share, target, _ = find_least_scale(problem, cuts)
+    lags = problem.b[:, unknowns.groups["shared_torque_lag"]].sum(axis=1)
+    with_lag, _, lag = find_least_scale(problem, cuts, lags * _LONGEST_LAG)
+    width = np.nan
+    if found is not None and len(windows) <= _MOST_WINDOWS and np.all(np.isfinite(found.width)):
+        virtual = replace(
+            problem, r=problem.y @ (target - prior.center), objectives=np.eye(target.size)[:_MASS_AND_MOMENTS]
+        )
+        wide = bound_by_membership(virtual, _WIDTH_TOLERANCE, WarmStart(cuts=cuts))
+        expected = np.minimum(wide.upper - wide.lower, prior.width[:_MASS_AND_MOMENTS])
+        width = float(np.min(found.width[:_MASS_AND_MOMENTS] / np.maximum(expected, 1e-300)))
+    return Agreement(share, width, lag * _LONGEST_LAG, with_lag, bool(known))
+
+
+def find_least_scale(problem: Problem, cuts: Array, free: Array | None = None) -> tuple[float, Array, float]:
+    """Find the smallest common scale of all errors at which a problem is feasible.
+
+    With ``tau`` its inverse, the rows times tau are ``y x' + b delta + v eta - tau r = e`` with all errors within their
+    bounds as they are, and tau is to be as large as it can be. The box of the target and the cuts have no errors; for
+    ``x' = tau x`` they read ``|x'| <= tau radius`` and ``cuts (tau center + x') >= 0``.
+
+    Args:
+        problem: The rows, centred on the prior.
+        cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, P).
+        free: Gains of another unknown between -1 and 1 whose size costs nothing, (R,), or None.
+
+    Returns:
+        The scale, the target that needs the smallest errors, (P,), and the free unknown.
+    """
+    center, radius, count = problem.center, problem.radius, problem.center.size
+    own = [] if free is None else [_LARGEST * free[:, None]]
+    columns = np.concatenate([problem.b, *own], axis=1)
+    radii = np.concatenate([problem.delta_radius, np.ones(len(own))])
+    scaled = replace(
+        problem,
+        radius=_LARGEST * radius,
+        theta_size=_LARGEST * problem.theta_size,
+        b=np.concatenate([columns, -problem.r[:, None]], axis=1),
+        delta_radius=np.append(radii, _LARGEST),
+        r=np.zeros(len(problem.r)),
+    )
+    sides = np.eye(count) / np.maximum(radius, 1e-300)
+    y = np.concatenate([sides, -sides, cuts])
+    b = np.zeros((len(y), scaled.b.shape[1]))
+    b[:, -1] = np.concatenate([np.ones(2 * count), cuts @ center])
+    most = np.concatenate([np.full(2 * count, 2.0), np.abs(cuts) @ problem.theta_size])
+    scaled = add_inequalities(scaled, y, b, np.zeros(len(y)), _LARGEST * most)
+    chain = RowChain(scaled, _NEGLIGIBLE)
+    cost = np.zeros((chain.shared.shape[1], 1))
+    cost[-1] = -1.0
+    solution = solve(Programmes(chain, scaled.r / chain.error, cost, maxima=False), _TOLERANCE)
+    x, delta, _, _ = chain.values(solution.variables[:, 0])
+    scale = 1.0 / max(float(delta[-1]), 1e-300)
+    value = 0.0 if free is None else float(delta[-2]) * _LARGEST * scale
+    return scale, np.clip(center + x * scale, center - radius, center + radius), value
