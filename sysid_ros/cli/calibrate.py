@@ -22,7 +22,6 @@ import yaml
 from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.offline import (
     add_known_within,
     add_recording_options,
@@ -44,6 +43,7 @@ from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, w
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,

@@ -18,7 +18,6 @@ from typing import Any
 from rich.table import Table
 
 from sysid_ros.cli.exit_status import ExitStatus, endings, run_command
-from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.many_runs import add_run_options, carry_out_runs
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
@@ -35,6 +34,7 @@ from sysid_ros.cli.terminal import (
 from sysid_ros.cli.view import add_view_option, free_port, open_replay
 from sysid_ros.core.common.command_line import CommandParser, require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import METHODS, PAYLOAD, TARGETS, EstimatorSettings
 from sysid_ros.core.model.loader import available_robots, load_robot
