@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -22,11 +23,15 @@ from sysid_ros.processes import (
     STOP_TIMEOUT,
     Argument,
     StartedProcess,
+    UnknownArgument,
     key_variables,
     network_of,
     security_variables,
 )
 from sysid_ros.resources import PACKAGE, resource
+
+_OF_LAUNCH = ("launch-prefix", "launch-prefix-filter", "sigterm_timeout", "sigkill_timeout", "emulate_tty")
+"""Launch configurations that ``launch`` itself reads for every process, so anybody may give them."""
 
 
 class RequiredProcessEnded(SysidError):
@@ -63,7 +68,7 @@ def describe_launch(
                 argument.name,
                 default_value=default,
                 description=argument.description,
-                choices=list(argument.choices) or None,
+                choices=list(argument.allowed) or None,
             )
         )
 
@@ -76,9 +81,34 @@ def describe_launch(
     return LaunchDescription([*declared, OpaqueFunction(function=start)])
 
 
-def read_arguments(context: LaunchContext, arguments: Iterable[Argument]) -> dict[str, str]:
-    """Return the values of launch arguments as texts."""
+def read_arguments(context: LaunchContext, arguments: Sequence[Argument]) -> dict[str, str]:
+    """Return the values of launch arguments as texts.
+
+    Args:
+        context: The launch.
+        arguments: The arguments.
+
+    Raises:
+        UnknownArgument: Another one was typed.
+    """
+    _refuse_unknown(context, arguments)
     return {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in arguments}
+
+
+def _refuse_unknown(context: LaunchContext, arguments: Sequence[Argument]) -> None:
+    """Refuse what was typed and does not exist: ``ros2 launch`` itself passes over it, and the default holds.
+
+    Only where the command line names our file. In a launch file of others that includes ours, the command line and the
+    launch configurations hold arguments of theirs, and nothing tells them from misspelt ones of ours.
+    """
+    path = Path(context.get_locals_as_dict().get("current_launch_file_path", ""))
+    if not any(Path(word).absolute() == path or (word == path.name and PACKAGE in sys.argv) for word in sys.argv):
+        return
+    valid = [name for one in arguments for name in (one.name, one.alias) if name]
+    for word in context.argv:
+        name = word.partition(":=")[0]
+        if name not in (*valid, *_OF_LAUNCH):
+            raise UnknownArgument(name, valid)
 
 
 def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -> list[Node]:

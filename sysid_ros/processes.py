@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ class UnknownArgument(SysidError):
     def __init__(self, name: str, valid_names: Sequence[str]):
         self.name = name
         self.valid_names = tuple(valid_names)
-        super().__init__(f"launch argument '{name}' is unknown; there are {', '.join(self.valid_names)}")
+        near = difflib.get_close_matches(name, self.valid_names, 2)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        super().__init__(f"launch argument '{name}' is unknown{hint}; there are {', '.join(self.valid_names)}")
 
 
 class Spelling(Enum):
@@ -54,7 +57,7 @@ class Argument:
         name: Its name, as in ``model:=kinova_gen3``.
         default: Default value as text.
         description: What it does.
-        choices: Allowed texts; empty allows any.
+        choices: Allowed texts beside the empty one of an optional argument; empty allows any.
         kind: Type of its value as a node parameter.
         is_optional: Whether it may be empty, and then leaves to the nodes what their parameter files say.
         alias: Another name that it is known by; empty for none.
@@ -67,6 +70,11 @@ class Argument:
     kind: type = str
     is_optional: bool = False
     alias: str = ""
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """All allowed texts, the empty one of an optional argument too; empty allows any."""
+        return ("", *self.choices) if self.choices and self.is_optional else self.choices
 
     def value(self, text: str, spelling: Spelling = Spelling.LAUNCH) -> ParameterValue:
         """The typed value of a text.

@@ -1,11 +1,10 @@
 """The table of processes, and that the launch file and the runner start the same from it."""
 
-import importlib
 import json
-import runpy
 import sys
+from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -23,7 +22,6 @@ from sysid_ros.processes import (
     ENCLAVE_VARIABLE,
     IDENTIFY,
     SPACE,
-    SPACE_ARGUMENTS,
     STOP_TIMEOUT,
     UnknownArgument,
     resolve,
@@ -31,8 +29,9 @@ from sysid_ros.processes import (
 )
 from sysid_ros.resources import ResourceNotFound, resource, share_directories
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
-from sysid_ros.ros.node_help import parameters_of
-from sysid_ros.ros.parameters import declared
+
+sys.path.insert(0, str(Path(__file__).parent / "standins"))
+from ros_launch import RosLaunch  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 
@@ -82,7 +81,11 @@ def test_what_a_user_with_a_real_lbr_types():
     ("values", "error", "message"),
     [
         ({"parameters_file": "/no/such.yaml"}, ParameterOutOfRange, "an existing YAML file of ROS parameters"),
-        ({"modell": "x"}, UnknownArgument, "'modell' is unknown; there are model, robot_name"),
+        (
+            {"modell": "x"},
+            UnknownArgument,
+            r"'modell' is unknown \(did you mean model or mode\?\); there are model, robot_name",
+        ),
         ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, emulated, hardware"),
         ({"record": "yes"}, ParameterOutOfRange, "'record' is 'yes'; allowed: one of true, false"),
         ({"mode": "hardware"}, ParameterOutOfRange, "'robot_ip' is ''; allowed: the address of the arm"),
@@ -153,49 +156,19 @@ def test_client_gets_the_goal_and_the_namespace(tmp_path):
     assert command[-3:] == ["--ros-args", "-r", "__ns:=/left"]
 
 
-class Recorder(SimpleNamespace):
-    """Stands for a class of launch: keeps what it is made with."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(args=args, **kwargs)
+@pytest.fixture
+def checked_launch(monkeypatch):
+    """Executes launch files: returns the nodes of one for what is typed."""
+    ros = RosLaunch(monkeypatch)
+    return lambda name, **typed: ros.run(ROOT / "launch" / f"{name}.launch.py", typed)
 
 
 @pytest.fixture
-def launch_packages(monkeypatch):
-    """Stand-ins for launch and launch_ros, which have no wheels."""
-    names = {
-        "launch": ["LaunchContext", "LaunchDescription"],
-        "launch.actions": ["DeclareLaunchArgument", "OpaqueFunction"],
-        "launch.substitutions": ["LaunchConfiguration"],
-        "launch_ros": [],
-        "launch_ros.actions": ["Node"],
-        "launch_ros.parameter_descriptions": ["ParameterValue"],
-    }
-    for name, classes in names.items():
-        module = ModuleType(name)
-        for one in classes:
-            setattr(module, one, type(one, (Recorder,), {}))
-        monkeypatch.setitem(sys.modules, name, module)
-    configuration = sys.modules["launch.substitutions"].LaunchConfiguration
-    configuration.perform = lambda self, context: context[self.args[0]]
-    yield
-    sys.modules.pop("sysid_ros.launching", None)  # it holds on to these stand-ins
-
-
-@pytest.fixture
-def checked_launch_file(launch_packages):
-    """The launch file and the defaults of its arguments."""
-    values = {argument.name: argument.default for argument in ARGUMENTS}
-    return SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "identify.launch.py"))), values
-
-
-@pytest.fixture
-def launch_file(monkeypatch, launch_packages):
+def launch(monkeypatch, checked_launch):
     """The same without the checks, which take a second."""
     monkeypatch.setattr("sysid_ros.start_check.check_suite", lambda *_: {})
     monkeypatch.setattr("sysid_ros.start_check.require_movable", lambda *_, **__: None)
-    values = {argument.name: argument.default for argument in ARGUMENTS}
-    return SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "identify.launch.py"))), values
+    return partial(checked_launch, "identify")
 
 
 @pytest.mark.parametrize(
@@ -211,43 +184,36 @@ def launch_file(monkeypatch, launch_packages):
         ({"model": "ur5e"}, r"model:=ur5e: no motion of 'ur5e' can be certified[^$]*launch.py works with kinova_gen3"),
     ],
 )
-def test_launch_refuses_what_cannot_work_before_a_process_starts(checked_launch_file, monkeypatch, given, said):
+def test_launch_refuses_what_cannot_work_before_a_process_starts(checked_launch, monkeypatch, given, said):
     monkeypatch.setattr("sysid_ros.start_check.available_robots", lambda: ("kinova_gen3_2f85",))
-    module, values = checked_launch_file
     with pytest.raises(SysidError, match=said):
-        module.start_nodes({**values, **given})
+        checked_launch("identify", **given)
 
 
-def test_launch_starts_arms_that_others_move_and_those_led_by_hand(checked_launch_file, tmp_path):
-    module, values = checked_launch_file
+def test_launch_starts_arms_that_others_move_and_those_led_by_hand(checked_launch, tmp_path):
     guided = tmp_path / "guided.yaml"
     guided.write_text("/**/arm_driver:\n  ros__parameters: {allows_guiding: true}\n")
     for given in ({"mode": "monitor_only"}, {"parameters_file": str(guided)}):
-        assert module.start_nodes({**values, "model": "ur5e", **given, "publish_tf": "false"})
+        assert checked_launch("identify", model="ur5e", **given, publish_tf="false")
 
 
-def test_launch_says_which_extra_is_missing(checked_launch_file, monkeypatch):
-    module, values = checked_launch_file
+def test_launch_says_which_extra_is_missing(checked_launch, monkeypatch):
     monkeypatch.setattr("sysid_ros.start_check.find_spec", lambda name: None if name == "mujoco" else object())
-    start = module.generate_launch_description().args[0][-1].function
     with pytest.raises(SysidError, match=r"install it with: pip install 'sysid_ros\[sim\]'"):
-        start(values)
+        checked_launch("identify")
 
 
-def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
-    module = SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / "space_robot.launch.py")))
-    *declared, _ = module.generate_launch_description().args[0]
-    assert {one.args[0] for one in declared} == {argument.name for argument in SPACE_ARGUMENTS} | {"namespace"}
-    values = {argument.name: argument.default for argument in SPACE_ARGUMENTS} | {"robot_name": "orbit", "speed": "5"}
+def test_space_launch_file_and_runner_start_the_same(checked_launch, tmp_path):
+    values = {"robot_name": "orbit", "speed": "5"}
     started = resolve_space(values)
     assert [one.process for one in started] == list(SPACE)
-    nodes = module.start_nodes(values)
+    nodes = checked_launch("space_robot", **values)
     for node, one in zip(nodes, started, strict=True):
         assert (node.executable, node.namespace) == (one.process.executable, "orbit")
         path = Suite([one], None, tmp_path, {})._write_parameters(one)
         own = yaml.safe_load(path.read_text())[f"/**/{node.executable}"]["ros__parameters"]
         assert json.dumps(node.parameters[-1]) == json.dumps(own)
-    publisher, rviz = module.start_nodes({**values, "launch_rviz": "true"})[len(SPACE) :]
+    publisher, rviz = checked_launch("space_robot", **values, launch_rviz="true")[len(SPACE) :]
     assert publisher.executable == "robot_state_publisher"
     assert Path(rviz.arguments[1]).is_file()
     # A robot with a driver of its own needs no simulated one.
@@ -258,44 +224,9 @@ def test_space_launch_file_and_runner_start_the_same(launch_packages, tmp_path):
         resolve_space({"payload": "1"})
 
 
-@pytest.mark.parametrize("name", ["identify", "space_robot"])
-def test_launched_nodes_declare_the_parameters_they_are_given(launch_packages, name):
-    """With the defaults, and with an emulated arm: type and allowed values too."""
-    module = SimpleNamespace(**runpy.run_path(str(ROOT / "launch" / f"{name}.launch.py")))
-    arguments = ARGUMENTS if name == "identify" else SPACE_ARGUMENTS
-    nodes = module.start_nodes({argument.name: argument.default for argument in arguments})
-    if name == "identify":
-        nodes += module.start_nodes({argument.name: argument.default for argument in arguments} | {"mode": "emulated"})
-    given = 0
-    for node in nodes:
-        if node.package != "sysid_ros":
-            continue
-        known = declared(parameters_of(importlib.import_module(f"sysid_ros.nodes.{node.executable}")))
-        for key, value in node.parameters[-1].items():
-            if key != "use_sim_time":  # every node has it
-                known[key].checked(value)
-                given += 1
-    assert given >= len(nodes) - 2
-
-
-def test_launch_file_declares_every_argument(launch_file):
-    module, _ = launch_file
-    *declared, _ = module.generate_launch_description().args[0]
-    declared = {one.args[0]: one for one in declared}
-    assert declared.keys() == {argument.name for argument in ARGUMENTS} | {"namespace"}
-    # What the namespace is called elsewhere gives the default of our name, so either may be given.
-    assert declared["robot_name"].default_value.args == ("namespace",) and declared["namespace"].default_value == ""
-    assert list(declared).index("namespace") < list(declared).index("robot_name")
-    for argument in ARGUMENTS:
-        one = declared[argument.name]
-        assert one.description == argument.description and one.choices == (list(argument.choices) or None)
-        assert one.default_value == argument.default or argument.alias
-
-
-def test_launch_file_and_runner_start_the_same(launch_file, tmp_path):
-    module, values = launch_file
-    values |= {"robot_name": "left", "model": "kuka_lbr_iiwa7", "publish_tf": "false"}
-    nodes = module.start_nodes(values)
+def test_launch_file_and_runner_start_the_same(launch, tmp_path):
+    values = {"robot_name": "left", "model": "kuka_lbr_iiwa7", "publish_tf": "false"}
+    nodes = launch(**values)
     started = resolve(values)
     assert [node.executable for node in nodes] == [one.process.executable for one in started]
     for node, one in zip(nodes, started, strict=True):
@@ -307,10 +238,9 @@ def test_launch_file_and_runner_start_the_same(launch_file, tmp_path):
         assert (node.package, node.namespace) == ("sysid_ros", "left")
 
 
-def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch_file, monkeypatch, tmp_path):
-    module, values = launch_file
+def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch, monkeypatch, tmp_path):
     monkeypatch.setenv(KEY_FILE_VARIABLE, str(create_key_file(tmp_path / "key")))
-    nodes = {node.executable: node for node in module.start_nodes({**values, "publish_tf": "false"})}
+    nodes = {node.executable: node for node in launch(publish_tf="false")}
     again = {name for name, node in nodes.items() if getattr(node, "respawn", False)}
     assert again == {"monitor", "identifiability"}
     for name, node in nodes.items():
@@ -323,9 +253,8 @@ def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch_f
         assert (KEY_FILE_VARIABLE in node.additional_env) == (name in ("arm_driver", "safe_planner"))
 
 
-def test_the_driver_alone_publishes_the_description(launch_file):
-    module, values = launch_file
-    publisher = module.start_nodes({**values, "launch_rviz": "true"})[-2]
+def test_the_driver_alone_publishes_the_description(launch):
+    publisher = launch(launch_rviz="true")[-2]
     assert publisher.remappings == [("robot_description", "~/robot_description")]
 
 
@@ -342,22 +271,20 @@ def test_the_driver_alone_publishes_the_description(launch_file):
     ],
 )
 @pytest.mark.parametrize("launch_rviz", ["true", "false"])
-def test_frames_have_one_publisher_with_and_without_rviz(launch_file, given, is_ours, launch_rviz):
+def test_frames_have_one_publisher_with_and_without_rviz(launch, given, is_ours, launch_rviz):
     """Those who run the arm publish its frames, and one who has it run by us is not asked for a second one."""
-    module, values = launch_file
-    nodes = module.start_nodes({**values, **given, "launch_rviz": launch_rviz})
+    nodes = launch(**given, launch_rviz=launch_rviz)
     assert [node.executable for node in nodes].count("robot_state_publisher") == is_ours
     assert [node.executable for node in nodes].count("rviz2") == (launch_rviz == "true")
 
 
-def test_two_arms_have_frames_of_their_own(launch_file):
+def test_two_arms_have_frames_of_their_own(launch):
     """Links, markers, wrenches, obstacles and RViz all have the same prefix; by default they have none."""
-    module, values = launch_file
-    nodes = {node.executable: node for node in module.start_nodes({**values, "launch_rviz": "true"})}
+    nodes = {node.executable: node for node in launch(launch_rviz="true")}
     assert nodes["robot_state_publisher"].parameters[0]["frame_prefix"] == ""
     assert "TF Prefix" not in Path(nodes["rviz2"].arguments[1]).read_text()
     given = {"launch_rviz": "true", "tf_prefix": "left/", "robot_name": "left"}
-    nodes = {node.executable: node for node in module.start_nodes({**values, **given})}
+    nodes = {node.executable: node for node in launch(**given)}
     assert nodes["robot_state_publisher"].parameters[0]["frame_prefix"] == "left/"
     assert {name for name, node in nodes.items() if dict(node.parameters[-1]).get("tf_prefix") == "left/"} == {
         "monitor", "safe_planner", "estimator", "identification"
@@ -399,13 +326,12 @@ def test_how_an_arm_is_reached_goes_to_those_that_need_it_and_only_where_it_is_g
         ({"network": "lan"}, False),
     ],
 )
-def test_launch_and_runner_keep_the_same_runs_on_this_machine(launch_file, monkeypatch, tmp_path, given, is_loopback):
+def test_launch_and_runner_keep_the_same_runs_on_this_machine(launch, monkeypatch, tmp_path, given, is_loopback):
     """With the network of the user's environment nothing is changed, and that is said."""
-    module, values = launch_file
     monkeypatch.setenv("ROS_DOMAIN_ID", "7")
     monkeypatch.setenv(PROFILE_VARIABLE, "/the/users/own.xml")
-    values |= {**given, "launch_rviz": "true"}
-    nodes = module.start_nodes(values)
+    values = {argument.name: argument.default for argument in ARGUMENTS} | {**given, "launch_rviz": "true"}
+    nodes = launch(**values)
     runner = suite_environment(tmp_path, None, values)
     for environment in (*(node.additional_env for node in nodes), runner):
         assert (environment.get(PROFILE_VARIABLE) == str(LOOPBACK_PROFILE)) == is_loopback
@@ -423,11 +349,10 @@ def test_another_middleware_is_kept_on_this_machine_by_its_discovery():
     assert PROFILE_VARIABLE in network_variables(Network.LOOPBACK, True, {"RMW_IMPLEMENTATION": "rmw_fastrtps_cpp"})
 
 
-def test_launch_file_starts_rviz_only_when_asked(launch_file):
-    module, values = launch_file
-    assert len(module.start_nodes(values)) == len(IDENTIFY) + 1
-    publisher, rviz = module.start_nodes({**values, "launch_rviz": "true"})[len(IDENTIFY) :]
-    assert "<robot" in publisher.parameters[0]["robot_description"].args[0]
+def test_launch_file_starts_rviz_only_when_asked(launch):
+    assert len(launch()) == len(IDENTIFY) + 1
+    publisher, rviz = launch(launch_rviz="true")[len(IDENTIFY) :]
+    assert "<robot" in publisher.parameters[0]["robot_description"].evaluate(None)
     assert Path(rviz.arguments[1]).is_file()
 
 

@@ -21,7 +21,6 @@ import yaml
 from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.offline import load_known, read_with_progress
 from sysid_ros.cli.options import launch_values, parse_settings, recording_options
 from sysid_ros.cli.parse_calibration import COM_TOLERANCE, calibrate_parser
@@ -35,6 +34,7 @@ from sysid_ros.cli.suite import (
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,

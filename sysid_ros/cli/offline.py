@@ -18,7 +18,6 @@ from typing import Any
 from rich.table import Table
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.many_runs import carry_out_runs
 from sysid_ros.cli.options import read_settings, recording_options
 from sysid_ros.cli.parse_recordings import offline_parser
@@ -36,6 +35,7 @@ from sysid_ros.cli.terminal import (
 )
 from sysid_ros.cli.view import open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.loader import load_robot

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.interrupts import Interrupts
 from sysid_ros.cli.process_group import ProcessGroup, kill_groups, stop_groups, wait_for_end
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.processes import (
     RESPAWN_DELAY,
     ParameterValue,

@@ -1,8 +1,10 @@
 """The executables: one file per node, wiring only."""
 
-import signal
 import sys
+from pathlib import Path
 
-if sys.argv[:1] == ["-m"]:
-    # Python is about to run one of these modules: Ctrl-C while it still loads is an end, not an error to be shown.
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(128 + signal.SIGINT))
+from sysid_ros.core.common.interrupts import hold_signals
+
+# Python is about to run one of these modules, as one of the package or by the script that an installation makes of it.
+if sys.argv[:1] == ["-m"] or (Path(__file__).parent / f"{Path(sys.argv[0]).name}.py").is_file():
+    hold_signals()

@@ -17,10 +17,10 @@ from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, make_table, show
 from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.procedure import IdentificationErrorCode
 from sysid_ros.reports.arm import MEAN_TIME
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
-from sysid_ros.ros.node import StopRequest
 
 _NOT_IDENTIFIED = (IdentificationErrorCode.NO_WINDOWS, IdentificationErrorCode.NOT_IDENTIFIED)
 
@@ -54,7 +54,7 @@ def _numbers(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
-def run(options: argparse.Namespace, stop: StopRequest) -> int:
+def run(options: argparse.Namespace, stop: Interrupts) -> int:
     """Send the goal and show it to its end; return the exit status."""
     display, node = ProgressDisplay(), Node("calibrate_client")
     client = GoalClient(node, IdentifyArm, "identification/identify_arm", stop)

@@ -17,9 +17,9 @@ from sysid_msgs.srv import SetPayload
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay
 from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
-from sysid_ros.ros.node import StopRequest
 
 _CATCH_TIMEOUT = 10.0
 """How long the driver may take to let the robot catch something [s]."""
@@ -43,7 +43,7 @@ def build_parser() -> CommandParser:
     return parser
 
 
-def run(options: argparse.Namespace, stop: StopRequest) -> int:
+def run(options: argparse.Namespace, stop: Interrupts) -> int:
     """Send the goal, or both, and show them to their ends; return the exit status."""
     node = Node("free_flyer_client")
     try:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 class _Client:
     """Sends goals one after the other."""
 
-    def __init__(self, node: Node, stop: StopRequest):
+    def __init__(self, node: Node, stop: Interrupts):
         self._node, self._stop = node, stop
 
     def run(self, options: argparse.Namespace) -> int:

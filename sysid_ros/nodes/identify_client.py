@@ -19,6 +19,7 @@ from sysid_ros.adapters.identification.monitor import find_timing_doubt
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
 from sysid_ros.core.common.command_line import CommandParser
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
@@ -26,7 +27,6 @@ from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
-from sysid_ros.ros.node import StopRequest
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 
@@ -104,7 +104,7 @@ class ResultNode(Node):
         self._display.update(feedback.text, share, "  ".join(filter(None, (motion, known))))
 
 
-def run(options: argparse.Namespace, stop: StopRequest) -> int:
+def run(options: argparse.Namespace, stop: Interrupts) -> int:
     """Send the goal and show it to its end; return the exit status."""
     robot = load_robot(options.model)
     display = ProgressDisplay()

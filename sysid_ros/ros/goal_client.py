@@ -19,8 +19,9 @@ from rclpy.utilities import remove_ros_args
 
 from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.alive import Peers
-from sysid_ros.ros.node import EXIT_REFUSED, StopRequest, spin_until
+from sysid_ros.ros.node import EXIT_REFUSED, spin_until
 from sysid_ros.ros.waiting import ServerProbe
 
 SERVER_TIMEOUT = 60.0
@@ -33,7 +34,7 @@ GONE_AFTER = 2.0
 
 def client_main(
     parser: argparse.ArgumentParser,
-    run: Callable[[argparse.Namespace, StopRequest], int],
+    run: Callable[[argparse.Namespace, Interrupts], int],
     argv: Sequence[str] | None = None,
 ) -> int:
     """Run a client from its command line to its end.
@@ -48,7 +49,7 @@ def client_main(
     """
     arguments = list(sys.argv if argv is None else [parser.prog, *argv])
     options = parser.parse_args(remove_ros_args(arguments)[1:])
-    with StopRequest() as stop:
+    with Interrupts() as stop:
         # Signals are the stop request's: a client still needs ROS to cancel its goal.
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
         try:
@@ -83,7 +84,7 @@ class GoalClient:
         stop: Whether somebody asks for the end.
     """
 
-    def __init__(self, node: Node, action: Any, name: str, stop: StopRequest):
+    def __init__(self, node: Node, action: Any, name: str, stop: Interrupts):
         self._name, self._stop = name, stop
         self._server = name.rpartition("/")[0]
         self._client: ActionClient[Any, Any, Any] = ActionClient(node, action, name)

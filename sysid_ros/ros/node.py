@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar, cast
 
 import rclpy
@@ -33,6 +31,7 @@ from rclpy.utilities import remove_ros_args
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.alive import ClockSetBackWatch, announce
 from sysid_ros.ros.node_help import node_parser
 
@@ -55,37 +54,6 @@ _POLL_SECONDS = 0.1
 """How soon a signal is noticed [s]: Python runs its handlers only between two waits of the executor."""
 
 
-class StopRequest:
-    """Turn SIGINT and SIGTERM into a request to stop, so that a node can still use ROS while it stops the arm.
-
-    Ctrl-C in a terminal reaches a process twice (from the terminal and from the launcher), and the second time must not
-    break the stopping; from the third on it does, for a person who wants out.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._previous: dict[int, Any] = {}
-
-    @property
-    def is_set(self) -> bool:
-        """Whether a stop was asked for."""
-        return self._count > 0
-
-    def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self._count += 1
-        if self._count > 2:
-            raise KeyboardInterrupt
-
-
 def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None) -> int:
     """Make the node of an executable, spin it until it is told to stop, and end it cleanly.
 
@@ -104,7 +72,7 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
     """
     arguments = list(sys.argv if argv is None else argv)
     node_parser(node_class, Path(arguments[0]).stem).parse_args(remove_ros_args(arguments)[1:])
-    with StopRequest() as stop:
+    with Interrupts() as stop:
         try:
             rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
             status, node = _run(node_class, stop)
@@ -124,8 +92,10 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
     return status
 
 
-def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node | None]:
+def _run(node_class: Callable[[], Node], stop: Interrupts) -> tuple[int, Node | None]:
     """Run the node and return its exit status and the node."""
+    if stop.is_set:  # while its modules were loaded
+        return 0, None
     try:
         node = node_class()
     except SysidError as error:
@@ -136,7 +106,7 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
     set_back = ClockSetBackWatch(node, announce(node), executor.wake)
     try:
         executor.add_node(node)
-        if isinstance(node, LifecycleNode) and not _autostart(node):
+        if isinstance(node, LifecycleNode) and not _autostart(node, stop):
             return EXIT_REFUSED, node
         # What was made so far stays: looking through it for garbage again took a fifth of a node's time at rest.
         gc.collect()
@@ -157,12 +127,12 @@ def _run(node_class: Callable[[], Node], stop: StopRequest) -> tuple[int, Node |
     return 0, node
 
 
-def _autostart(node: LifecycleNode) -> bool:
-    """Configure and activate a node whose parameter ``autostart`` is true; false if it refuses."""
+def _autostart(node: LifecycleNode, stop: Interrupts) -> bool:
+    """Configure and activate a node whose parameter ``autostart`` is true, until a stop; false if it refuses."""
     if not (node.has_parameter("autostart") and node.get_parameter("autostart").value):
         return True
     for transition in (node.trigger_configure, node.trigger_activate):
-        if transition() != TransitionCallbackReturn.SUCCESS:
+        if not stop.is_set and transition() != TransitionCallbackReturn.SUCCESS:
             node.get_logger().fatal(f"cannot start: {transition.__name__.removeprefix('trigger_')} failed")
             return False
     return True

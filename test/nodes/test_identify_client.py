@@ -9,13 +9,13 @@ from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.nodes import identify_client
 from sysid_ros.ros import goal_client
 from sysid_ros.ros.conversions import estimate_to_message
-from sysid_ros.ros.node import StopRequest
 
 pytestmark = pytest.mark.processes
 
@@ -70,7 +70,7 @@ def run_client(result, monkeypatch, lost=0):
     try:
         server = bench.run(Server(result, lost))
         options = identify_client.build_parser().parse_args(["--seed", "7"])
-        return identify_client.run(options, StopRequest()), server
+        return identify_client.run(options, Interrupts()), server
     finally:
         bench.close()
 

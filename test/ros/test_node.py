@@ -87,13 +87,13 @@ def start(code):
     )
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_second_signal_does_not_break_the_stopping(second):
+def test_no_further_signal_breaks_the_stopping():
+    """One press of Ctrl-C is two signals to a launched node, and people press twice."""
     process = start(SLOW_TO_STOP)
     assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    process.send_signal(second)
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+        process.send_signal(number)
+        time.sleep(0.15)
     out, errors = process.communicate(timeout=20)
     assert process.returncode == 0, errors
     assert "stopping the arm\narm at rest" in out
@@ -101,20 +101,68 @@ def test_second_signal_does_not_break_the_stopping(second):
     assert "Traceback" not in errors
 
 
-def test_third_signal_breaks_it():
-    process = start(SLOW_TO_STOP.replace("0.8", "30.0"))
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    assert "stopping the arm\n" in process.stdout
-    # Two that come while it stands still are one.
-    sent, end = 1, time.monotonic() + 20.0
-    while process.poll() is None and time.monotonic() < end:
-        process.send_signal(signal.SIGINT)
-        sent += 1
+WHOLE_LIFE = r"""
+import os
+import signal
+import sys
+import sysid_ros.nodes
+import time
+print("loading", flush=True)
+time.sleep(0.3)
+from rclpy.lifecycle import LifecycleNode
+from sysid_ros.ros.node import spin_main
+class Gone:
+    def __del__(self, read=os.read, write=os.write):
+        write(1, b"being torn down\n")
+        read(0, 1)
+        write(1, b"gone\n")
+signal.gone = Gone()
+class Whole(LifecycleNode):
+    def __init__(self):
+        super().__init__("whole")
+        self.declare_parameter("autostart", True)
+        print("made", flush=True)
         time.sleep(0.3)
-    out, _ = process.communicate(timeout=20)
-    assert sent >= 3 and process.returncode != 0
-    assert "arm at rest" not in out
+    def on_configure(self, state):
+        print("configured", flush=True)
+        time.sleep(0.3)
+        return super().on_configure(state)
+    def on_activate(self, state):
+        print("active", flush=True)
+        return super().on_activate(state)
+    def close(self):
+        print("closing", flush=True)
+        time.sleep(0.3)
+sys.exit(spin_main(Whole))
+"""
+"""An executable as installations make it: a script by the name of a node, which loads it, runs it and is torn down."""
+
+
+@pytest.mark.parametrize("moment", ["loading", "made", "configured", "active", "closing", "being torn down"])
+def test_no_signal_ends_an_executable_by_itself_at_any_moment_of_its_life(tmp_path, moment):
+    """None before it has come up starts anything that the next one would have to stop."""
+    script = tmp_path / "monitor"
+    script.write_text(WHOLE_LIFE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    said = []
+    for line in process.stdout:
+        said.append(line.strip())
+        stops = [moment] + (["active"] if moment in ("closing", "being torn down") else [])
+        if said[-1] in stops:
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
+        if said[-1] == "being torn down":
+            process.stdin.write("x")
+            process.stdin.flush()
+    assert process.wait(timeout=20) == 0, said
+    process.stdin.close()
+    process.stdout.close()
+    steps = ["loading", "made", "configured", "active"]
+    reached = steps[: steps.index(moment) + 1] if moment in steps else steps
+    assert said == [*reached, *(["closing"] if moment != "loading" else []), "being torn down", "gone"]
 
 
 def test_refusal_at_the_start_is_one_sentence_and_status_2():
