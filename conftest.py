@@ -1,25 +1,16 @@
 """Keeps every test on this machine, and says which tests need processes or real time."""
 
-import atexit
 import gc
 import importlib.util
 import os
 import random
 import sys
-import time
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from sysid_ros.ros.environment import (
-    choose_domain_id,
-    existing_files,
-    files_in_use,
-    files_of_domain,
-    loopback_environment,
-    remove_unused,
-)
+from sysid_ros.ros.environment import choose_domain_id, loopback_environment
 
 ROOT = Path(__file__).parent
 
@@ -180,27 +171,6 @@ def _no_ros_in_pure_tests(request, monkeypatch):
         pytest.fail("this test opens a ROS context: mark it `processes` or `realtime`, or add its file to conftest.py")
 
     monkeypatch.setattr(rclpy, "init", refuse)
-
-
-def _remove_shared_memory(before, pid):
-    """Remove what nodes of the tests leave in /dev/shm when they are killed on purpose."""
-    if os.getpid() != pid:
-        return
-    ours = files_in_use([pid]) | files_of_domain(int(os.environ["ROS_DOMAIN_ID"]))
-    # Segments do not tell whose they were; one that nobody uses and that is not just being made is an orphan.
-    orphans = {path for path in existing_files() if time.time() - _modified(path) > 2.0}
-    remove_unused((ours | orphans) - before, ignored_pids=[pid])
-
-
-def _modified(path):
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return float("inf")
-
-
-# Registered before anything of ROS, so that it comes after everything of ROS.
-atexit.register(_remove_shared_memory, existing_files(), os.getpid())
 
 
 @pytest.fixture(scope="session")

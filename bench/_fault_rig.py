@@ -130,8 +130,8 @@ class Rig:
 
     def loop_pids(self) -> list[int]:
         """Return the processes that the driver has started: the torque loop, and the proof of plans."""
-        driver = self.groups["arm_driver"]
-        return [pid for pid in driver.pids() if pid != driver.pid]
+        tasks = Path(f"/proc/{self.groups['arm_driver'].pid}/task")  # its children have sessions of their own
+        return [int(pid) for path in tasks.glob("*/children") for pid in path.read_text().split()]
 
     def limit_file_size(self, name: str, size: int) -> None:
         """Let a running process write no file beyond a size [bytes]; -1 for any."""

@@ -36,7 +36,7 @@ from _shifted_clock import ShiftedClock
 from _table import describe_machine, print_table
 from _trials import describe_results, read_results, write_result
 
-from sysid_ros.ros.environment import choose_domain_id, existing_files, loopback_environment, remove_unused
+from sysid_ros.ros.environment import choose_domain_id, loopback_environment
 
 DOMAIN = choose_domain_id()
 os.environ.update(loopback_environment(DOMAIN))  # before anything of ROS is loaded
@@ -512,7 +512,7 @@ def missing(groups: list[str], trials: int, entries: list[Entry]) -> Iterator[tu
 
 def try_all(arguments: argparse.Namespace, entries: list[Entry]) -> None:
     """Make the trials that are missing until the time is over."""
-    end, before = time.monotonic() + 60.0 * arguments.minutes, existing_files()
+    end = time.monotonic() + 60.0 * arguments.minutes
     begin_ros()
     with tempfile.TemporaryDirectory() as name:
         campaign = Campaign(Path(name))
@@ -529,7 +529,6 @@ def try_all(arguments: argparse.Namespace, entries: list[Entry]) -> None:
                 print(f"  {'' if is_good(entry) else 'WRONG '}{tell(entry)}", file=sys.stderr, flush=True)
         finally:
             campaign.close()
-            remove_unused(existing_files() - before)
 
 
 def is_good(entry: Entry) -> bool:

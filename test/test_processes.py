@@ -327,7 +327,7 @@ def test_how_an_arm_is_reached_goes_to_those_that_need_it_and_only_where_it_is_g
     ],
 )
 def test_launch_and_runner_keep_the_same_runs_on_this_machine(launch, monkeypatch, tmp_path, given, is_loopback):
-    """With the network of the user's environment nothing is changed, and that is said."""
+    """With the network of the user's environment nothing of it is changed, and that is said."""
     monkeypatch.setenv("ROS_DOMAIN_ID", "7")
     monkeypatch.setenv(PROFILE_VARIABLE, "/the/users/own.xml")
     values = {argument.name: argument.default for argument in ARGUMENTS} | {**given, "launch_rviz": "true"}
@@ -347,6 +347,14 @@ def test_another_middleware_is_kept_on_this_machine_by_its_discovery():
     assert network_variables(Network.LOOPBACK, False, {"RMW_IMPLEMENTATION": "rmw_cyclonedds_cpp"}) == here
     assert network_variables(Network.LAN, False, {"RMW_IMPLEMENTATION": "rmw_cyclonedds_cpp"}) == {}
     assert PROFILE_VARIABLE in network_variables(Network.LOOPBACK, True, {"RMW_IMPLEMENTATION": "rmw_fastrtps_cpp"})
+
+
+@pytest.mark.parametrize("middleware", [{}, {"RMW_IMPLEMENTATION": ""}, {"RMW_IMPLEMENTATION": "rmw_fastrtps_cpp"}])
+def test_no_shared_memory_on_a_network_either_unless_the_user_has_chosen_transports(middleware):
+    assert network_variables(Network.LAN, False, middleware) == {"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"}
+    assert network_variables(Network.AUTO, True, middleware) == {"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"}
+    for choice in (PROFILE_VARIABLE, "FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_BUILTIN_TRANSPORTS"):
+        assert network_variables(Network.LAN, False, {**middleware, choice: "the user's own"}) == {}
 
 
 def test_launch_file_starts_rviz_only_when_asked(launch):

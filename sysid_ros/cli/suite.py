@@ -25,22 +25,11 @@ from sysid_ros.processes import (
     network_of,
     security_variables,
 )
-from sysid_ros.ros.environment import (
-    LOOPBACK_PROFILE,
-    PROFILE_VARIABLE,
-    existing_files,
-    files_in_use,
-    files_of_domain,
-    is_domain_in_use,
-    loopback_environment,
-    remove_unused,
-)
+from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, is_domain_in_use, loopback_environment
 
 _POLL_SECONDS = 0.1
 _STILL_SECONDS = 1.0
 """How long a node must stand still until it is named [s]."""
-_SCAN_SECONDS, _LONGEST_SCAN_SECONDS = 2.0, 10.0
-"""Time between two looks at the shared memory in use [s]: a node makes its own at its start, so it grows."""
 _CLIENT_STOP_SECONDS = 20.0
 """How long the client gets to bring the arm to rest after Ctrl-C [s]."""
 
@@ -74,9 +63,6 @@ class Suite:
         self._standing: dict[int, float] = {}  # which of their numbers stand still, and since when: monotonic [s]
         self._named: set[int] = set()  # those of them that were named
         self._client: ProcessGroup | None = None
-        self._before = existing_files()
-        self._shared: set[Path] = set()
-        self._next_scan, self._scan_wait = 0.0, _SCAN_SECONDS
 
     def run(self) -> int:
         """Run it to its end.
@@ -98,7 +84,6 @@ class Suite:
                 self._end(interrupts)
             finally:
                 kill_groups([*self._nodes, *([self._client] if self._client else [])])
-                self._clean()
         return status
 
     def environment_of(self, started: StartedProcess) -> Mapping[str, str]:
@@ -133,7 +118,6 @@ class Suite:
 
     def _watch(self, interrupts: Interrupts) -> int:
         while True:
-            self._scan()
             self._name_those_that_stand_still()
             if interrupts.count:
                 say("stopping the arm, then the nodes" if self._client else "stopping the nodes")
@@ -174,13 +158,11 @@ class Suite:
                 self._again[index] = now + RESPAWN_DELAY
             elif now >= self._again[index]:
                 del self._again[index]
-                self._scan(now=True)
                 self._nodes[index] = self._start_node(started)
         return False
 
     def _end(self, interrupts: Interrupts) -> None:
         """End the client, which cancels its goal and waits for the arm to rest, and then the nodes."""
-        self._scan(now=True)
         client = self._client
         if client is not None and client.pids():
             client.send(signal.SIGINT)
@@ -190,23 +172,10 @@ class Suite:
                     say("not waiting for the arm any longer")
                     break
             stop_groups([client], interrupt_seconds=1.0, terminate_seconds=1.0)
-        self._scan(now=True)
         # Together, but for those that others need until their own end: a driver hands the arm back to its controller.
         for is_last in (False, True):
             started = zip(self._nodes, self._processes, strict=False)  # fewer run where a start failed
             stop_groups([node for node, one in started if one.process.ends_last is is_last])
-
-    def _scan(self, now: bool = False) -> None:
-        """Note the shared-memory files in use, because a process that dies can no longer tell which were its own."""
-        if now or time.monotonic() >= self._next_scan:
-            self._next_scan = time.monotonic() + self._scan_wait
-            self._scan_wait = min(1.5 * self._scan_wait, _LONGEST_SCAN_SECONDS)
-            groups = [*self._nodes, *([self._client] if self._client else [])]
-            self._shared |= files_in_use(pid for group in groups for pid in group.pids())
-
-    def _clean(self) -> None:
-        domain = int(self._environment["ROS_DOMAIN_ID"])
-        remove_unused((self._shared | files_of_domain(domain)) - self._before)
 
 
 def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
@@ -252,9 +221,11 @@ def suite_environment(
     Raises:
         ParameterOutOfRange: There is no such domain.
     """
-    network = loopback_environment(domain_id)
-    if values is not None and not network_of(values):
-        network = {"ROS_DOMAIN_ID": os.environ.get("ROS_DOMAIN_ID", "0") if domain_id is None else str(domain_id)}
+    network = {} if values is None else network_of(values)
+    if values is None or "ROS_AUTOMATIC_DISCOVERY_RANGE" in network:
+        network = loopback_environment(domain_id)
+    else:
+        network["ROS_DOMAIN_ID"] = os.environ.get("ROS_DOMAIN_ID", "0") if domain_id is None else str(domain_id)
     package_parent = str(Path(__file__).resolve().parents[2])
     python_path = [package_parent, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {

@@ -1,4 +1,4 @@
-"""Keeps ROS on this machine: a private domain, and transports that never leave loopback and shared memory.
+"""Keeps ROS on this machine: a private domain, and a transport that never leaves loopback.
 
 The Fast DDS profile beside this file binds every socket to 127.0.0.1. ``ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST`` would
 add a transport of its own that opens sockets on all addresses, so discovery is left to the profile.
@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 LOOPBACK_PROFILE = Path(__file__).with_name("fastdds_loopback.xml")
-"""Fast DDS profile: shared memory and UDP on 127.0.0.1, nothing else."""
+"""Fast DDS profile: UDP on 127.0.0.1, nothing else."""
 
 DOMAIN_IDS = range(102)
 """Domain ids whose UDP ports lie below those that Linux hands out on its own."""
 
 PROFILE_VARIABLE = "FASTDDS_DEFAULT_PROFILES_FILE"
 """Names the file of the Fast DDS profile."""
+_TRANSPORT_CHOICES = ("FASTDDS_BUILTIN_TRANSPORTS", PROFILE_VARIABLE, "FASTRTPS_DEFAULT_PROFILES_FILE")
+"""With these a user chooses the transports of Fast DDS, which by default has shared memory among them."""
 _PORT_BASE = 7400
 _PORTS_PER_DOMAIN = 250
 
 
 def domain_ports(domain_id: int) -> range:
-    """UDP ports (and numbers of shared-memory ports) of a domain.
+    """UDP ports of a domain.
 
     Raises:
         ParameterOutOfRange: The id is not within 0 to 101.
@@ -105,15 +106,16 @@ def network_variables(
 
     Args:
         network: The choice. ``LOOPBACK``: this machine alone. ``LAN``: as the user's environment says, which without
-            settings is everybody on the networks of this machine. ``AUTO``: ``LOOPBACK``, unless the arm itself is
-            reached over topics.
+            settings is everybody on the networks of this machine, over UDP. ``AUTO``: ``LOOPBACK``, unless the arm
+            itself is reached over topics.
         is_arm_on_topics: Whether the arm is commanded or heard over topics, maybe of another machine.
         environ: The user's environment.
     """
+    is_fast_dds = (environ.get("RMW_IMPLEMENTATION") or "rmw_fastrtps").startswith("rmw_fastrtps")
     if network is Network.LAN or (network is Network.AUTO and is_arm_on_topics):
-        return {}
-    middleware = environ.get("RMW_IMPLEMENTATION", "")
-    if middleware and not middleware.startswith("rmw_fastrtps"):
+        has_default_transports = is_fast_dds and not any(name in environ for name in _TRANSPORT_CHOICES)
+        return {_TRANSPORT_CHOICES[0]: "UDPv4"} if has_default_transports else {}
+    if not is_fast_dds:
         return {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_STATIC_PEERS": ""}
     return _loopback_variables()
 
@@ -133,92 +135,3 @@ def _bound_udp_ports() -> set[int]:
         if table.exists():
             ports |= {int(line.split()[1].rsplit(":", 1)[1], 16) for line in table.read_text().splitlines()[1:]}
     return ports
-
-
-SHARED_MEMORY = Path("/dev/shm")
-_OURS = re.compile(r"(sem\.)?fastdds_|lttng-ust-wait-")
-
-
-def files_in_use(pids: Iterable[int]) -> set[Path]:
-    """Shared-memory files of Fast DDS and its tracing library that processes have mapped or open."""
-    found = set()
-    for pid in pids:
-        for name in _mapped(pid) | _opened(pid):
-            path = Path(name)
-            if path.parent == SHARED_MEMORY and _OURS.match(path.name):
-                found.add(path)
-    return found
-
-
-def existing_files() -> set[Path]:
-    """All shared-memory files of Fast DDS and its tracing library on this machine."""
-    if not SHARED_MEMORY.is_dir():
-        return set()
-    return {path for path in SHARED_MEMORY.iterdir() if _OURS.match(path.name)}
-
-
-def files_of_domain(domain_id: int) -> set[Path]:
-    """Files of the ports of a ROS domain, whoever made them."""
-    ports = domain_ports(domain_id)
-    found = set()
-    for path in existing_files():
-        match = re.fullmatch(r"(?:sem\.)?fastdds_port(\d+)(?:_el|_mutex)?", path.name)
-        if match and int(match[1]) in ports:
-            found.add(path)
-    return found
-
-
-def remove_unused(paths: Iterable[Path], ignored_pids: Iterable[int] = ()) -> list[Path]:
-    """Remove those of the files that no running process uses.
-
-    A port is a file, a lock beside it and a semaphore that is opened only now and then: they go together or not at all.
-
-    Args:
-        paths: The files.
-        ignored_pids: Processes whose use does not count, because they are about to end.
-
-    Returns:
-        The files removed.
-    """
-    candidates = {path for path in paths if path.exists()}
-    if not candidates:
-        return []
-    running = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    used = {_family(path) for path in files_in_use(running - set(ignored_pids))}
-    removed = []
-    for path in sorted(candidates):
-        if _family(path) in used:
-            continue
-        try:
-            path.unlink()
-        except (FileNotFoundError, PermissionError):
-            continue
-        removed.append(path)
-    return removed
-
-
-def _family(path: Path) -> str:
-    """Return the name of a group of files: ``fastdds_port7``, ``fastdds_port7_el``, ``sem.fastdds_port7_mutex``."""
-    return path.name.removeprefix("sem.").removesuffix("_el").removesuffix("_mutex")
-
-
-def _mapped(pid: int) -> set[str]:
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return set()
-    return {line[line.index("/dev/shm/") :] for line in lines if "/dev/shm/" in line and not line.endswith("(deleted)")}
-
-
-def _opened(pid: int) -> set[str]:
-    try:
-        links = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return set()
-    found = set()
-    for link in links:
-        try:
-            found.add(str(link.readlink()))
-        except OSError:
-            continue
-    return found

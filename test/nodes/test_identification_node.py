@@ -26,7 +26,6 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.recordings.mcap import read_messages, read_metadata
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import inertia_from_message
-from sysid_ros.ros.environment import existing_files, files_in_use, remove_unused
 from sysid_ros.ros.waiting import ServerProbe, wait_until
 
 HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK
@@ -456,12 +455,6 @@ def test_nothing_stays_behind(suite):
     """Runs last: ends what is left of the suite."""
     pids = [pid for group in suite.groups.values() for pid in group.pids()]
     assert pids
-    files = files_in_use(pids)
     suite.stop()
     assert all(group.returncode in (0, -9) for group in suite.groups.values())
     assert not [group.name for group in suite.groups.values() if group.pids()]
-    # Some nodes were killed on purpose and could not clean up: the runner, or here the test, does it for them.
-    remove_unused(files)
-    # Files of this process, and of other ROS systems on this machine, may have been open in the nodes too.
-    running = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    assert not (files & existing_files()) - files_in_use(running)

@@ -114,10 +114,8 @@ def talking():
 
 
 def killed_talking():
-    """A real node that dies without cleaning up, shared memory included."""
+    """A real node that notes which files it has mapped, and dies without cleaning up."""
     import rclpy
-
-    from sysid_ros.ros.environment import files_in_use
 
     rclpy.init()
     node = rclpy.create_node("killed")
@@ -125,8 +123,9 @@ def killed_talking():
     end = time.monotonic() + 3.0
     while time.monotonic() < end:
         rclpy.spin_once(node, timeout_sec=0.1)
-    for path in sorted(files_in_use([os.getpid()])):
-        note("killed", f"file {path}")
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "/dev/shm/" in line or "libfastdds" in line:
+            note("killed", f"file {line}")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
