@@ -58,7 +58,7 @@ class SceneParameters(RobotParameters):
 
 @dataclass(frozen=True)
 class FixedSceneParameters(SceneParameters):
-    """Parameters of what every scene contains, whatever the topic ``obstacles`` says: planner and driver have the same."""
+    """Parameters of what every scene contains, whatever ``obstacles`` says; planner and driver have the same."""
 
     scene: str = parameter("", read_only=True)
     """Obstacles: a name from config/scenes or the path of a YAML file; empty for none."""

@@ -107,7 +107,7 @@ class Scene:
         return fingerprint("scene", np.array([self.clearance]), ground, counts, *boxes, *spheres)
 
     def find_missing(self, other: Scene) -> str | None:
-        """Return in words what another scene lacks of this one; None where what is safe in the other is safe in this."""
+        """Return in words what another scene lacks of this one; None where what is safe there is safe here."""
         known = {_identity(obstacle) for obstacle in other.obstacles}
         missing = [f"the obstacle '{one.name}'" for one in self.obstacles if _identity(one) not in known]
         grounds = [-np.inf if scene.ground_height is None else scene.ground_height for scene in (self, other)]

@@ -42,9 +42,7 @@ def require_authentic(estimate: ParameterEstimate, key: AuthenticationKey, sessi
         NotAuthentic: It has not, or it was about another payload.
     """
     if not estimate.authentication:
-        text = (
-            "it has no authentication code; estimator and identification need the same key, and samples of its driver"
-        )
+        text = "it has no authentication code; driver, estimator and identification need the same key"
         raise NotAuthentic("estimate", text)
     if not is_genuine(estimate, key):
         raise NotAuthentic("estimate", "its authentication code is not of this key and these fields")
