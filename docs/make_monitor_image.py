@@ -20,7 +20,7 @@ from builtin_interfaces.msg import Time
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 from visualization_msgs.msg import Marker
 
-from sysid_ros.adapters.safe_planner.parameters import load_scene
+from sysid_ros.ros.robot import load_scene
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.swept import sweep_spheres

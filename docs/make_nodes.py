@@ -38,8 +38,7 @@ MARK = "<!-- From here on made by docs/make_nodes.py from the code; change it th
 
 HEADER = """## Reference
 
-Parameters marked *start* can be given only when a node starts, those marked *inactive* not while the node is active, as
-they guard motions; the others also with `ros2 param set`. A value that is unknown, of another type or out of range is
+Parameters marked *start* can be given only when a node starts: among them is all that makes motions safe; the others also with `ros2 param set`. A value that is unknown, of another type or out of range is
 refused with a message that says what is allowed; numbers with a unit need a decimal point.
 A name with `~/` lies below the node's own name, as in `/arm_driver/samples`; others in its namespace.
 """
@@ -53,7 +52,7 @@ def build_page() -> str:
     for process in (*IDENTIFY, *EMULATED, *SPACE):
         module = importlib.import_module(process.module)
         parts += [f"### {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
-        parts += [_interfaces(module), _parameters(parameters_of(module), hasattr(module, "LifecycleNode"))]
+        parts += [_interfaces(module), _parameters(parameters_of(module))]
     return by_hand + MARK + "\n" + "\n".join(parts).rstrip() + "\n"
 
 
@@ -112,14 +111,14 @@ def _arguments(arguments: Sequence[Argument]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _parameters(kind: type[NodeParameters], has_lifecycle: bool) -> str:
+def _parameters(kind: type[NodeParameters]) -> str:
     rows = ["| parameter | default | unit | description | allowed | |", "|---|---|---|---|---|---|"]
     for one in declared(kind).values():
         default = ", ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
         default = str(default).lower() if isinstance(one.default, bool) else default
         shown = f"`{default}`" if default != "" else ""
         allowed = one.allowed.replace(_NUMBER, "").replace("|", "\\|")
-        start = "start" if one.read_only else "inactive" if one.guards_motion and has_lifecycle else ""
+        start = "start" if one.read_only else ""
         info = one.setting
         rows.append(f"| `{one.name}` | {shown} | {info.unit} | {info.description} | {allowed} | {start} |")
     return "\n".join(rows) + "\n"

@@ -125,7 +125,7 @@ def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -
             {
                 **network,
                 **security_variables(one.process.executable, one.namespace),
-                **(key if one.process.has_key else {}),
+                **(key if one.process.has_key else dict.fromkeys(key, "")),  # the user's own is for those alone, too
             },
         )
         for one in processes

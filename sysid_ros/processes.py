@@ -142,6 +142,13 @@ ARGUMENTS = (
         is_optional=True,
     ),
     Argument(
+        "scene",
+        "",
+        "What is always around the arm, whatever the topic obstacles says: a name from config/scenes or the path of a "
+        "YAML file; empty: as the parameters of safe_planner and arm_driver say",
+        is_optional=True,
+    ),
+    Argument(
         "proves_throughout",
         "",
         "Move only with tracking bounds that are proven throughout, no term of the model estimated: seconds more for "
@@ -189,7 +196,7 @@ class Process:
         condition: Launch argument that must be true for it to start; empty for always.
         ends_last: Whether it is ended only when all others have: they need it to end in order.
         is_required: Whether the suite ends when it ends: what a motion or its data need. Others are started again.
-        has_key: Whether it gets the key by which the driver knows the planner.
+        has_key: Whether it gets the key of the suite, with which it signs what others rely on, or checks that.
     """
 
     executable: str
@@ -214,18 +221,31 @@ IDENTIFY = (
     Process(
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
-        arguments=("model", "use_sim_time", "mode", "robot_ip", "payload", "gripper", *_CONNECTION, "password_file"),
+        arguments=(
+            "model",
+            "use_sim_time",
+            "mode",
+            "robot_ip",
+            "payload",
+            "gripper",
+            "scene",
+            *_CONNECTION,
+            "password_file",
+        ),
         has_key=True,
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
     Process(
         "safe_planner",
         "checks motions against the limits and certifies them",
-        arguments=("model", "use_sim_time", "tf_prefix", "proves_throughout"),
+        arguments=("model", "use_sim_time", "tf_prefix", "scene", "proves_throughout"),
         has_key=True,
     ),
     Process(
-        "estimator", "turns samples into an estimate with bounds", arguments=("model", "use_sim_time", "tf_prefix")
+        "estimator",
+        "turns samples into an estimate with bounds",
+        arguments=("model", "use_sim_time", "tf_prefix"),
+        has_key=True,
     ),
     Process(
         "identifiability",
@@ -236,6 +256,7 @@ IDENTIFY = (
         "identification",
         "runs the whole procedure: the action users call",
         arguments=("model", "use_sim_time", "tf_prefix", "record", "results_root"),
+        has_key=True,
     ),
     Process(
         "monitor",

@@ -238,6 +238,9 @@ def test_launch_file_and_runner_start_the_same(launch, tmp_path):
         assert (node.package, node.namespace) == ("sysid_ros", "left")
 
 
+WITH_KEY = ("arm_driver", "safe_planner", "estimator", "identification")
+
+
 def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch, monkeypatch, tmp_path):
     monkeypatch.setenv(KEY_FILE_VARIABLE, str(create_key_file(tmp_path / "key")))
     nodes = {node.executable: node for node in launch(publish_tf="false")}
@@ -250,7 +253,8 @@ def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch, 
             with pytest.raises(SysidError, match=f"{name} ended with exit code -9, and the suite needs it"):
                 node.on_exit(SimpleNamespace(returncode=-9), SimpleNamespace(is_shutdown=False))
         assert float(node.sigterm_timeout) == STOP_TIMEOUT
-        assert (KEY_FILE_VARIABLE in node.additional_env) == (name in ("arm_driver", "safe_planner"))
+        # Where the user has a key for all, the others must not inherit it.
+        assert bool(node.additional_env[KEY_FILE_VARIABLE]) == (name in WITH_KEY)
 
 
 def test_the_driver_alone_publishes_the_description(launch):

@@ -120,12 +120,13 @@ def test_the_key_is_for_those_alone_that_need_it(tmp_path, environment, monkeypa
     suite = Suite(started, None, tmp_path / "log", environment)
     files = {one.process.executable: suite.environment_of(one).get(KEY_FILE_VARIABLE) for one in started}
     with_key = {name for name, path in files.items() if path}
-    assert with_key == {"arm_driver", "safe_planner"} and len({files[name] for name in with_key}) == 1
+    assert with_key == {"arm_driver", "safe_planner", "estimator", "identification"}
+    assert len({files[name] for name in with_key}) == 1
     assert load_key(Path(files["arm_driver"]))
     own = create_key_file(tmp_path / "own")
     monkeypatch.setenv(KEY_FILE_VARIABLE, str(own))
     suite = Suite(started, None, tmp_path / "log", {**environment, KEY_FILE_VARIABLE: str(own)})
-    assert KEY_FILE_VARIABLE not in suite.environment_of(started[3])
+    assert KEY_FILE_VARIABLE not in suite.environment_of(started[1])
     assert suite.environment_of(started[0])[KEY_FILE_VARIABLE] == str(own)
 
 

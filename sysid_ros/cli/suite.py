@@ -88,9 +88,12 @@ class Suite:
 
     def environment_of(self, started: StartedProcess) -> Mapping[str, str]:
         """Return the environment of a process: the key is for those alone that need it."""
-        others = {name: value for name, value in self._environment.items() if name != KEY_FILE_VARIABLE}
         enclave = security_variables(started.process.executable, started.namespace)
-        return {**others, **enclave, **(self._key if started.process.has_key else {})}
+        return {**self._public_environment, **enclave, **(self._key if started.process.has_key else {})}
+
+    @property
+    def _public_environment(self) -> Mapping[str, str]:
+        return {name: value for name, value in self._environment.items() if name != KEY_FILE_VARIABLE}
 
     @cached_property
     def _key(self) -> Mapping[str, str]:
@@ -100,7 +103,7 @@ class Suite:
         for started in self._processes:
             self._nodes.append(self._start_node(started))
         if self._client_command is not None:
-            self._client = ProcessGroup("client", self._client_command, self._environment)
+            self._client = ProcessGroup("client", self._client_command, self._public_environment)
 
     def _start_node(self, started: StartedProcess) -> ProcessGroup:
         name = started.process.executable

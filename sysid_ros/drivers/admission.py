@@ -282,9 +282,13 @@ class SceneGuard:
 
     While two sources say what is around the arm, nobody knows it: certificates of one would be judged by the scene of
     the other.
+
+    Args:
+        required: What every scene must at least contain, by the configuration of the driver.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, required: Scene) -> None:
+        self._required = required
         self._scene: Scene | None = None
         self._fault: str | None = _UNKNOWN
         self._certified: dict[str, Scene] = {}
@@ -354,8 +358,14 @@ class SceneGuard:
 
     def update(self, scene: Scene) -> str | None:
         """Take the present scene and return why what moves now must stop; None if it may go on."""
+        missing = self._required.find_missing(scene)
+        if missing is not None:
+            return self.invalidate(
+                f"it lacks what this driver is configured to demand: {missing}; give arm_driver and safe_planner the "
+                "same scene, has_ground, ground_height and clearance"
+            )
         self._scene, self._fault = scene, None
-        if all(scene.is_covered_by(certified) for certified in self._certified.values()):
+        if all(scene.find_missing(certified) is None for certified in self._certified.values()):
             return None
         return "the scene has changed since the motion was certified"
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
 from sysid_ros.drivers.loop_types import LoopRefusal
@@ -68,13 +69,19 @@ class ChildProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.module, str(theirs.fileno()), *map(str, descriptors)],
                 pass_fds=(theirs.fileno(), *descriptors),
-                env={**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1"), "PYTHONPATH": os.pathsep.join(sys.path)},
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C in our terminal is ours to handle
             )
         finally:
             theirs.close()
         self._channel = Channel(ours)
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        """Return the environment of the process: the key is for its parent alone."""
+        own = {**dict.fromkeys(_THREAD_VARIABLES, "1"), "PYTHONPATH": os.pathsep.join(sys.path)}
+        return {name: value for name, value in os.environ.items() if name != KEY_FILE_VARIABLE} | own
 
     def _call(self, name: str, *arguments: object, timeout: float = REPLY_TIMEOUT) -> Any:
         with self._lock:

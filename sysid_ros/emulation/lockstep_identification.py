@@ -136,7 +136,7 @@ class LockstepBackend:
         self._on_cycle = on_cycle
         self._planning_times: Iterator[float] = itertools.cycle(self._settings.planning_times)
         self._scene = scene or Scene()
-        self._guard = SceneGuard()
+        self._guard = SceneGuard(Scene())
         self._guard.update(self._scene)
         self._buffer: list[LoopSample] = []
         self._estimate_ns, self._next_estimate_ns = 0, 0

@@ -62,6 +62,7 @@ class ArmDriverNode(LifecycleNode):
             robot = values.load_robot(self.get_logger())
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
+            values.fixed_scene()  # refuses what cannot be used
             loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n)
             key = key_from_environment()
         except SysidError as error:
@@ -84,7 +85,6 @@ class ArmDriverNode(LifecycleNode):
         outputs.publish_state(
             DriverStatus.MODE_IDLE, DriverStatus.CODE_OK, "the arm is taken over", is_taking_over=True
         )
-        self._config.lock("the arm may move; deactivate arm_driver first")
         try:
             arm.loop.start()
             self._epochs.restart()  # a new loop counts from 1 and a simulated arm holds its first payload again
@@ -185,7 +185,6 @@ class ArmDriverNode(LifecycleNode):
         self._commands = None
         self._inputs.destroy()
         self._outputs.end()
-        self._config.unlock()
 
     # Motion
 

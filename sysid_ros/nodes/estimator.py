@@ -14,6 +14,7 @@ from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
 from sysid_ros.adapters.estimator.contact import ContactTopics
 from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
 from sysid_ros.core.estimation.parameters.bounds import report_combinations
@@ -22,6 +23,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
+from sysid_ros.ros.conversions.authentication import is_genuine, sign
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer
@@ -40,7 +42,7 @@ class EstimatorNode(Node):
     torques go to ``~/external_torque`` unless all bodies are identified at once.
 
     Samples count from one publisher alone. A driver that follows another begins with the prior: it may hold something
-    else.
+    else. Estimates are signed where all their samples are of one session of the driver, and signed by it.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,9 @@ class EstimatorNode(Node):
             monitor = ContactMonitor(self._robot, self._estimator, values.contact)
             self._contact = ContactTopics(self, self._robot, monitor, values.tf_prefix)
         self._source = SingleSource(self, _SAMPLES)
-        self._driver: bytes | None = None  # publisher whose samples the estimate rests on
+        self._key = key_from_environment()
+        # Publisher and session of the samples that the estimate rests on; no session where they are not authentic.
+        self._driver: tuple[bytes | None, str] | None = None
         self._payload_epoch: int | None = None
         self._stamp_ns = 0
         self._past_until_ns = 0
@@ -81,11 +85,16 @@ class EstimatorNode(Node):
         self.get_logger().error(fault, throttle_duration_sec=5.0)
 
     def _take_batch(self, batch: SampleBatch) -> None:
-        if self._driver != self._source.bound:
+        is_authentic = self._key is None or is_genuine(batch, self._key)
+        driver = self._source.bound, batch.session if is_authentic else ""
+        if self._driver != driver:
             if self._driver is not None:
                 self._restart(f"samples come from another driver now, {self._source.text}")
                 self._payload_epoch = None
-            self._driver = self._source.bound
+            if not is_authentic:
+                text = f"{_SAMPLES}: not signed with the key of this node, so no motion can rest on the estimate"
+                self.get_logger().warning(text)
+            self._driver = driver
         try:
             samples = self._leave_out_past(samples_from_message(batch, self._robot.joint_names))
             blocks, faults = samples.blocks()
@@ -93,7 +102,8 @@ class EstimatorNode(Node):
             self.get_logger().error(f"{_SAMPLES}: {error}", throttle_duration_sec=5.0)
             return
         if blocks and samples.payload_epoch != self._payload_epoch:
-            if self._payload_epoch is not None:
+            # A reset that left out samples of this payload has come after its beginning, and has begun with it already.
+            if self._payload_epoch is not None and samples.stamps[0] > self._past_until_ns:
                 self._restart("the payload was announced to have changed")
             self._payload_epoch = samples.payload_epoch
         for block in blocks:
@@ -129,8 +139,12 @@ class EstimatorNode(Node):
         target, is_payload = self._estimator.target, self._config.values.estimator.body == PAYLOAD
         if target.body:
             information = self._estimator.information()
-            message = estimate_to_message(estimate, self._stamp_ns, information, self._payload_epoch or 0)
+            session = "" if self._driver is None else self._driver[1]
+            estimate = replace(estimate, origin=(session, self._payload_epoch or 0))
+            message = estimate_to_message(estimate, self._stamp_ns, information)
             message.gripper = self._estimator.settings.gripper
+            if self._key is not None and session:
+                sign(message, self._key)
             (self._publisher if is_payload else self._body_publisher).publish(message)
         if not is_payload:
             report = report_combinations(target, estimate)

@@ -22,6 +22,7 @@ from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
 from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
+from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
 from sysid_ros.ros import qos
@@ -59,7 +60,8 @@ class IdentificationNode(Node):
         if self._config.values.record:
             require_module("mcap_ros2")
         self._robot = self._config.values.load_robot(self.get_logger())
-        self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot), SuiteClients(self))
+        key = key_from_environment()
+        self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot, key), SuiteClients(self), key)
         self._known: PayloadModel | None = None  # what the controller was given last
         self._busy = threading.Lock()
         self._stop = threading.Event()

@@ -8,7 +8,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 
 from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.adapters.safe_planner.requests import PlanRequests
-from sysid_ros.adapters.safe_planner.scene import SceneFeed
+from sysid_ros.adapters.safe_planner.scene import SceneFeed, SceneStore
 from sysid_ros.adapters.safe_planner.service import PlanService
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
@@ -26,7 +26,7 @@ class SafePlannerNode(LifecycleNode):
     def __init__(self) -> None:
         super().__init__("safe_planner")
         self._config = ParameterServer(self, SafePlannerParameters)
-        self._config.on_change(self._on_change)
+        self._known: SceneStore | None = None  # whatever becomes of the node: obstacles stay until they are deleted
         self._scene: SceneFeed | None = None
         self._service: PlanService | None = None
 
@@ -36,7 +36,9 @@ class SafePlannerNode(LifecycleNode):
         try:
             require_module("casadi")
             robot = values.load_robot(self.get_logger())
-            self._scene = SceneFeed(self, robot, values)
+            if self._known is None:
+                self._known = SceneStore(robot, values.fixed_scene(), values.obstacles_timeout, values.tf_prefix)
+            self._scene = SceneFeed(self, robot, self._known)
             requests = PlanRequests(robot, self._scene.store, values, key_from_environment())
         except SysidError as error:
             self.get_logger().fatal(str(error))
@@ -49,7 +51,6 @@ class SafePlannerNode(LifecycleNode):
         """Plan and certify motions from now on."""
         if self._scene is None or self._service is None:
             return TransitionCallbackReturn.FAILURE
-        self._config.lock("motions are being certified; deactivate safe_planner first")
         self._service.searches.is_open = True
         bounds = ", tracking bounds throughout" if self._config.values.planner.proves_throughout else ""
         self.get_logger().info(f"ready: {self._scene.describe()}; plans are proven over continuous time{bounds}")
@@ -59,7 +60,6 @@ class SafePlannerNode(LifecycleNode):
         """Certify nothing any more, so that nothing new can move; a running search ends in a refusal."""
         if self._service is not None:
             self._service.searches.is_open = False
-        self._config.unlock()
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -86,10 +86,6 @@ class SafePlannerNode(LifecycleNode):
         if service is not None:
             service.searches.is_open = False
             spin_while(self, lambda: service.searches.running > 0, CLOSE_TIMEOUT)
-
-    def _on_change(self, values: SafePlannerParameters) -> None:
-        if self._scene is not None:
-            self._scene.change(values)
 
 
 def main(argv: list[str] | None = None) -> int:

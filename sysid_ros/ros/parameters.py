@@ -68,7 +68,6 @@ class NodeParameter:
         group: Field of the node's parameters that holds the settings it belongs to, None for one of the node's own.
         target: Field of those settings.
         enumeration: Enumeration of that field, None for none.
-        guards_motion: Whether it keeps its value while the arm may move.
     """
 
     name: str
@@ -79,7 +78,6 @@ class NodeParameter:
     group: str | None = None
     target: str = ""
     enumeration: type[Enum] | None = None
-    guards_motion: bool = False
 
     @property
     def allowed(self) -> str:
@@ -150,7 +148,6 @@ def parameter(
     upper: float | None = None,
     choices: Sequence[str] = (),
     read_only: bool = False,
-    guards_motion: bool = False,
 ) -> Any:
     """Make a field for a parameter that only this node has; the docstring below the field describes it.
 
@@ -161,10 +158,9 @@ def parameter(
         upper: Largest allowed value (of every entry of a list) [unit].
         choices: Allowed texts.
         read_only: Whether it can only be given at the start of the node.
-        guards_motion: Whether it keeps its value while the arm may move, see :meth:`ParameterServer.lock`.
     """
     info = Setting(unit, lower, upper, choices=tuple(choices))
-    return field(default=default, metadata={_OWN: (info, read_only, guards_motion)})
+    return field(default=default, metadata={_OWN: (info, read_only)})
 
 
 def parameter_like(kind: type[Any], name: str, *, read_only: bool = False) -> Any:
@@ -179,7 +175,7 @@ def parameter_like(kind: type[Any], name: str, *, read_only: bool = False) -> An
     """
     default = next(one.default for one in fields(kind) if one.name == name)
     plain = default.value if isinstance(default, Enum) else default
-    return field(default=plain, metadata={_OWN: (settings_of(kind)[name], read_only, False)})
+    return field(default=plain, metadata={_OWN: (settings_of(kind)[name], read_only)})
 
 
 @dataclass(frozen=True)
@@ -280,9 +276,9 @@ def declared(kind: type[NodeParameters]) -> dict[str, NodeParameter]:
     found: list[NodeParameter] = []
     for one in fields(kind):
         if _OWN in one.metadata:
-            info, read_only, guards = one.metadata[_OWN]
+            info, read_only = one.metadata[_OWN]
             info = replace(info, description=described.get(one.name, info.description))
-            found.append(NodeParameter(one.name, hints[one.name], one.default, info, read_only, guards_motion=guards))
+            found.append(NodeParameter(one.name, hints[one.name], one.default, info, read_only))
         else:
             found += _declared_from(one.metadata[_GROUP], one.name, one.default)
     names = [one.name for one in found]
@@ -349,7 +345,6 @@ class ParameterServer(Generic[P]):
                 raise UnknownParameter(node.get_name(), name, tuple(self._declared))
         self.values: P = kind().with_values(**{name: given[name] for name in self._declared if name in given})
         self._callbacks: list[Callable[[P], None]] = []
-        self._lock_reason: str | None = None
         for name, one in self._declared.items():
             node.declare_parameter(name, one.declared_default, one.descriptor)
         node.add_on_set_parameters_callback(self._check)
@@ -359,31 +354,14 @@ class ParameterServer(Generic[P]):
         """Call ``callback(values)`` after every accepted change."""
         self._callbacks.append(callback)
 
-    def lock(self, reason: str) -> None:
-        """Refuse from now on to change parameters that guard a motion.
-
-        Args:
-            reason: Why they cannot be changed now, and what to do.
-        """
-        self._lock_reason = reason
-
-    def unlock(self) -> None:
-        """Take that back: nothing moves."""
-        self._lock_reason = None
-
     def _changed(self, parameters: Sequence[Parameter]) -> P:
         return self.values.with_values(**{item.name: item.value for item in parameters if item.name in self._declared})
 
     def _check(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         try:
-            changed = self._changed(parameters)
+            self._changed(parameters)
         except ParameterOutOfRange as error:
             return SetParametersResult(successful=False, reason=str(error))
-        if self._lock_reason is not None:
-            for name, one in self._declared.items():
-                if one.guards_motion and changed.value_of(name) != self.values.value_of(name):
-                    reason = f"parameter '{name}' cannot be changed now: {self._lock_reason}"
-                    return SetParametersResult(successful=False, reason=reason)
         return SetParametersResult(successful=True)
 
     def _apply(self, parameters: Sequence[Parameter]) -> None:

@@ -90,11 +90,11 @@ def prover(robot):
 class Driver:
     """What a plan passes on its way to the arm, which is held at home, or follows the honest plan."""
 
-    def __init__(self, robot, prover, honest, follows=False):
+    def __init__(self, robot, prover, honest, follows=False, required=SCENE):
         self.robot, self.honest, self.follows = robot, honest, follows
         boxes, nominal = honest.assumptions.boxes, honest.assumptions.nominal
         self.model = LoopModel(robot.theta_nominal, boxes[0], nominal, boxes[1])
-        self.scene = SceneGuard()
+        self.scene = SceneGuard(required)
         self.scene.find_conflict("planner", STEADY)
         self.scene.update(SCENE)
         self.authenticator = Authenticator(KEY)

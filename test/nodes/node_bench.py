@@ -47,11 +47,12 @@ class Bench:
     """
 
     def __init__(self, *arguments):
-        # What these nodes are sent is written by hand; keys and proofs have tests of their own.
+        # What these nodes are sent is written by hand; keys, proofs and the least scene have tests of their own.
         anybody = ("-p", "arm_driver:allow_unauthenticated:=true")
+        nothing = ("-p", "arm_driver:has_ground:=false", "-p", "arm_driver:clearance:=0.0")
         anywhere = ("-p", f"identification:results_root:={tempfile.gettempdir()}")  # where pytest has its folders
         rclpy.init(
-            args=["bench", "--ros-args", *anybody, *anywhere, *arguments],
+            args=["bench", "--ros-args", *anybody, *nothing, *anywhere, *arguments],
             signal_handler_options=SignalHandlerOptions.NO,
         )
         self._running, self._clients, self._deaths = [], {}, []

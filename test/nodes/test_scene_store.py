@@ -1,7 +1,5 @@
 """What planner and driver know of the scene, and when they do not."""
 
-from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -63,15 +61,9 @@ def test_frames_with_the_prefix_of_one_arm_are_its_own(robot):
     assert update(store, other) and store.fault is None
 
 
-def test_parameters_and_obstacles_do_not_excuse_each_other(store, robot):
-    update(store, marker(robot, 1, NAN))
-    store.change_fixed(Scene)
-    assert "not finite" in store.fault
-    store.change_fixed(lambda: replace(Scene(), ground_height=0.6))  # above the base of the arm
-    update(store, marker(robot, 1))
-    assert "ground" in store.fault and "not finite" not in store.fault
-    store.change_fixed(partial(Scene, ground_height=-0.5))
-    assert store.fault is None and store.scene.ground_height == -0.5
+def test_a_fixed_scene_that_cannot_be_used_is_refused_at_once(robot):
+    with pytest.raises(ParameterOutOfRange, match="ground"):
+        SceneStore(robot, Scene(ground_height=0.6))  # above the base of the arm
 
 
 def test_a_timeout_of_the_obstacles_is_a_fault_where_they_are_asked_for(robot):
@@ -86,7 +78,7 @@ def test_a_timeout_of_the_obstacles_is_a_fault_where_they_are_asked_for(robot):
 
 
 def test_two_sources_are_none_until_one_has_timed_out():
-    guard = SceneGuard()
+    guard = SceneGuard(Scene())
     assert guard.find_conflict("a", 0.0) is None and guard.update(Scene()) is None and guard.hash
     assert guard.find_conflict("a", 100.0) is None
     assert "2 safe planners publish a scene (a, b)" in guard.find_conflict("b", 100.0 + 0.9 * SOURCE_MEMORY)
@@ -98,7 +90,7 @@ def test_two_sources_are_none_until_one_has_timed_out():
 
 
 def test_a_scene_that_nobody_says_again_admits_nothing():
-    guard, certificate = SceneGuard(), SimpleNamespace(scene_hash=Scene().hash())
+    guard, certificate = SceneGuard(Scene()), SimpleNamespace(scene_hash=Scene().hash())
     guard.find_conflict("a", 100.0)
     guard.update(Scene())
     guard.admit(certificate, 100.0 + SCENE_TIMEOUT)

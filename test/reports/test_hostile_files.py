@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from sysid_ros.adapters.safe_planner.parameters import load_scene
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.identifiability.tree_readers import read_rotors
@@ -15,6 +14,7 @@ from sysid_ros.reports.free_flyer import InvalidEstimate, read_known_robot
 from sysid_ros.reports.recordings.files import read_plans
 from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.writer import OutsideResultsRoot, folder_below
+from sysid_ros.ros.robot import load_scene
 
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"

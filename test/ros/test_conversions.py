@@ -134,8 +134,9 @@ def test_samples_with_a_gap_are_not_one_batch():
 
 
 def test_estimate_there_and_back():
-    estimate, gram = make_estimate(), np.arange(100.0).reshape(10, 10)
-    message = over_the_wire(c.estimate_to_message(estimate, STAMP, gram, payload_epoch=2))
+    estimate = dataclasses.replace(make_estimate(), origin=("a session", 2))
+    gram = np.arange(100.0).reshape(10, 10)
+    message = over_the_wire(c.estimate_to_message(estimate, STAMP, gram))
     received = c.estimate_from_message(message)
     for field in dataclasses.fields(estimate):
         if field.name != "error_budget":

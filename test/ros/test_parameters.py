@@ -43,8 +43,6 @@ class ExampleParameters(NodeParameters):
     """One for each."""
     joints: tuple[str, ...] = parameter(())
     """Names."""
-    patience: float = parameter(1.0, "s", lower=0.0, guards_motion=True)
-    """How long a silent commander moves the arm."""
 
     def check(self) -> None:
         if self.pause >= self.duration:
@@ -250,24 +248,11 @@ def test_mistakes_of_a_declaration_are_named():
         declared(Misspelt)
 
 
-def test_what_guards_a_motion_keeps_its_value_until_the_lock_is_off(make_node):
-    node = make_node()
-    server = ParameterServer(node, ExampleParameters)
-    server.lock("the arm may move")
-    refused = node.set_parameters_atomically([Parameter("patience", value=0.0), Parameter("duration", value=3.0)])
-    assert refused.reason == "parameter 'patience' cannot be changed now: the arm may move"
-    assert server.values == ExampleParameters()
-    assert node.set_parameters([Parameter("duration", value=3.0)])[0].successful and server.values.duration == 3.0
-    server.unlock()
-    assert node.set_parameters([Parameter("patience", value=0.0)])[0].successful and server.values.patience == 0.0
-
-
-def test_parameters_that_make_a_motion_safe_are_fixed_at_the_start_or_guard_it():
-    """What may change while the arm moves is told here: none of it makes a motion less safe."""
+def test_parameters_that_make_a_motion_safe_are_fixed_at_the_start():
+    """What may change later is told here: none of it makes a motion less safe."""
     of_faults = {name for name in declared(ArmDriverParameters) if name.startswith("fault_")}
     free = {
-        kind: {name for name, one in declared(kind).items() if not (one.read_only or one.guards_motion)}
+        kind: {name for name, one in declared(kind).items() if not one.read_only}
         for kind in (ArmDriverParameters, SafePlannerParameters)
     }
     assert free == {ArmDriverParameters: of_faults, SafePlannerParameters: set()}  # faults: of a simulated arm only
-    assert declared(ArmDriverParameters)["commander_timeout"].guards_motion

@@ -17,7 +17,9 @@ from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
 from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, DrivenArm
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
+from sysid_ros.core.certification.authentication import NotAuthentic
 from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers import admission
 from sysid_ros.drivers.admission import admit_trajectory
@@ -37,6 +39,7 @@ from sysid_ros.ros.conversions import (
     nominal_payload_from_message,
     scene_from_message,
 )
+from sysid_ros.ros.conversions.authentication import require_authentic
 from sysid_ros.ros.node import run_in_thread, start_in_thread
 
 R = TypeVar("R", Trigger.Response, ApplyEstimate.Response, SetPayload.Response)
@@ -47,10 +50,11 @@ class SceneGuard(admission.SceneGuard):
 
     Args:
         n: Number of joints; what is carried hangs on the last one.
+        required: What the scene must at least contain.
     """
 
-    def __init__(self, n: int):
-        super().__init__()
+    def __init__(self, n: int, required: Scene):
+        super().__init__(required)
         self._n = n
 
     def on_scene(self, message: SceneMessage) -> str | None:
@@ -82,7 +86,7 @@ class ArmCommands:
     def __init__(self, node: Node, arm: DrivenArm, outputs: ArmOutputs):
         self._node, self._log = node, node.get_logger()
         self._arm, self._loop, self._outputs = arm, arm.loop, outputs
-        self.scene = SceneGuard(arm.robot.n)
+        self.scene = SceneGuard(arm.robot.n, arm.values.fixed_scene())
         self.authenticator = Authenticator(arm.key, arm.values.allow_unauthenticated)
         self._gate = PlanGate(arm.robot, self.authenticator, self.scene, arm.prover)
         self.is_proving = self._is_over = False
@@ -238,6 +242,8 @@ class ArmCommands:
             model = self._model_of(request)
             if model is None:
                 self._loop.set_model(LoopModel.nominal(self._arm.robot), is_reset=True)
+                # The payload may be another one: what was estimated until now is not about it.
+                self._arm.epochs.begin(self._loop.status().cycles + 1)
             else:
                 self._loop.set_model(model)
 
@@ -268,6 +274,10 @@ class ArmCommands:
             return None
         if estimate.target != "payload":
             raise ParameterOutOfRange("estimate.target", estimate.target, "payload")
+        if self._arm.key is not None:
+            require_authentic(request.estimate, self._arm.key, self.authenticator.session, self._arm.epochs.present)
+        elif self.authenticator.fault is not None:
+            raise LoopRefusal("model", self.authenticator.fault, RefusalCode.NOT_AUTHENTIC)
         nominal = nominal_payload_from_message(type(request).__name__, request.nominal_payload)
         return LoopModel.of_payload(self._arm.robot, estimate.box, np.array(estimate.values), nominal)
 
@@ -349,5 +359,7 @@ def _code_of(error: Exception) -> RefusalCode:
     """Return the number of a refusal: what is not refused by the loop could not be read."""
     if isinstance(error, LoopRefusal):
         return error.code
+    if isinstance(error, NotAuthentic):
+        return RefusalCode.REPLAYED if error.is_replayed else RefusalCode.NOT_AUTHENTIC
     is_of_request = isinstance(error, SysidError | ValueError) and not isinstance(error, ChildProcessFailed)
     return RefusalCode.MALFORMED if is_of_request else RefusalCode.INTERNAL

@@ -36,6 +36,7 @@ from sysid_ros.ros.conversions import (
     stamp_to_message,
     truth_to_message,
 )
+from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.conversions.common import to_array
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import Interfaces
@@ -250,8 +251,13 @@ class ArmOutputs:
         self._dropped = samples.dropped
         if self._online is not None:
             self._online.add(samples, self._arm.epochs.of(samples.block.sequence))
+        session = "" if self._authenticator is None else self._authenticator.session
         for part in split_samples(samples, self._arm.epochs):
-            self._samples.publish(samples_to_message(part, self._arm.robot.joint_names, self._arm.robot.base_frame))
+            robot, key = self._arm.robot, self._arm.key
+            batch = samples_to_message(replace(part, session=session), robot.joint_names, robot.base_frame)
+            if key is not None:
+                sign(batch, key)
+            self._samples.publish(batch)
         if self._joint_states is None:
             return
         block, period_ns = samples.block, round(1e9 / self._arm.values.joint_state_rate)

@@ -30,7 +30,7 @@ from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop, find_drive
 from sysid_ros.drivers.ros2_control.monitor import MonitorLoop
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.ros.parameters import parameter, parameter_like, parameters_from
-from sysid_ros.ros.robot import RobotParameters
+from sysid_ros.ros.robot import FixedSceneParameters, RobotParameters
 
 _SHARED = ("connect_timeout", "session_timeout", "late_limit", "wait_time")
 """Settings of every connection."""
@@ -280,8 +280,8 @@ class ConnectionParameters(RobotParameters):
 
 
 @dataclass(frozen=True)
-class ArmDriverParameters(ConnectionParameters):
-    """Parameters of the node ``arm_driver``."""
+class ArmDriverParameters(ConnectionParameters, FixedSceneParameters):
+    """Parameters of the node ``arm_driver``. Nothing moves in a scene that contains less than they say."""
 
     autostart: bool = parameter(True, read_only=True)
     """Take the arm over as soon as the node runs."""
@@ -291,7 +291,7 @@ class ArmDriverParameters(ConnectionParameters):
     """How often joint_states is published; at most the rate of samples."""
     status_rate: float = parameter(10.0, "Hz", lower=1.0, upper=50.0, read_only=True)
     """How often the status is published; at most the rate of batches."""
-    commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, guards_motion=True)
+    commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, read_only=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
     allow_unauthenticated: bool = parameter(False, read_only=True)
     """Without a key (SYSID_ROS_KEY_FILE): let anybody's certificates move the arm where the driver can prove the plan.

@@ -307,9 +307,9 @@ class ArmGoalRun(GoalBase):
         motions = ArmMotions(self._session, self._planner, settings, int(self._goal.seed), self._take_search)
         ports = Ports(motions, self._arm, self._ports.estimates)
         run_collection(ports, policy, wanted, self._is_cancelled, self._take_motion)
-        self._forget_load(policy)
         records = self._monitor.records
         self._end_recording()
+        self._forget_load(policy)
         begin_ns, _ = records.plans[-1]
         before, after = split_at(records.samples, begin_ns)
         name = RECORDING if self._folder is None else f"{self._folder.name}/{RECORDING}"

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, Sample
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_ros.adapters.identification.pictures import Pictures
+from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
@@ -40,6 +41,7 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
     truth_from_message,
 )
+from sysid_ros.ros.conversions.authentication import is_genuine
 from sysid_ros.ros.inbox import Inbox
 from sysid_ros.ros.source import SingleSource, SourceReceiver
 from sysid_ros.ros.transforms import contents_of
@@ -108,6 +110,7 @@ class SuiteMonitor:
     Args:
         node: The node it belongs to.
         robot: The robot.
+        key: Key that estimates are signed with; None without one.
 
     Attributes:
         records: What the present or last goal has seen.
@@ -117,6 +120,7 @@ class SuiteMonitor:
         check_times: How long the driver took to answer to the last plans, which it proves first [s].
         sample_stamp_ns: Stamp of the latest sample [ns].
         sample_time: When it came, monotonic [s].
+        sample_epoch: Number of its payload; None before the first.
         sample_fault: Why the latest batch of samples could not be used; None if it could.
         estimate: Latest estimate of the present payload, None before the first.
         estimate_fault: Why the latest estimate may not be used; None if it may.
@@ -125,9 +129,9 @@ class SuiteMonitor:
         control_law: Control law of the driver; None where it has not said so, or it is none that plans are proven for.
     """
 
-    def __init__(self, node: Node, robot: RobotModel):
+    def __init__(self, node: Node, robot: RobotModel, key: AuthenticationKey | None = None):
         self._node = node
-        self._robot = robot
+        self._robot, self._key = robot, key
         self._lock = threading.Lock()
         self.records = Records()
         self.status: DriverStatus | None = None
@@ -136,6 +140,7 @@ class SuiteMonitor:
         self.check_times: deque[float] = deque(maxlen=_REMEMBERED_ANSWERS)
         self.sample_stamp_ns = 0
         self.sample_time = -np.inf
+        self.sample_epoch: int | None = None
         self.sample_fault: str | None = None
         self.estimate: ParameterEstimate | None = None
         self.estimate_fault: str | None = None
@@ -286,6 +291,7 @@ class SuiteMonitor:
         with self._lock:
             self.sample_fault = None
             self.sample_stamp_ns, self.sample_time = int(samples.stamps[-1]), time.monotonic()
+            self.sample_epoch = samples.payload_epoch
             if self._is_recording:
                 self.records.samples.append(samples)
             self._record("arm_driver/samples", batch, self.sample_stamp_ns)
@@ -313,6 +319,8 @@ class SuiteMonitor:
         with self._lock:
             if estimate is None:
                 return
+            if self._key is not None and not is_genuine(message, self._key):
+                estimate = replace(estimate, origin=("", 0))  # nobody vouches for it
             self._last_received = estimate, message
             if stamp_ns <= self._past_until_ns:
                 return

@@ -24,6 +24,7 @@ from sysid_msgs.srv import (
     ResetEstimator,
 )
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
+from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.excitation.creep_sweep import SPEEDS
@@ -37,6 +38,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.ros.waiting import Cancelled, ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
@@ -174,12 +176,14 @@ class Suite:
         robot: The robot.
         monitor: What the node hears.
         clients: The services.
+        key: Key that the others know this node by; None without one.
     """
 
     node: Node
     robot: RobotModel
     monitor: SuiteMonitor
     clients: SuiteClients
+    key: AuthenticationKey | None = None
 
 
 class Session:
@@ -193,7 +197,7 @@ class Session:
 
     def __init__(self, suite: Suite, options: IdentificationParameters, is_cancelled: Callable[[], bool]):
         self.node, self.robot, self.monitor, self.clients = suite.node, suite.robot, suite.monitor, suite.clients
-        self.options = options
+        self.options, self._key = options, suite.key
         self.is_cancelled = is_cancelled
         self._began = time.monotonic()
 
@@ -282,7 +286,10 @@ class Session:
         """Return the bounds of a payload model as they are sent; without names, for the prior."""
         if model.estimate is None:
             return EstimateMessage()
-        return estimate_to_message(model.estimate, self.monitor.estimate_stamp_ns)
+        message = estimate_to_message(model.estimate, self.monitor.estimate_stamp_ns)
+        if self._key is not None and message.session:
+            sign(message, self._key)
+        return message
 
 
 def node_of(client: Client) -> str:

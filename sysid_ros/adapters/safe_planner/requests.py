@@ -32,6 +32,7 @@ from sysid_ros.ros.conversions import (
     stamp_from_message,
     trajectory_from_message,
 )
+from sysid_ros.ros.conversions.authentication import require_authentic
 
 _REMEMBERED_PLANS = 8
 """Plans that others may still take over from."""
@@ -48,7 +49,7 @@ class PlanRequests:
         robot: The arm.
         scenes: What is known of the scene.
         values: Parameters of the node.
-        key: Key that the driver knows this planner by; None without one.
+        key: Key of the suite: the driver knows this planner by it, and this planner estimates; None without one.
 
     Attributes:
         planning_time: How long a search takes where the request does not say [s].
@@ -62,7 +63,7 @@ class PlanRequests:
         key: AuthenticationKey | None = None,
     ):
         self._robot, self._scenes, self._key = robot, scenes, key
-        self._session = ""
+        self._session, self._payload_epoch = "", 0
         self._planner = CertifiedPlanner(robot, values.search, values.verifier)
         self.planning_time = values.planner.planning_time
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
@@ -98,8 +99,8 @@ class PlanRequests:
         return self._control
 
     def on_driver_status(self, status: DriverStatus) -> None:
-        """Note session and time of the loop that executes plans; certificates are made for them."""
-        self._session = status.session
+        """Note session, payload and time of the loop that executes plans; certificates are made for them."""
+        self._session, self._payload_epoch = status.session, status.payload_epoch
         if status.mode != DriverStatus.MODE_IDLE:
             self._loop_ns, self._heard_ns = stamp_from_message(status.header.stamp), time.monotonic_ns()
 
@@ -114,7 +115,14 @@ class PlanRequests:
 
     def conditions(self) -> object:
         """Return what the plan for a request depends on beside the request: what differs has another plan."""
-        return self._session, self._control, self._law_fault, self._scenes.fault, self._scenes.latest.hash()
+        return (
+            self._session,
+            self._payload_epoch,
+            self._control,
+            self._law_fault,
+            self._scenes.fault,
+            self._scenes.latest.hash(),
+        )
 
     # Plans
 
@@ -215,6 +223,10 @@ class PlanRequests:
             given = f"of target {estimate.target}" if estimate.alarm is None else estimate.alarm.text
             raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
         else:
+            if self._key is not None:
+                # What the driver says may be some tenths of a second old; the driver itself compares the numbers.
+                newest = max(self._payload_epoch, request.estimate.payload_epoch)
+                require_authentic(request.estimate, self._key, self._session, newest)
             box, guess = estimate.box, np.array(estimate.values)
         return Assumptions.of_payload(robot, box, guess, nominal, self._scenes.scene, self._control)
 

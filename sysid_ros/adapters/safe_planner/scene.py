@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from rclpy.node import Node
 from visualization_msgs.msg import Marker, MarkerArray
 
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.core.certification.verify import require_scene
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -48,7 +46,6 @@ class SceneStore:
         self._robot, self._timeout, self._frame = robot, timeout, tf_prefix + robot.base_frame
         self._received: dict[Key, Obstacle] = {}
         self._received_at = -np.inf
-        self._fixed_fault: str | None = None
         self._topic_fault: str | None = None
         self._timeout_fault: str | None = None
         self._unclear: set[Key] = set()  # obstacles of messages that could not be used
@@ -59,21 +56,7 @@ class SceneStore:
     @property
     def fault(self) -> str | None:
         """Why the scene is not known; None if it is."""
-        return "; ".join(filter(None, (self._fixed_fault, self._topic_fault, self._timeout_fault))) or None
-
-    def change_fixed(self, make: Callable[[], Scene]) -> None:
-        """Change what is there whatever the topic says; where it cannot be used, nothing is known until it can.
-
-        Args:
-            make: Gives the scene, or raises what is wrong with it.
-        """
-        try:
-            fixed = make()
-            require_scene(self._robot, fixed)
-        except SysidError as error:
-            self._fixed_fault = str(error)
-            return
-        self._fixed, self._fixed_fault = fixed, None
+        return "; ".join(filter(None, (self._topic_fault, self._timeout_fault))) or None
 
     def check_timeout(self, now: float) -> bool:
         """Check how long ago obstacles were received, at a steady time [s]; return whether the fault has changed."""
@@ -135,17 +118,11 @@ class SceneFeed:
     Args:
         node: The node.
         robot: The arm.
-        values: Parameters of the node.
-
-    Attributes:
-        store: What is known of the scene.
-
-    Raises:
-        ParameterOutOfRange: The scene of the parameters cannot be used.
+        store: What is known of the scene; attribute too.
     """
 
-    def __init__(self, node: Node, robot: RobotModel, values: SafePlannerParameters):
-        self.store = SceneStore(robot, values.fixed_scene(), values.obstacles_timeout, values.tf_prefix)
+    def __init__(self, node: Node, robot: RobotModel, store: SceneStore):
+        self.store = store
         self._log, self._frame = node.get_logger(), robot.base_frame
         self._source = f"{node.get_fully_qualified_name()} {uuid.uuid4().hex[:8]}"
         self._latched_marks: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED_MESSAGES)
@@ -163,13 +140,6 @@ class SceneFeed:
     def close(self) -> None:
         """Publish and hear nothing any more."""
         self._topics.destroy()
-
-    def change(self, values: SafePlannerParameters) -> None:
-        """Take changed parameters."""
-        self.store.change_fixed(values.fixed_scene)
-        if self.store.fault is not None:
-            self._log.error(f"nothing is certified: {self.store.fault}")
-        self._publish()
 
     def describe(self) -> str:
         """Return the scene in a few words."""

@@ -1,4 +1,4 @@
-"""Who made a certificate: a code over its bytes, with a key that only the planner and the driver of one suite have."""
+"""Who made a certificate or a message: a code over its bytes, with a key that only nodes of one suite have."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from sysid_ros.core.common.errors import SysidError
 KEY_FILE_VARIABLE = "SYSID_ROS_KEY_FILE"
 """Environment variable with the path of the key file."""
 _KEY_BYTES = 32
-_DOMAIN = b"sysid_ros certificate 1"
-"""What the code is of; another use of the same key would have another name."""
+_CERTIFICATE = "certificate 1"
 
 
 class KeyUnusable(SysidError):
@@ -38,6 +37,20 @@ class KeyUnusable(SysidError):
         self.path = path
         self.reason = reason
         super().__init__(f"the key file {path} cannot be used: {reason}")
+
+
+class NotAuthentic(SysidError):
+    """Something that no node of this suite has made, or that was made for another session or payload.
+
+    Args:
+        what: What was given.
+        reason: What is wrong, with what to do.
+        is_replayed: Whether it is authentic, but of another session or payload.
+    """
+
+    def __init__(self, what: str, reason: str, is_replayed: bool = False):
+        self.what, self.reason, self.is_replayed = what, reason, is_replayed
+        super().__init__(f"the {what} does not count: {reason}")
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class Authentication:
 
 @dataclass(frozen=True)
 class AuthenticationKey:
-    """A secret that planner and driver share; it never leaves their processes.
+    """A secret that nodes of a suite share; it never leaves their processes.
 
     Attributes:
         secret: Its bytes.
@@ -78,9 +91,12 @@ class AuthenticationKey:
         """Return whether a code was made with this key for this certificate and its session; takes constant time."""
         return hmac.compare_digest(self._code(certificate, given.session), given.code)
 
+    def code(self, kind: str, content: bytes) -> bytes:
+        """Return the HMAC-SHA256 of some bytes as something of a kind: as something else they have another code."""
+        return hmac.new(self.secret, _packed(f"sysid_ros {kind}") + content, hashlib.sha256).digest()
+
     def _code(self, certificate: Certificate, session: str) -> bytes:
-        message = _DOMAIN + _packed(session) + canonical_bytes(certificate)
-        return hmac.new(self.secret, message, hashlib.sha256).digest()
+        return self.code(_CERTIFICATE, _packed(session) + canonical_bytes(certificate))
 
 
 def canonical_bytes(certificate: Certificate) -> bytes:

@@ -106,17 +106,20 @@ class Scene:
         counts = np.array([len(self.obstacles), float(is_prior), len(spheres)])
         return fingerprint("scene", np.array([self.clearance]), ground, counts, *boxes, *spheres)
 
-    def is_covered_by(self, other: Scene) -> bool:
-        """Return whether a motion that is safe in another scene is safe in this one, too: nothing was added to it."""
+    def find_missing(self, other: Scene) -> str | None:
+        """Return in words what another scene lacks of this one; None where what is safe there is safe here."""
         known = {_identity(obstacle) for obstacle in other.obstacles}
+        missing = [f"the obstacle '{one.name}'" for one in self.obstacles if _identity(one) not in known]
         grounds = [-np.inf if scene.ground_height is None else scene.ground_height for scene in (self, other)]
-        return (
-            all(_identity(obstacle) in known for obstacle in self.obstacles)
-            and grounds[0] <= grounds[1]
-            and self.clearance <= other.clearance
-            and replace(self, obstacles=(), ground_height=None, clearance=0.0).hash()
-            == replace(other, obstacles=(), ground_height=None, clearance=0.0).hash()
-        )
+        if grounds[0] > grounds[1]:
+            there = "there is none" if other.ground_height is None else f"it is at {other.ground_height:g} m"
+            missing.append(f"a ground at {self.ground_height:g} m or above ({there})")
+        if self.clearance > other.clearance:
+            missing.append(f"a clearance of {self.clearance:g} m or more (it is {other.clearance:g} m)")
+        bare = [replace(scene, obstacles=(), ground_height=None, clearance=0.0).hash() for scene in (self, other)]
+        if bare[0] != bare[1]:
+            missing.append("the same spheres around the payload")
+        return " and ".join(missing) or None
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers, texts and lists, fit for JSON and YAML."""

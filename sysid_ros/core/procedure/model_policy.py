@@ -158,7 +158,13 @@ class ModelPolicy:
             raise IdentificationFailed(IdentificationErrorCode.INCONSISTENT, estimate.alarm_text)
         if estimate.target != PAYLOAD:
             return
-        box = self.in_use.box
+        before, box = self.in_use.estimate, self.in_use.box
+        if before is not None and before.origin != estimate.origin:
+            raise IdentificationFailed(
+                IdentificationErrorCode.INCONSISTENT,
+                "the bounds in use are of another payload or session of the driver: somebody has given the controller "
+                "its prior back, or announced a change of the payload",
+            )
         gap = np.maximum(estimate.lower - box.upper, box.lower - estimate.upper)
         if gap.max() > 0.0:
             i = int(gap.argmax())

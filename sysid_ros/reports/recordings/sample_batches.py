@@ -27,7 +27,11 @@ _FIELDS = {
     "valid": "bool[]",
     "modes": "uint8[]",
     "dropped": "uint64",
+    "session": "string",
+    "authentication": "uint8[]",
 }
+_ADDED = 2
+"""So many of the last fields are not in recordings of older versions."""
 _KINDS = {"int64": "i8", "uint64": "u8", "float64": "f8", "uint32": "u4", "uint8": "u1", "bool": "u1"}
 _ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
 """Byte orders of plain CDR by the first bytes of a message."""
@@ -42,12 +46,13 @@ def batch_decoder(definition: str, general: Decoder) -> Decoder:
     """
     own = definition.partition("\n===")[0]
     lines = (line.partition("#")[0].split() for line in own.splitlines())
-    if [tuple(line[::-1]) for line in lines if line] != list(_FIELDS.items()):
+    defined, known = [tuple(line[::-1]) for line in lines if line], list(_FIELDS.items())
+    if defined not in (known, known[:-_ADDED]):
         return general
 
     def decode(data: bytes) -> Any:
         order = _ORDERS.get(data[:2])
-        return general(data) if order is None else _decode(_Reader(data, order))
+        return general(data) if order is None else _decode(_Reader(data, order), defined)
 
     return decode
 
@@ -81,12 +86,14 @@ class _Reader:
         return self.array("u1", self.number("u4")).tobytes().rstrip(b"\x00").decode()
 
 
-def _decode(reader: _Reader) -> SimpleNamespace:
+def _decode(reader: _Reader, defined: list[tuple[str, ...]]) -> SimpleNamespace:
     stamp = SimpleNamespace(sec=reader.number("i4"), nanosec=reader.number("u4"))
     values: dict[str, Any] = {"header": SimpleNamespace(stamp=stamp, frame_id=reader.text())}
-    for name, kind in list(_FIELDS.items())[1:]:
+    for name, kind in defined[1:]:
         if kind == "string[]":
             values[name] = [reader.text() for _ in range(reader.number("u4"))]
+        elif kind == "string":
+            values[name] = reader.text()
         elif kind.endswith("[]"):
             values[name] = reader.array(_KINDS[kind[:-2]], reader.number("u4"))
         else:

@@ -24,7 +24,7 @@ from sysid_ros.ros.conversions.common import (
 
 
 def estimate_to_message(
-    estimate: ParameterEstimate, stamp_ns: int, information: ArrayLike | None = None, payload_epoch: int = 0
+    estimate: ParameterEstimate, stamp_ns: int, information: ArrayLike | None = None
 ) -> messages.ParameterEstimate:
     """Convert an estimate to a message.
 
@@ -32,7 +32,6 @@ def estimate_to_message(
         estimate: The estimate.
         stamp_ns: Stamp of the last sample used [ns].
         information: Gram matrix of the windows, (10, 10); None sends zeros.
-        payload_epoch: Payload it speaks of.
     """
     shares = [np.asarray(share, dtype=float) for share in estimate.error_budget.values()]
     return messages.ParameterEstimate(
@@ -61,7 +60,8 @@ def estimate_to_message(
         error_terms=list(estimate.error_budget),
         error_shares=to_array("d", np.concatenate(shares) if shares else (), np.float64),
         information=np.zeros(100) if information is None else np.array(information, dtype=float).reshape(100),
-        payload_epoch=int(payload_epoch),
+        session=estimate.origin[0],
+        payload_epoch=estimate.origin[1],
         **rest_fields(estimate.rest),
     )
 
@@ -112,6 +112,7 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         shortfall=message.shortfall,
         payload_change=message.payload_change,
         rest=rest_from_message(message),
+        origin=(message.session, int(message.payload_epoch)),
     )
     if message.status == EstimateStatus.IDENTIFIED and estimate.status != EstimateStatus.IDENTIFIED:
         raise InvalidMessage(

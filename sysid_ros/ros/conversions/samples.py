@@ -43,6 +43,7 @@ class Samples:
         mode: Mode of the loop, (N,) uint8.
         payload_epoch: Rises when the payload is announced to have changed.
         dropped: Samples lost before these since the start of the driver.
+        session: Session of the driver.
     """
 
     stamps: NDArray[np.int64]
@@ -58,6 +59,7 @@ class Samples:
     mode: NDArray[np.uint8]
     payload_epoch: int = 0
     dropped: int = 0
+    session: str = ""
 
     def blocks(self) -> tuple[list[SampleBlock], list[str]]:
         """Return what may be used to estimate, as blocks, and a sentence for each kind of fault found."""
@@ -90,6 +92,7 @@ def samples_to_message(samples: Samples, joint_names: Sequence[str], frame: str)
         valid=[bool(flag) for flag in samples.valid],
         modes=to_array("B", samples.mode, np.uint8),
         dropped=samples.dropped,
+        session=samples.session,
     )
     for field, name in _PER_JOINT.items():
         setattr(batch, field, to_array("d", getattr(samples, name), np.float64))
@@ -123,6 +126,7 @@ def samples_from_message(batch: SampleBatch, joint_names: Sequence[str]) -> Samp
         mode=np.frombuffer(bytes(batch.modes), dtype=np.uint8),
         payload_epoch=int(batch.payload_epoch),
         dropped=int(batch.dropped),
+        session=batch.session,
     )
 
 

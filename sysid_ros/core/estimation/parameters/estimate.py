@@ -181,6 +181,8 @@ class ParameterEstimate:
         shortfall: What the data lack to identify everything, in a sentence; empty where they lack nothing.
         payload_change: What speaks for a payload that has changed on the way, in a sentence; empty where nothing does.
         rest: Torque that arm and payload need where the arm rested last; None where it did not, or for other bodies.
+        origin: Session of the driver whose samples it rests on, and number of the payload in it; estimates with
+            different ones may be about different payloads. No session: nobody vouches for the samples.
     """
 
     values: Array
@@ -205,6 +207,7 @@ class ParameterEstimate:
     shortfall: str = ""
     payload_change: str = ""
     rest: RestTorque | None = None
+    origin: tuple[str, int] = ("", 0)
 
     def __post_init__(self) -> None:
         for name in ("values", "lower", "upper"):
