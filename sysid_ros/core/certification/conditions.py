@@ -59,7 +59,8 @@ def compare_conditions(robot: RobotModel, plan: CertifiedPlan, known: Conditions
     height, scene = plan.scene.ground_height, plan.scene
     if robot.spheres and known.ground is not None and not (height is not None and height >= known.ground):
         found = "no ground" if height is None else f"the ground at {height:g} m"
-        problems.append(f"it is proven for a scene with {found}, it has to be at {known.ground:g} m or above")
+        wanted = "and there has to be one" if np.isinf(known.ground) else f"it has to be at {known.ground:g} m or above"
+        problems.append(f"it is proven for a scene with {found}, {wanted}; --ground says which ground there must be")
     if robot.spheres and not spheres_of_payload(robot, scene):
         notes.append("it is proven for a payload without extent: its scene has no spheres of it")
     return problems, notes

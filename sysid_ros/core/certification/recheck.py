@@ -161,6 +161,8 @@ class BoundRechecker:
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
         """Return the problems of the errors that a certificate allows for; none if they are proven bounds."""
         certificate, self.latest = plan.certificate, None
+        if any(find_out_of_range(self._robot, certificate)):
+            return ()  # what recheck() says
         try:
             RobustSettings.of_law(certificate.control_law)
         except SysidError as error:
