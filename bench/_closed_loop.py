@@ -96,6 +96,7 @@ class Log:
     tau: list[Array] = field(default_factory=list)
     mode: list[int] = field(default_factory=list)
     plan: list[str] = field(default_factory=list)
+    deflection: list[tuple[Array, Array]] = field(default_factory=list)
     estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
 
 
@@ -487,6 +488,7 @@ def run_trial(
         log.tau.append(nothing if sample is None else sample.tau_command)
         log.mode.append(int(loop.mode))
         log.plan.append(status.plan_id or "")
+        log.deflection.append(arm.physics.deflection)
         note_alarm()
         if event is not None:
             event(running)
@@ -546,6 +548,11 @@ def check_motion(running: Running) -> None:
     _note_ratio(running, "velocity limit", np.abs(v) / limits.v_max, "rad/s", v)
     commanded = np.where(np.isfinite(tau), tau, 0.0)
     _note_ratio(running, "torque limit", np.abs(commanded) / limits.tau_max, "Nm", commanded)
+    if robot.elasticity is not None:  # what estimator and certificates count on
+        deflection, rate = np.array(log.deflection)[moving].transpose(1, 0, 2)
+        allowed = robot.elasticity.deflection_rate
+        _note_ratio(running, "deflection of the gears", np.abs(deflection) / robot.deflection, "rad", deflection)
+        _note_ratio(running, "deflection rate of the gears", np.abs(rate) / allowed, "rad/s", rate)
     saturated = running.loop.status().saturated_cycles
     if saturated:
         outcome.complain("torque saturation", f"a torque limit cut the command in {saturated} cycles")

@@ -75,6 +75,13 @@ class PinocchioPhysics:
         q, v = (self.q, self.v) if is_link else self._motors
         return q.copy(), v.copy()
 
+    @property
+    def deflection(self) -> tuple[Array, Array]:
+        """Position [rad] and velocity [rad/s] of the motors less those of the links, (n,) each; zero if rigid."""
+        if self._elasticity is None:
+            return np.zeros(self._n), np.zeros(self._n)
+        return self._motors[0] - self.q, self._motors[1] - self.v
+
     def set_payload(self, payload: Array | None) -> None:
         """Attach, change or (None) detach what the arm holds."""
         self.dynamics = ArmDynamics(self._robot, self._theta, payload)

@@ -252,6 +252,13 @@ def verify_parser() -> CommandParser:
     parser.add_argument("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
     parser.add_argument(
+        "--ground",
+        metavar="HEIGHT",
+        default="any",
+        help="least height of the ground in the scenes that plans are proven for [m], as the safe planner was started "
+        "with; none: there need be no ground (default: any height, but there is one)",
+    )
+    parser.add_argument(
         "--enclose-terms",
         action="store_true",
         help="also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "

@@ -19,9 +19,11 @@ from sysid_ros.cli.parse_recordings import verify_parser
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Margin
+from sysid_ros.core.certification.conditions import Conditions, compare_conditions, describe_conditions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
 from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
@@ -40,13 +42,18 @@ class CheckedPlan:
         plan: The plan.
         tightest: Its smallest margin; None where it could not be computed.
         problems: What does not hold, a sentence each.
-        margins: Margins of the control law at its start, with the nominal payload in the hand; None of other laws.
+        margins: Margins of the control law at its start, with the nominal payload in the hand; None of other laws, and
+            where something does not hold.
+        notes: What cannot be told, a sentence each.
+        conditions: What it is proven for, in words.
     """
 
     plan: CertifiedPlan
     tightest: Margin | None
     problems: tuple[str, ...]
     margins: LoopMargins | None = None
+    notes: tuple[str, ...] = ()
+    conditions: str = ""
 
     @property
     def holds(self) -> bool:
@@ -72,7 +79,10 @@ class CheckedPlan:
 
 
 def verify_plans(
-    plans: Sequence[CertifiedPlan], model: str | None = None, encloses_terms: bool = False
+    plans: Sequence[CertifiedPlan],
+    model: str | None = None,
+    encloses_terms: bool = False,
+    known: Conditions | None = None,
 ) -> Iterator[CheckedPlan]:
     """Check plans again in full, one after the other.
 
@@ -80,7 +90,9 @@ def verify_plans(
         plans: The plans in the order they were issued.
         model: Name or settings file of the robot; None takes the name in each plan, with the joints and the payload
             prior that its certificate is for.
-        encloses_terms: Whether limits must be kept with tracking bounds that are proven throughout, too.
+        encloses_terms: Whether limits must be kept with tracking bounds that are proven throughout, too; of plans that
+            say they are, that is always proven.
+        known: What else is known of the arm, to compare the plans with.
 
     Raises:
         ModelError: The robot is not known here.
@@ -90,10 +102,11 @@ def verify_plans(
         kind = (model, "") if model else (plan.robot_name, plan.certificate.robot_hash)
         if kind not in tools:
             robot = load_robot(model) if model else _robot_of(*kind)
-            tools[kind] = robot, [BoundRechecker(robot, encloses) for encloses in (False, True)[: 1 + encloses_terms]]
+            tools[kind] = robot, [BoundRechecker(robot, encloses) for encloses in (False, True)]
         robot, rechecks = tools[kind]
-        problems, margins = list(in_sequence), list[Margin]()
-        for bounds in rechecks:
+        contradictions, notes = compare_conditions(robot, plan, known or Conditions())
+        problems, margins = [*in_sequence, *contradictions], list[Margin]()
+        for bounds in rechecks[: 1 + (encloses_terms or plan.certificate.is_proven_throughout)]:
             followed = bounds.check(plan)
             if bounds.encloses_terms and bounds.latest is None:
                 problems += [f"not proven throughout: {text}" for text in followed]
@@ -103,7 +116,9 @@ def verify_plans(
             problems += [proof + text for text in (*found.problems, *followed) if text not in problems]
             margins += [] if found.verification is None else found.verification.margins.values()
         tightest = min(margins, key=lambda margin: margin.value, default=None)
-        yield CheckedPlan(plan, tightest, tuple(problems), _margins_at_start(robot, plan))
+        loop = None if problems else _margins_at_start(robot, plan)
+        conditions = describe_conditions(robot, plan)
+        yield CheckedPlan(plan, tightest, tuple(problems), loop, tuple(notes), conditions)
 
 
 def _robot_of(name: str, wanted: str) -> RobotModel:
@@ -121,7 +136,7 @@ def _robot_of(name: str, wanted: str) -> RobotModel:
 
 
 def _margins_at_start(robot: RobotModel, plan: CertifiedPlan) -> LoopMargins | None:
-    if plan.certificate.control_law.name != ROBUST or plan.boxes[0].lower.size != robot.theta_nominal.size:
+    if plan.certificate.control_law.name != ROBUST:
         return None
     arm = np.clip(robot.theta_nominal, plan.boxes[0].lower, plan.boxes[0].upper)
     total = add_payload(arm, plan.certificate.nominal_payload)
@@ -160,12 +175,18 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The input cannot be used.
     """
-    cuts: list[str] = []
+    ground, cuts, estimates = _ground_of(options.ground), list[str](), list[Box]()
     with watching(f"reading {options.file}") as watch:
-        plans = read_plans(options.file, watch, cuts.append)
-    checked, was_stopped = _check_with_progress(plans, options)
+        plans = read_plans(options.file, watch, cuts.append, estimates.append)
+    checked, was_stopped = _check_with_progress(plans, options, Conditions(tuple(estimates), ground))
     show(make_table(_HEADINGS, [one.cells for one in checked], left=len(_HEADINGS)))
     show(*(hanging(f"plan {one.plan.plan_id[:8]}: ", text) for one in checked for text in one.problems))
+    for conditions in dict.fromkeys(one.conditions for one in checked):
+        ids = ", ".join(one.plan.plan_id[:8] for one in checked if one.conditions == conditions)
+        show(hanging("proven for: ", f"{conditions} (plans {ids})"))
+    for note in dict.fromkeys(text for one in checked for text in one.notes):
+        ids = ", ".join(one.plan.plan_id[:8] for one in checked if note in one.notes)
+        show(hanging("note: ", f"{note} (plans {ids})"))
     if checked:
         show(describe_margins(checked, load_robot(options.model or checked[0].plan.robot_name).joint_names))
     held = sum(one.holds for one in checked)
@@ -178,13 +199,29 @@ def run(options: argparse.Namespace) -> int:
     return ExitStatus.STOPPED if was_stopped else ExitStatus.OK
 
 
-def _check_with_progress(plans: Sequence[CertifiedPlan], options: argparse.Namespace) -> tuple[list[CheckedPlan], bool]:
+def _ground_of(text: str) -> float | None:
+    """Return the least height of the ground [m]; minus infinity for any, None where there need be none.
+
+    Raises:
+        ParameterOutOfRange: It is neither.
+    """
+    if text in ("any", "none"):
+        return -np.inf if text == "any" else None
+    with suppress(ValueError):
+        if np.isfinite(height := float(text)):
+            return height
+    raise ParameterOutOfRange("--ground [m]", text, "a height, none, or any")
+
+
+def _check_with_progress(
+    plans: Sequence[CertifiedPlan], options: argparse.Namespace, known: Conditions
+) -> tuple[list[CheckedPlan], bool]:
     """Check plans and show how far it is; return those checked, and whether Ctrl-C came before all were."""
     checked: list[CheckedPlan] = []
     with ProgressDisplay(sys.stderr) as display:
         display.update(f"plan 1 of {len(plans)}", 0.0)
         try:
-            for one in verify_plans(plans, options.model, options.enclose_terms):
+            for one in verify_plans(plans, options.model, options.enclose_terms, known):
                 checked.append(one)
                 share = len(checked) / len(plans)
                 display.update(f"plan {min(len(checked) + 1, len(plans))} of {len(plans)}", share)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
-from sysid_ros.core.certification.stop_model import LONGEST_STOP, SHORTEST_STOP
+from sysid_ros.core.certification.ranges import LONGEST_MOTION, find_out_of_range
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import ControlLaw
@@ -27,14 +27,6 @@ NOT_CERTIFIED = "it has no certificate; let the safe planner certify it"
 """Why a motion is refused that nobody has certified."""
 _TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), ("acceleration", "rad/s^2", 1e-7))
 """Largest differences at the takeover: what rounding leaves of two evaluations of the same state."""
-_LARGEST_ERROR = 0.2
-"""Largest tracking error a certificate may allow for [rad]: a loop that is off by more is not a controller's."""
-_LEAST_TORQUE_FRACTION = 0.01
-"""Least part of the torque limits that leaves a motion any."""
-_LONGEST_MOTION = 120.0
-"""Longest motion that is considered [s]: a proof takes time and memory in proportion."""
-_LONGEST_REST, _LONGEST_VALIDITY = 60.0, 86400.0
-"""Longest rest before a motion, and longest time for which a certificate is good [s]."""
 
 
 def admit_trajectory(
@@ -175,8 +167,8 @@ def _require_size(robot: RobotModel, trajectory: Trajectory) -> None:
     if trajectory.n != robot.n:
         text = f"it has {trajectory.n} joints, the arm has {robot.n}"
         raise LoopRefusal(_WHAT, text, RefusalCode.MALFORMED)
-    if not trajectory.duration <= _LONGEST_MOTION:
-        text = f"it takes {trajectory.duration:g} s, allowed are {_LONGEST_MOTION:g} s"
+    if not trajectory.duration <= LONGEST_MOTION:
+        text = f"it takes {trajectory.duration:g} s, allowed are {LONGEST_MOTION:g} s"
         raise LoopRefusal(_WHAT, text, RefusalCode.OUT_OF_RANGE)
 
 
@@ -200,47 +192,8 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
 
 def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
     """Refuse a certificate with a number that no proof could have given, whoever wrote it."""
-    tracking, velocity, torque = certificate.tracking_bound, certificate.velocity_bound, certificate.torque_bound
-    limits = robot.limits
-    largest = {
-        "tracking bound": (tracking, np.full(robot.n, _LARGEST_ERROR), "rad"),
-        # A motion has to keep its limits with these errors, so no proof has larger ones.
-        "velocity bound": (velocity, limits.v_max, "rad/s"),
-        "torque bound": (torque, limits.tau_max, "Nm"),
-    }
-    for name, (values, upper, unit) in largest.items():
-        if values.shape != (robot.n,) or not np.all(np.isfinite(values)):
-            text = f"the {name} of its certificate is {values}; it must be {robot.n} finite numbers"
-            raise LoopRefusal(_WHAT, text, RefusalCode.OUT_OF_RANGE)
-        for joint in np.flatnonzero((values <= 0.0) | (values > upper)):
-            raise LoopRefusal(
-                _WHAT,
-                f"the {name} of {robot.joint_names[joint]} in its certificate is {values[joint]} {unit}; it must be "
-                f"positive, at most {upper[joint]:.4g} {unit}",
-                RefusalCode.OUT_OF_RANGE,
-            )
-    ranges = (
-        ("brake time", certificate.brake_time, SHORTEST_STOP, LONGEST_STOP, " s"),
-        ("torque fraction", certificate.torque_fraction, _LEAST_TORQUE_FRACTION, 1.0, ""),
-        ("rest before", certificate.rest_before, 0.0, _LONGEST_REST, " s"),
-        ("takeover time", certificate.takeover_time, 0.0, _LONGEST_MOTION, " s"),
-        ("validity", certificate.expires_at - certificate.issued_at, 0.0, _LONGEST_VALIDITY, " s"),
-    )
-    for name, value, least, most, unit in ranges:
-        if not least <= value <= most:
-            raise LoopRefusal(
-                _WHAT,
-                f"the {name} of its certificate is {value}{unit}; it must be from {least:g} to {most:g}{unit}",
-                RefusalCode.OUT_OF_RANGE,
-            )
-    for margin in certificate.margins:
-        if not (0.0 <= margin.value < np.inf and 0.0 <= margin.time < np.inf):
-            raise LoopRefusal(
-                _WHAT,
-                f"the margin of the {margin.limit.value} limit in its certificate is {margin.value} at {margin.time} s "
-                "(both must be finite, at least 0)",
-                RefusalCode.OUT_OF_RANGE,
-            )
+    for problem in find_out_of_range(robot, certificate):
+        raise LoopRefusal(_WHAT, problem, RefusalCode.OUT_OF_RANGE)
 
 
 def _require_small(robot: RobotModel, values: Array, tolerance: float, words: str) -> None:

@@ -200,6 +200,8 @@ class UdpEndpoint:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._peer_host = None if peer_host is None else socket.gethostbyname(peer_host)
+            if peer is not None:
+                self.peer = socket.gethostbyname(peer[0]), peer[1]
             self._socket.bind((host or "", port))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         except OSError as error:

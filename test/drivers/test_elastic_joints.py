@@ -8,12 +8,15 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, PositionSide
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationSettings, run_identification
+from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode
@@ -189,9 +192,10 @@ def test_a_payload_is_identified_with_elastic_joints(elastic):
     theta, payload = draw_truth(elastic, "random", 4), load_payload(elastic, "0.5")
     arm = MujocoArm(elastic, theta, payload, settings=MujocoSettings(seed=4, stiffness_share=-1.0))
     loop = ControlLoop(arm, build_controller("robust", elastic), elastic)
-    largest = np.zeros(elastic.n)
+    largest, rates = np.zeros(elastic.n), np.zeros(elastic.n)
 
     def note(sample):
+        np.maximum(rates, np.abs(arm.physics.deflection[1]), out=rates)
         bound = loop.status().tracking_bound
         if sample is not None and loop.mode is LoopMode.TRACK and bound is not None:
             off = np.maximum(np.abs(sample.q_d - arm.truth().q), np.abs(sample.q_d - arm.physics.measured[0]))
@@ -212,3 +216,30 @@ def test_a_payload_is_identified_with_elastic_joints(elastic):
     assert all(np.all((one.box.lower <= payload) & (payload <= one.box.upper)) for one in estimates)
     assert 0.0 < largest.max() < 1.0
     assert np.all(np.abs(arm.physics.deflection[0]) <= elastic.deflection)
+    assert np.all(rates <= elastic.elasticity.deflection_rate) and rates.max() > 1e-3
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.0])
+def test_gears_deflect_no_faster_than_the_estimator_counts_on(elastic, share):
+    """With one number for all joints, the shoulder's 8.1 mrad/s exceeded 6 mrad/s at the upper end of the stiffness."""
+    payload, rng, still = load_payload(elastic, "1.0"), np.random.default_rng(0), np.zeros(7)
+    settings = MujocoSettings(seed=0, noise=Noise.ADVERSARIAL, stiffness_share=share)
+    arm, controller = (
+        MujocoArm(elastic, elastic.theta_nominal, payload, settings=settings),
+        build_controller("robust", elastic),
+    )
+    arm.inject(InjectedFaults(command_delay=1))
+    model = ControlModel.of_boxes(
+        elastic, (elastic.theta_box, Box.around(payload, 0.1 * np.abs(payload) + 1e-3)), payload
+    )
+    controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
+    arm.connect()
+    path = BezierTrajectory(elastic.home, still, still, elastic.home + rng.choice([-0.45, 0.45], 7), 1.5)
+    offset, largest = arm.read().q - elastic.home, np.zeros(7)
+    for cycle in range(1900):
+        state, (q, v, a) = arm.read(), path.evaluate(min(max(cycle * 1e-3 - 0.2, 0.0), 1.5))
+        torque = controller.compute(state.q, state.v, q + offset, v, a)
+        arm.command(np.clip(torque, -elastic.limits.tau_max, elastic.limits.tau_max))
+        np.maximum(largest, np.abs(arm.physics.deflection[1]), out=largest)
+    share_used = largest / elastic.elasticity.deflection_rate
+    assert share_used.max() <= 1.0 and share_used.max() > 0.1

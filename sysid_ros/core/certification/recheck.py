@@ -12,9 +12,10 @@ from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.reproof import find_overstated
+from sysid_ros.core.certification.ranges import find_out_of_range
+from sysid_ros.core.certification.reproof import BOUND_TOLERANCE, find_overstated
 from sysid_ros.core.certification.stop_model import VerifierSettings
-from sysid_ros.core.certification.verify import Verification, verify
+from sysid_ros.core.certification.verify import Verification, state_claims, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
@@ -64,26 +65,29 @@ def recheck(
     Returns:
         The problems, none if the certificate holds.
     """
-    problems, certificate, found, own = [], plan.certificate, None, robot_hash(robot)
+    certificate, found, own = plan.certificate, None, robot_hash(robot)
+    problems = list(find_out_of_range(robot, certificate))
     if certificate.robot_hash != own:
         problems.append(
             f"it is for a robot {certificate.robot_hash[:12] or 'that is not stated'}, but '{robot.name}' here is "
             f"{own[:12]} (older versions of this package computed it otherwise)"
         )
-    brake_time = certificate.brake_time
-    if not 0.0 < brake_time < np.inf:
-        problems.append(f"the brake time of its certificate is {brake_time:g} s, so no stop of it is proven")
+    if problems:  # nothing is computed with numbers that no proof could have given
+        return Recheck(tuple(problems), None)
     settings = settings or VerifierSettings()
     try:
         proof = replace(
             settings,
             torque_fraction=certificate.torque_fraction,
-            brake_times=(brake_time,) if 0.0 < brake_time < np.inf else (),
+            brake_times=(certificate.brake_time,),
         )
         certificate.matches(plan.trajectory, *plan.boxes, scene_hash=plan.scene.hash(), now=certificate.issued_at)
         found = verify(plan.assumptions(robot), plan.trajectory, _errors(certificate, bound, takes_larger), proof)
         if not takes_larger:
             problems += find_overstated(certificate, found, settings)
+            stated = replace(found, is_proven_throughout=certificate.is_proven_throughout)
+            if bound is not None and certificate.claims != state_claims(robot, plan.scene, stated):
+                problems.append(f"it claims what this proof does not: {certificate.claims!r}")
     except SysidError as error:
         problems.append(str(error))
     return Recheck(tuple(problems), found)
@@ -157,6 +161,8 @@ class BoundRechecker:
     def check(self, plan: CertifiedPlan) -> tuple[str, ...]:
         """Return the problems of the errors that a certificate allows for; none if they are proven bounds."""
         certificate, self.latest = plan.certificate, None
+        if any(find_out_of_range(self._robot, certificate)):
+            return ()  # what recheck() says
         try:
             RobustSettings.of_law(certificate.control_law)
         except SysidError as error:
@@ -172,9 +178,11 @@ class BoundRechecker:
         except SysidError as error:
             return (f"its tracking bound cannot be proven: {error}",)
         self.latest, self._bounds[plan.plan_id] = found, found.without_proof()
-        return () if self.encloses_terms else self._understated(plan, found)
+        if self.encloses_terms and not certificate.is_proven_throughout:
+            return ()
+        return self._misstated(plan, found)
 
-    def _understated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
+    def _misstated(self, plan: CertifiedPlan, found: TrackingBound) -> tuple[str, ...]:
         certificate, problems = plan.certificate, []
         stated = (
             ("position error", "rad", certificate.tracking_bound, found.position),
@@ -182,7 +190,10 @@ class BoundRechecker:
             ("feedback torque", "Nm", certificate.torque_bound, found.torque),
         )
         for name, unit, values, proven in stated:
-            excess = proven * (1.0 - _ROUNDING) - values
+            # With either kind of bound certificates may state the larger one.
+            is_larger_one = certificate.is_proven_throughout
+            most = np.inf if is_larger_one else (1.0 + BOUND_TOLERANCE) * proven
+            excess = np.maximum(proven * (1.0 - _ROUNDING) - values, values - most)
             worst = int(np.argmax(excess))
             if not excess[worst] <= 0.0:
                 problems.append(

@@ -16,7 +16,7 @@ from sysid_ros.core.certification.assumptions import Assumptions, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.stop_model import VerifierSettings
-from sysid_ros.core.certification.verify import ACCEPTED_EXCESS, Verification, verify
+from sysid_ros.core.certification.verify import Verification, verify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
@@ -102,7 +102,7 @@ class Reprover:
             ("feedback torque", "Nm", certificate.torque_bound, bound.torque),
         )
         for name, unit, values, proven in stated:
-            self._require_near(name, unit, values, proven, certificate.is_proven_throughout)
+            self._require_near(name, unit, values, proven)
         if certificate.predecessor is None and certificate.rest_before < bound.settling_time - 1e-9:
             raise NotProven(
                 f"its certificate asks for {certificate.rest_before:.2f} s of rest before it, needed are "
@@ -142,11 +142,9 @@ class Reprover:
         if issued_for != own:
             raise CertificateMismatch(f"it was issued for robot {issued_for[:12] or 'none'}, but this is {own[:12]}")
 
-    def _require_near(self, name: str, unit: str, stated: Array, proven: Array, is_throughout: bool) -> None:
-        # Bounds that are proven throughout may be larger than those here, with estimated terms.
-        more = BOUND_TOLERANCE + (ACCEPTED_EXCESS if is_throughout else 0.0)
+    def _require_near(self, name: str, unit: str, stated: Array, proven: Array) -> None:
         for word, excess in (
-            ("only", stated - (1.0 + more) * proven),
+            ("only", stated - (1.0 + BOUND_TOLERANCE) * proven),
             ("no less than", (1.0 - BOUND_TOLERANCE) * proven - stated),
         ):
             worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
@@ -159,15 +157,18 @@ class Reprover:
 
 def find_overstated(certificate: Certificate, found: Verification, settings: VerifierSettings) -> list[str]:
     """List margins that a certificate states larger than can be proven, and limits it does not mention or invents."""
-    problems = []
-    stated = {margin.limit: margin.value for margin in certificate.margins}
-    for kind, margin in found.margins.items():
-        tolerance = settings.distance_tolerance if kind.is_of_the_path else settings.rate_tolerance
+    problems, stated = [], {margin.limit for margin in certificate.margins}
+    for kind in found.margins:
         if kind not in stated:
             problems.append(f"its certificate has no margin of the {kind.value} limit")
-        elif not stated[kind] <= margin.value + tolerance:
+    for one in certificate.margins:
+        kind, margin = one.limit, found.margins.get(one.limit)
+        tolerance = settings.distance_tolerance if kind.is_of_the_path else settings.rate_tolerance
+        if margin is None:
+            problems.append(f"its certificate states a margin of the {kind.value} limit, of which nothing is proven")
+        elif not one.value <= margin.value + tolerance:
             problems.append(
-                f"its certificate states a margin of the {kind.value} limit of {stated[kind]:.4g} "
+                f"its certificate states a margin of the {kind.value} limit of {one.value:.4g} "
                 f"{kind.margin_unit}, proven is {margin.value:.4g} {kind.margin_unit}"
             )
     return problems

@@ -311,7 +311,7 @@ def _read_elasticity(settings: Section, friction: Array) -> JointElasticity | No
         position_side=PositionSide(settings.text("position_side", choices=sides)),
         torque_damping=settings.per_joint("torque_damping", n, "s", 0.0, 0.1, 0.0),
         actuator_lag=settings.number("actuator_lag", "s", 0.0, 0.1, 0.0),
-        deflection_rate=settings.per_joint("deflection_rate", n, "rad/s", 0.0, _VELOCITY_MAX),
+        torque_rate=settings.per_joint("torque_rate", n, "Nm/s", 0.0, 100.0 * _TORQUE_MAX),
     )
     settings.finish()
     if is_elastic and not np.all(friction[:, 2] > 0.0):

@@ -153,7 +153,7 @@ class JointElasticity:
         position_side: Where positions and velocities are measured.
         torque_damping: Gain of the rate of the joint torque in the inner torque loop, (n,) [s].
         actuator_lag: Time constant with which torques follow commands [s].
-        deflection_rate: Largest ``|v_m - v|`` while the arm moves, (n,) [rad/s]; the estimator counts on it.
+        torque_rate: Largest rate of ``k (q_m - q)`` while the arm moves, oscillations included, (n,) [Nm/s].
 
     Source: M. W. Spong, Modeling and Control of Elastic Joint Robots, 1987, eq. (9).
     """
@@ -164,13 +164,18 @@ class JointElasticity:
     position_side: PositionSide
     torque_damping: Array
     actuator_lag: float
-    deflection_rate: Array
+    torque_rate: Array
+
+    @property
+    def deflection_rate(self) -> Array:
+        """Largest ``|v_m - v|`` while the arm moves, (n,) [rad/s]: of the softest gears that may be there."""
+        return self.deflection(self.torque_rate)
 
     @property
     def numbers(self) -> tuple[Array, ...]:
         """All of it as arrays, for hashes."""
         scalars = [self.stiffness_error, self.actuator_lag, float(self.position_side is PositionSide.LINK)]
-        return self.stiffness, self.damping, self.torque_damping, self.deflection_rate, np.array(scalars)
+        return self.stiffness, self.damping, self.torque_damping, self.torque_rate, np.array(scalars)
 
     def within(self, share: float) -> JointElasticity:
         """Return that of gears whose stiffness is off by this share of its error, from -1 to 1."""

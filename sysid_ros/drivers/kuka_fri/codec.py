@@ -174,6 +174,7 @@ MOST_IOS = 10
 
 _LENGTH = struct.Struct("<I")
 _WRENCH = 6
+_REDUNDANCY_E1 = 0
 _LARGEST_VALUE = 1e6
 """Positions [rad], torques [Nm] and forces [N] beyond this are no measurement of any arm."""
 _LARGEST_PERIOD_MS = 100
@@ -347,6 +348,13 @@ class FriCodec:
                 _write_joints(getattr(data, name), values)
         if state.stamp_ns is not None:
             data.timestamp.sec, data.timestamp.nanosec = divmod(state.stamp_ns, _NANOSECONDS)
+        if self.version is not FriVersion.V1_15 and state.flange is not None and state.redundancy is not None:
+            data.measuredCartesianPose.name = b""
+            data.measuredCartesianPose.element.extend(state.flange.tolist())
+            data.measuredRedundancyInformation.strategy = _REDUNDANCY_E1
+            data.measuredRedundancyInformation.value = state.redundancy
+        if self.version is FriVersion.V2_7 and state.force is not None:
+            data.externalForce.element.extend(state.force.tolist())
         _write_ios(data.readIORequest, state.ios)
 
     @staticmethod

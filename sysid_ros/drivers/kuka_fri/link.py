@@ -119,13 +119,14 @@ class FriSession:
         message = self.last
         return message is not None and 0 < message.receive_multiplier <= self._since_answer
 
-    def answer(self, q: Array | None = None, tau: Array | None = None) -> bytes | None:
+    def answer(self, q: Array | None = None, tau: Array | None = None, wrench: Array | None = None) -> bytes | None:
         """Return the answer to the latest message, to be sent at once.
 
         Args:
             q: Positions to send in COMMANDING_ACTIVE, (7,) [rad]; the interpolated ones if None.
             tau: Torques to send in COMMANDING_ACTIVE with torque mode, (7,) [Nm]; zero if None. In all other states and
                 modes no torque, or zero, leaves this function.
+            wrench: Force and torque to send in COMMANDING_ACTIVE with wrench mode, (6,) [N, Nm]; likewise.
 
         Returns:
             The datagram; None where the client must not answer.
@@ -135,16 +136,16 @@ class FriSession:
             return None
         self._since_answer = 0
         is_active = message.state is SessionState.COMMANDING_ACTIVE
-        position = torque = wrench = None
+        position = torque = force = None
         if message.state.is_commanding:
             position = q if is_active and q is not None else message.q_ipo
             if message.command_mode is CommandMode.TORQUE:
                 torque = tau if is_active and tau is not None else np.zeros(JOINTS)
             elif message.command_mode is CommandMode.WRENCH:
-                wrench = np.zeros(6)
+                force = wrench if is_active and wrench is not None else np.zeros(6)
         elif self._codec.version.mirrors_in_monitoring:
             position = message.q_commanded
-        command = Command(self._sequence, message.sequence, position, torque, wrench)
+        command = Command(self._sequence, message.sequence, position, torque, force)
         self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
         self._events["answered"] += 1
         return self._codec.encode_command(command)
@@ -231,12 +232,12 @@ class FriLink:
         self.arrivals.note(message.send_period)
         return message
 
-    def answer(self, q: Array | None = None, tau: Array | None = None) -> None:
+    def answer(self, q: Array | None = None, tau: Array | None = None, wrench: Array | None = None) -> None:
         """Send the one answer to the latest message, see :meth:`FriSession.answer`; do nothing the second time."""
         if self._is_answered:
             return
         self._is_answered = True
-        datagram = self.session.answer(q, tau)
+        datagram = self.session.answer(q, tau, wrench)
         if datagram is None:
             return
         if not self._endpoint.send(datagram):

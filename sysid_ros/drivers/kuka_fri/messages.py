@@ -159,6 +159,10 @@ class Monitoring(NamedTuple):
         overlay: What commands are laid over.
         tracking_performance: 1 is best; 0 in all states but COMMANDING_ACTIVE.
         ios: Inputs and outputs that the application shares with the client, at most 10.
+        flange: Position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,); since 2.x. Clients
+            of this suite read neither this nor the next two.
+        redundancy: Position of A3, which tells apart the postures with one flange pose [rad]; since 2.x.
+        force: External force and torque on the flange, (6,) [N, Nm]; since 2.7.
     """
 
     sequence: int
@@ -183,6 +187,9 @@ class Monitoring(NamedTuple):
     overlay: OverlayType | None = None
     tracking_performance: float = 0.0
     ios: tuple[IoValue, ...] = ()
+    flange: Array | None = None
+    redundancy: float | None = None
+    force: Array | None = None
 
     @property
     def period(self) -> float:

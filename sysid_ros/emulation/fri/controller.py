@@ -443,4 +443,7 @@ class FriController:
             overlay=OverlayType.JOINT if is_commanding else OverlayType.NO_OVERLAY,
             tracking_performance=1.0 if state is SessionState.COMMANDING_ACTIVE else 0.0,
             ios=self.ios.values,
+            flange=lbr.flange,
+            redundancy=float(measured.q[2]),
+            force=lbr.force,
         )

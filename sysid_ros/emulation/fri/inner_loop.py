@@ -19,6 +19,8 @@ from sysid_ros.emulation.arguments import Compensation
 from sysid_ros.emulation.plant import PERIOD, EmulatedArm, Measured
 
 _FRICTION_SPEED = 0.02
+_SINGULAR = 1e-3
+"""Share of the largest singular value below which the Jacobian says nothing of a force in that direction [-]."""
 _SAME_POSITION = 1e-4
 """A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
 
@@ -62,11 +64,15 @@ class LbrState:
         measured: What the sensors say.
         tau_external: Joint torques the controller's model cannot explain, positive in joint direction [Nm].
         tau_commanded: Client's torques that are applied [Nm].
+        flange: Measured position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,).
+        force: Force and torque on the flange that fit the external torques best, in the base frame, (6,) [N, Nm].
     """
 
     measured: Measured
     tau_external: Array
     tau_commanded: Array
+    flange: Array
+    force: Array
 
 
 class InnerLoop:
@@ -98,7 +104,11 @@ class InnerLoop:
         measured = arm.measure(arm.advance(lambda q, v: arm.clip(self._torque(q, v, overlay, applied)), cycles))
         acceleration = (arm.v - v_before) / (cycles * PERIOD)
         effort = arm.settings.measured_sign * measured.tau
-        return LbrState(measured, self._model.torque(arm.q, arm.v, acceleration) - effort, applied)
+        external = self._model.torque(arm.q, arm.v, acceleration) - effort
+        jacobian, pose = self._jacobian(measured.q), self._pin_data.oMf[self._flange]
+        flange = np.concatenate([1e3 * pose.translation, np.roll(pin.Quaternion(pose.rotation).coeffs(), 1)])
+        force = np.linalg.lstsq(jacobian.T, external, rcond=_SINGULAR)[0]
+        return LbrState(measured, external, applied, flange, force)
 
     def _torque(self, q: Array, v: Array, overlay: Overlay, applied: Array) -> Array:
         arm, settings = self.arm, self.settings

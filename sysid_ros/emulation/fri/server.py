@@ -55,7 +55,7 @@ class EmulatorServer:
 
     Args:
         controller: The session and its arm.
-        client: Address and port of the client.
+        client: Address and port of the client; answers of others are ignored.
         bind: Own address and port; port 0 takes any.
         patience: How long a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
             simulated time slip instead of ending the motion where the computer is busy. May be changed at any time.
@@ -76,8 +76,7 @@ class EmulatorServer:
         is_paced: bool = True,
     ):
         self._controller = controller
-        self._client = client
-        self._endpoint = UdpEndpoint(*bind, peer=client)
+        self._endpoint = UdpEndpoint(*bind, peer=client, is_from_peer=lambda _: True)
         self.patience = patience
         self._calls = CallQueue()
         require_real_time_factor(real_time_factor)
@@ -107,7 +106,6 @@ class EmulatorServer:
         # KUKA's example clients end on IDLE, so it is not sent; a session begins with MONITORING_WAIT.
         datagram = self._controller.begin(answers)
         if self._controller.state is not SessionState.IDLE:
-            self._endpoint.peer = self._client
             self._endpoint.send(datagram)
         self._controller.finish()  # while the client computes
 

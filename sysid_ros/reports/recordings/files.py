@@ -10,9 +10,12 @@ import numpy as np
 
 from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
 from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.estimation.parameters.settings import TARGETS
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.reports.recordings.bags import read_bag
 from sysid_ros.reports.recordings.mcap import SAMPLES, DamagedRecording, McapMessage, holds, read_mcap, read_messages
 from sysid_ros.reports.recordings.options import BAGS, InvalidRecording, ReadOptions, require_recording
@@ -55,7 +58,7 @@ def read_recording(
     return read_csv(file, robot, options, watch) if suffix == ".csv" else read_npz(file, robot, options)
 
 
-PLAN = "sysid_msgs/msg/CertifiedTrajectory"
+PLAN, ESTIMATE = "sysid_msgs/msg/CertifiedTrajectory", "sysid_msgs/msg/ParameterEstimate"
 _TEXT_FILES = (".yaml", ".yml", ".json")
 _COPIED = (
     "plan_id", "path_hash", "box_hash", "scene_hash", "robot_hash", "takeover_time", "rest_before", "torque_fraction",
@@ -65,7 +68,10 @@ _VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound
 
 
 def read_plans(
-    path: Path | str, watch: Watch = read_all, on_cut: Callable[[str], None] = lambda reason: None
+    path: Path | str,
+    watch: Watch = read_all,
+    on_cut: Callable[[str], None] = lambda reason: None,
+    on_estimate: Callable[[Box], None] = lambda box: None,
 ) -> list[CertifiedPlan]:
     """Read all certified plans of a file.
 
@@ -74,6 +80,7 @@ def read_plans(
             or JSON file with the ``to_dict()`` of a :class:`CertifiedPlan`, or a list of them.
         watch: Told how far a recording is, and may end it; the plans are those read by then.
         on_cut: Told why a recording ends before its end; the plans are those before.
+        on_estimate: Told the box of each estimate of a payload in a recording, with its torque at rest.
 
     Returns:
         The plans in the order they are in the file.
@@ -86,7 +93,7 @@ def read_plans(
     file = Path(path)
     if not file.is_file():
         raise InvalidRecording(file, "the file", "missing", "a recording (.mcap) or certified plans (.yaml, .json)")
-    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch, on_cut)
+    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch, on_cut, on_estimate)
     if not entries:
         raise InvalidRecording(file, "the certified plans", "none", "at least one")
     return [CertifiedPlan.from_dict(entry) for entry in entries]
@@ -177,10 +184,15 @@ def _read_text(file: Path) -> list[Mapping[str, object]]:
     return entries
 
 
-def _read_recording(file: Path, watch: Watch, on_cut: Callable[[str], None]) -> list[Mapping[str, object]]:
+def _read_recording(
+    file: Path, watch: Watch, on_cut: Callable[[str], None], on_estimate: Callable[[Box], None]
+) -> list[Mapping[str, object]]:
     entries: dict[tuple[str, float], Mapping[str, object]] = {}
     try:
-        for entry in read_messages(file, {PLAN}, watch):
+        for entry in read_messages(file, {PLAN, ESTIMATE}, watch):
+            if entry.type_name == ESTIMATE:
+                _read_estimate(entry.message, on_estimate)
+                continue
             key, plan = _read_plan(file, entry)
             entries[key] = plan
     except DamagedRecording as damage:
@@ -188,6 +200,17 @@ def _read_recording(file: Path, watch: Watch, on_cut: Callable[[str], None]) -> 
             raise
         on_cut(damage.reason)
     return list(entries.values())
+
+
+def _read_estimate(message: Any, on_estimate: Callable[[Box], None]) -> None:
+    """Pass on the box of an estimate of a payload; one without data or with an alarm states none."""
+    if not list(message.names) or not message.is_consistent or message.target != TARGETS[0]:
+        return
+    box, names, rest = Box(list(message.lower), list(message.upper)), tuple(message.rest_joint_names), None
+    if names:
+        torque = Box(list(message.rest_torque_lower), list(message.rest_torque_upper))
+        rest = RestTorque(names, np.array(message.rest_posture), torque)
+    on_estimate(WeighedBox.of(box, rest))
 
 
 def _read_plan(file: Path, entry: McapMessage) -> tuple[tuple[str, float], Mapping[str, object]]:

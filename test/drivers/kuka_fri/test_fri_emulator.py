@@ -1,20 +1,25 @@
 """The emulated controller in lock-step: session, quality, what it refuses, and the arm behind it."""
 
+import json
+from pathlib import Path
+
 import numpy as np
+import pinocchio as pin
 import pytest
 from fri_bench import PERIOD, ROBOT, make_controller
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.drivers.kuka_fri.codec import FriCodec
+from sysid_ros.drivers.kuka_fri.codec import FriCodec, message_classes
 from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, OverlayType, Quality, SessionState
 from sysid_ros.drivers.modes import FriVersion, Noise
+from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.emulation.arguments import Compensation, fri_parser
 from sysid_ros.emulation.fri.__main__ import setup_of
 from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityMonitor
 from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
-from sysid_ros.emulation.fri.server import build_controller
+from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
 from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import EmulatorSetup
 
@@ -77,6 +82,62 @@ def test_messages_say_what_their_state_promises():
         assert message.tracking_performance == (1.0 if message.state is ACTIVE else 0.0)
         assert message.send_period == PERIOD
     assert message.state is ACTIVE and message.reflected == one.session.counts.answered - 2  # the last is on its way
+
+
+@pytest.mark.parametrize("version", list(FriVersion))
+def test_messages_have_the_fields_of_recorded_ones(version):
+    """Those of 2.x are 75 bytes longer than without pose and redundancy, and say where the flange is."""
+    one = Client(make_controller(version=version, plant=QUIET))
+    (golden,) = (
+        entry
+        for entry in json.loads((Path(__file__).parent / "data" / "fri_golden.json").read_text())["datagrams"]
+        if (entry["version"], entry["direction"], entry["state"]) == (version.value, "monitoring", "IDLE")
+        and entry["session"] in ("torque", "joint_position")
+    )
+    kind = message_classes(version)["FRIMonitoringMessage"]
+    cut = slice(4, -4) if version is FriVersion.V2_7 else slice(None)
+    ours, recorded = kind.FromString(one.controller.cycle([])[cut]), kind.FromString(bytes.fromhex(golden["hex"])[cut])
+    data = ours.monitorData
+    for name in ("monitorData", "robotInfo", "connectionInfo", "ipoData"):
+        of_ours, of_recorded = ({field.name for field, _ in getattr(m, name).ListFields()} for m in (ours, recorded))
+        assert of_ours == of_recorded
+    if version is FriVersion.V1_15:
+        return
+    whole = data.ByteSize()
+    data.ClearField("measuredCartesianPose")
+    data.ClearField("measuredRedundancyInformation")
+    assert whole - data.ByteSize() == 75
+    data = kind.FromString(one.controller.cycle([])[cut]).monitorData
+    robot, pose = one.controller.arm.robot, np.array(data.measuredCartesianPose.element)
+    model, pin_data = robot.pin_model, robot.pin_model.createData()
+    q = np.array(data.measuredJointPosition.value)
+    pin.framesForwardKinematics(model, pin_data, q)
+    placement = pin_data.oMf[model.getFrameId(robot.flange_frame)]
+    np.testing.assert_allclose(pose[:3], 1e3 * placement.translation, atol=1e-9)
+    np.testing.assert_allclose(pin.Quaternion(*pose[3:]).matrix(), placement.rotation, atol=1e-12)
+    assert data.measuredRedundancyInformation.value == q[2]
+
+
+def test_only_the_port_of_the_client_is_answered_to():
+    controller = make_controller(plant=QUIET, version=FriVersion.V2_5)
+    client, stranger = UdpEndpoint("127.0.0.1"), UdpEndpoint("127.0.0.1")
+    server = EmulatorServer(controller, ("localhost", client.address[1]), is_paced=False)
+    try:
+        stranger.peer = client.peer = server.address
+        for counter in range(200):
+            server.cycle()
+            client.receive(0.01)
+            stranger.send(FriCodec(FriVersion.V2_5).encode_command(Command(counter, counter)))
+        assert controller.state is WAIT and controller.malformed == 0  # nobody has answered
+        assert server._endpoint.ignored >= 199
+        for counter in range(200):
+            server.cycle()
+            client.receive(0.01)
+            client.send(FriCodec(FriVersion.V2_5).encode_command(Command(counter, counter)))
+        assert controller.state is not WAIT
+    finally:
+        for one in (server, client, stranger):
+            one.close()
 
 
 def test_without_answers_nothing_begins():

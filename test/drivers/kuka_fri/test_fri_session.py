@@ -1,5 +1,9 @@
 """The client's side of the session: states, mirror rules, counters, receive multiplier."""
 
+import json
+import struct
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -49,7 +53,7 @@ def same(one, other):
 def test_what_is_owed_in_each_state(version, state, mode):
     is_active, is_commanding = state is SessionState.COMMANDING_ACTIVE, state.is_commanding
     answer = Controller(version).exchange(
-        state, Q, TAU, command_mode=mode if is_commanding else CommandMode.NO_COMMAND
+        state, Q, TAU, PUSH, command_mode=mode if is_commanding else CommandMode.NO_COMMAND
     )  # fmt: skip
     if state is SessionState.IDLE:
         assert answer is None
@@ -58,7 +62,8 @@ def test_what_is_owed_in_each_state(version, state, mode):
     assert same(answer.q, Q if is_active else IPO if is_commanding else mirror)
     has_torque = is_commanding and mode is CommandMode.TORQUE
     assert same(answer.tau, (TAU if is_active else np.zeros(7)) if has_torque else None)
-    assert same(answer.wrench, np.zeros(6) if is_commanding and mode is CommandMode.WRENCH else None)
+    has_wrench = is_commanding and mode is CommandMode.WRENCH
+    assert same(answer.wrench, (PUSH if is_active else np.zeros(6)) if has_wrench else None)
 
 
 @pytest.mark.parametrize("source", STATES)
@@ -166,3 +171,65 @@ def test_a_message_without_measurements_is_refused():
     controller = Controller()
     assert controller.send(SessionState.MONITORING_READY, tau=None) is None
     assert controller.send(SessionState.IDLE, tau=None, q=None) is not None
+
+
+# What KUKA's own clients answered
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "fri_golden.json").read_text())["datagrams"]
+COMMANDS = [entry for entry in GOLDEN if entry["direction"] == "command"]
+ACTIVE = SessionState.COMMANDING_ACTIVE
+PUSH = np.array([1.0, -2.0, 3.0, 0.1, -0.2, 0.3])
+
+
+def name_of(entry):
+    return f"{entry['version']}-{entry['session']}-{entry['fields']['header']['sequenceCounter']}"
+
+
+def message_before(entry):
+    """The message that a recorded answer is about; where that was not recorded, the last of its state before it."""
+    codec, counter = FriCodec(FriVersion(entry["version"])), entry["fields"]["header"]["reflectedSequenceCounter"]
+    same = [
+        codec.decode_monitoring(bytes.fromhex(one["hex"]))
+        for one in GOLDEN
+        if (one["version"], one["session"], one["direction"], one["state"])
+        == (entry["version"], entry["session"], "monitoring", entry["state"])
+    ]
+    return max((one for one in same if one.sequence <= counter), key=lambda one: one.sequence)._replace(
+        sequence=counter
+    )
+
+
+def reply(codec, message, number, *values):
+    """Answer a message as the ``number``-th answer of a session, in its turn."""
+    session = FriSession(codec)
+    for before in reversed(range(message.receive_multiplier)):
+        session.receive(codec.encode_monitoring(message._replace(sequence=message.sequence - before)))
+    session._sequence = number
+    return session.answer(*values)
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=name_of)
+def test_every_recorded_answer_is_ours_byte_for_byte(entry):
+    codec, recorded = FriCodec(FriVersion(entry["version"])), bytes.fromhex(entry["hex"])
+    sent = codec.decode_command(recorded)
+    assert reply(codec, message_before(entry), sent.sequence, sent.q, sent.tau, sent.wrench) == recorded
+
+
+def packed(tag, content):
+    return bytes([tag << 3 | 2, len(content)]) + content
+
+
+@pytest.mark.parametrize("entry", [e for e in COMMANDS if e["state"].startswith("COMMANDING")], ids=name_of)
+def test_in_wrench_mode_the_wrench_is_sent_and_nothing_else_before_it_acts(entry):
+    """No client in wrench mode is among the recorded ones: the bytes are written by the table of the format."""
+    version = FriVersion(entry["version"])
+    codec, sent = FriCodec(version), entry["fields"]["header"]["sequenceCounter"]
+    message = message_before(entry)._replace(command_mode=CommandMode.WRENCH)
+    found = reply(codec, message, sent, Q, TAU, PUSH)
+    is_active = message.state is ACTIVE
+    position = b"".join(b"\x09" + struct.pack("<d", value) for value in (Q if is_active else message.q_ipo))
+    wrench = packed(1, struct.pack("<6d", *(PUSH if is_active else np.zeros(6))))
+    data = packed(2, packed(1, position) + packed(2, wrench))
+    header = found[4:-4] if version is FriVersion.V2_7 else found
+    assert header.endswith(data) and len(header) - len(data) == len(header[: header.index(data)]) <= 16
+    assert codec.decode_command(found).tau is None
