@@ -82,7 +82,7 @@ def identify_recording(
     latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
     statistical = None
     if is_usable and not is_cancelled():
-        statistical = compute_statistical_interval(robot, settings, run.rows)
+        statistical = compute_statistical_interval(robot, settings, run.rows, estimate.box)
     explanation = explain_alarm(robot, settings, estimate, latest, is_cancelled)
     if is_cancelled() and (statistical is None if is_usable else explanation is None):
         left_out = "no statistical interval was computed" if is_usable else "nothing was tried that could be wrong"
