@@ -72,7 +72,7 @@ class Arm:
         self.time = 0.0
 
     def record(self, payload: Array, kind: str) -> SampleBlock:
-        """Samples with a payload; joints below the speed of stiction stick somewhere within F_c, the same throughout."""
+        """Samples with a payload; joints that stick do so at one place within F_c."""
         robot, start = self.robot, self.time
         plan = random_motion(robot, robot.home, self.rng, SECONDS)
         moving, whole = (0.0, SECONDS) if kind == REST else (SECONDS, 2.0 * SECONDS if kind == AFTER else SECONDS)
