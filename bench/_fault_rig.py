@@ -44,7 +44,7 @@ RESTING_SPEED = 0.02
 PAYLOAD = "dumbbell_4lb"
 PARAMETERS = {
     "arm_driver": {"payload": PAYLOAD, "truth": "random", "seed": 5},
-    "identification": {"weighing_time": 0.5, "return_to_start": False, "statistical_data": 2.0},
+    "identification": {"weighing_time": 0.5, "return_to_start": False},
 }
 
 

@@ -378,10 +378,13 @@ def _statistical_parts(result: IdentificationResult) -> list[RenderableType]:
     found = result.statistical
     if found is None:
         return []
-    text = (
-        f"mass {found.lower[0]:.4f} to {found.upper[0]:.4f} kg, from the residuals; it guarantees nothing, and the "
-        "report has it of all parameters"
-    )
+    if np.isnan(found.lower[0]):
+        text = found.absence
+    else:
+        text = (
+            f"mass {found.lower[0]:.4f} to {found.upper[0]:.4f} kg, within the bounds; it guarantees nothing, and the "
+            "report has it of all parameters"
+        )
     return ["", hanging(f"Statistical {100.0 * found.confidence:.0f} %: ", text)]
 
 

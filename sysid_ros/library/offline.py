@@ -90,7 +90,7 @@ def identify_recording(
     agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
     statistical = None
     if is_usable and not is_cancelled():
-        statistical = compute_statistical_interval(robot, settings, run.rows)
+        statistical = compute_statistical_interval(robot, settings, run.rows, estimate.box)
     explanation = explain_alarm(robot, settings, estimate, latest, is_cancelled)
     if is_cancelled() and (statistical is None if is_usable else explanation is None):
         left_out = "no statistical interval was computed" if is_usable else "nothing was tried that could be wrong"

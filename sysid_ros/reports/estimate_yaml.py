@@ -39,9 +39,8 @@ _HEADER = """\
 
 
 STATISTICAL = (
-    "statistical, not guaranteed: from the residuals of least squares, robust to correlation of neighbouring windows, "
-    "with the arm's parameters as random within their box; errors that are the same in all windows do not show in "
-    "residuals"
+    "statistical, not guaranteed: likely within the bounds where the arm's parameters and all errors are uniform "
+    "within theirs, and errors of different kinds and windows independent; .nan: none, see absence"
 )
 """What the statistical interval is."""
 
@@ -105,10 +104,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
         data["statistical"] = {
             "meaning": STATISTICAL,
             "confidence": float(found.confidence),
-            "values": found.values.tolist(),
-            "standard_error": found.standard_error.tolist(),
-            "windows": int(found.windows),
-            "lags": int(found.lags),
+            "absence": found.absence,
         }
     if result.agreement is not None:
         data["agreement"] = {

@@ -170,43 +170,33 @@ class Load:
             NotPhysicallyConsistent: No body can have these parameters.
         """
         exact, upper = cls.from_parameters(summary.parameters.values, summary.frame), np.triu_indices(3)
-        known = (summary.mass, summary.com, summary.inertia_com, summary.parameters)
-        bounds = [_holding(*pair) for pair in zip(known, exact.quantities, strict=True)]
 
         def build(values: Array) -> Load:
             tensor = np.empty((3, 3))
             tensor[upper] = tensor.T[upper] = values[4:]
             return cls(float(values[0]), values[1:4], tensor, summary.frame, summary)
 
-        def is_kept(values: Array) -> bool:
-            body = build(values)
-            is_inside = all(np.all(b.contains(part)) for b, part in zip(bounds, body.quantities, strict=True))
-            return is_inside and _is_body_like(exact, body)
-
         values = np.concatenate([[exact.mass], exact.com, exact.inertia_com[upper]])
         widths = np.concatenate([[summary.mass.width], summary.com.width, summary.inertia_com.width[upper]])
-        return build(round_supported(values, 0.5 * widths, is_kept))
+        return build(round_supported(values, 0.5 * widths, lambda rounded: _is_kept(build(rounded), exact)))
 
     @property
     def parameters(self) -> Array:
         """Ten parameters about the frame's origin, (10,)."""
         return inertia.from_com_form(self.mass, self.com, self.inertia_com)
 
-    @property
-    def quantities(self) -> tuple[Array, ...]:
-        """Mass (), CoM (3,), inertia about it (3, 3) and the ten parameters about the frame's origin, (10,)."""
-        return np.array(self.mass), self.com, self.inertia_com, self.parameters
 
+def _is_kept(rounded: Load, exact: Load) -> bool:
+    """Return whether a rounded load is within its bounds, a body, and not much nearer to being none than before.
 
-def _is_body_like(load: Load, rounded: Load) -> bool:
-    """Return whether a rounded load is a body, and not much nearer to being none than before."""
-    least = [np.linalg.eigvalsh(inertia.pseudo_inertia(body.parameters))[0] for body in (load, rounded)]
-    return bool(least[1] > _EDGE * least[0])
-
-
-def _holding(bounded: Bounded, values: Array) -> Bounded:
-    """Return bounds that hold the values too: those on a bound may be beyond it by rounding."""
-    return Bounded(values, np.minimum(bounded.lower, values), np.maximum(bounded.upper, values))
+    A value on its bound may have been beyond it by the rounding of another frame; no more is asked of it then.
+    """
+    least = [np.linalg.eigvalsh(inertia.pseudo_inertia(load.parameters))[0] for load in (exact, rounded)]
+    names = () if rounded.bounds is None else ("mass", "com", "inertia_com", "parameters")
+    return bool(least[1] > _EDGE * least[0]) and all(
+        np.all(bounded.contains(getattr(rounded, name)) | ~bounded.contains(getattr(exact, name)))
+        for name, bounded in ((name, getattr(rounded.bounds, name)) for name in names)
+    )
 
 
 def decimals(value: float, half_width: float) -> int:
@@ -280,14 +270,15 @@ def describe_load(load: Load) -> list[str]:
     summary = load.bounds
     if summary is None:
         return []
-    mass, com, tensor = (
-        _holding(b, v)
-        for b, v in zip((summary.mass, summary.com, summary.inertia_com), load.quantities[:3], strict=True)
-    )
-    rows: list[tuple[str, Bounded, tuple[int, ...]]] = [("mass [kg]", mass, ())]
-    rows += [(f"centre of mass {axis} [m]", com, (i,)) for i, axis in enumerate("xyz")]
-    rows += [(f"I{a}{b} about the centre of mass [kg m^2]", tensor, (i, j)) for (a, i), (b, j) in _upper_triangle()]
-    lines = [f"{name}: {show_bounded(*(float(v[at]) for v in (b.values, b.lower, b.upper)))}" for name, b, at in rows]
+    rows: list[tuple[str, float, Bounded, tuple[int, ...]]] = [("mass [kg]", load.mass, summary.mass, ())]
+    rows += [(f"centre of mass {axis} [m]", load.com[i], summary.com, (i,)) for i, axis in enumerate("xyz")]
+    rows += [
+        (f"I{a}{b} about the centre of mass [kg m^2]", load.inertia_com[i, j], summary.inertia_com, (i, j))
+        for (a, i), (b, j) in _upper_triangle()
+    ]
+    lines = [
+        f"{name}: {show_bounded(value, bounded.lower[at], bounded.upper[at])}" for name, value, bounded, at in rows
+    ]
     unknown = [quantity.value for quantity in Quantity if quantity not in find_well_known(summary)]
     if unknown:
         lines.append(f"NOT WELL KNOWN: {', '.join(unknown)} ({RULE})")
@@ -318,15 +309,12 @@ def _round_principal(load: Load, summary: PayloadSummary, turned: Array) -> Arra
 
     An angle counts as known as far as it turns the inertia by less than the bounds of the moments are apart.
     """
-    bounds = _holding(summary.inertia_com, load.inertia_com)
     widths = summary.principal_moments.width[np.argsort(np.argsort(turned[3:]))]
     angle = float(np.degrees(np.max(widths) / max(float(np.ptp(turned[3:])), np.finfo(float).tiny)))
 
     def is_kept(values: Array) -> bool:
         axes = pin.rpy.rpyToMatrix(np.radians(values[2::-1]))
-        tensor = axes @ np.diag(values[3:]) @ axes.T
-        is_inside = bool(np.all(bounds.contains(tensor)))
-        return is_inside and _is_body_like(load, replace(load, inertia_com=tensor))
+        return _is_kept(replace(load, inertia_com=axes @ np.diag(values[3:]) @ axes.T), load)
 
     return round_supported(turned, 0.5 * np.append(np.full(3, min(angle, 90.0)), widths), is_kept)
 

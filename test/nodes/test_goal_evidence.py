@@ -76,29 +76,28 @@ def test_samples_are_those_of_the_present_payload_from_where_the_estimator_began
     assert samples_of_estimate(begun).stamps[0] == parts[5].stamps[10]
 
 
-def test_the_interval_is_that_of_the_newest_samples(robot, parts, estimate):
+def test_the_interval_is_that_of_all_samples_of_the_estimate(robot, parts, estimate):
     settings, records = EstimatorSettings(window_duration=0.05), Records(samples=parts)
     usable = replace(estimate, values=robot.payload_prior.nominal, number_of_windows=9)
-    found = EvidenceSource(robot, 1.2).find(settings, usable, records).statistical
-    block = samples_of_estimate(records)
-    expected = compute_statistical_interval(robot, settings, collect_rows(robot, settings, [block.slice(-1201)]))
+    found = EvidenceSource(robot).find(settings, usable, records).statistical
+    rows = collect_rows(robot, settings, [samples_of_estimate(records)])
+    expected = compute_statistical_interval(robot, settings, rows, usable.box)
     np.testing.assert_allclose(found.lower, expected.lower, rtol=1e-9, atol=1e-12)
-    assert found.windows == expected.windows >= 20
+    assert np.all((usable.lower <= found.lower) & (found.upper <= usable.upper))
     result = Identify.Result()
     assert interval_of(result) is None
     add_evidence(result, Evidence(statistical=found))
     received = interval_of(result)
     np.testing.assert_allclose(received.upper, found.upper, rtol=1e-12)
     assert received.confidence == 0.95 and np.all(received.lower < received.upper)
-    for source, known in ((EvidenceSource(robot, 0.0), settings), (EvidenceSource(robot, 1.2), None)):
-        assert source.find(known, usable, records) == Evidence()
-    assert EvidenceSource(robot, 1.2, lambda: True).find(settings, usable, records).statistical is None
+    assert EvidenceSource(robot).find(None, usable, records) == Evidence()
+    assert EvidenceSource(robot, lambda: True).find(settings, usable, records).statistical is None
 
 
 def test_a_wrong_sign_is_told_in_field_and_text(robot, parts, estimate):
     turned = [replace(part, tau=-part.tau) for part in parts]
     alarm = replace(estimate, is_consistent=False, alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload agrees"))
-    evidence = EvidenceSource(robot, 5.0).find(None, alarm, Records(samples=turned[:10]))
+    evidence = EvidenceSource(robot).find(None, alarm, Records(samples=turned[:10]))
     result = Identify.Result(error_code=Identify.Result.INCONSISTENT, error_text="no payload agrees")
     add_evidence(result, evidence)
     first = result.hypotheses[0]
@@ -122,7 +121,7 @@ def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, est
         return condition()
 
     goal = SimpleNamespace(
-        _monitor=monitor, _robot=robot, _options=SimpleNamespace(statistical_data=0.0), _is_cancelled=lambda: False,
+        _monitor=monitor, _robot=robot, _is_cancelled=lambda: False,
         _session=SimpleNamespace(wait_until=wait_until), _logger=SimpleNamespace(warning=warned.append),
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:

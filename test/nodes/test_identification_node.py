@@ -55,7 +55,7 @@ PARAMETERS = {
     },  # fmt: skip
     "excitation_planner": {"time_budget": 0.5, "starts": 1, "max_iterations": 5},
     "estimator": {"publish_rate": 10.0},
-    "identification": {"weighing_time": 0.3, "trajectories": 1, "statistical_data": 3.0},
+    "identification": {"weighing_time": 0.3, "trajectories": 1},
 }
 
 

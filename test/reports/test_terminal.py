@@ -223,9 +223,12 @@ def test_summary_without_truth_and_with_a_wrong_one(result):
 
 def test_the_statistical_interval_is_named_as_one(result):
     assert "Statistical" not in text_of(result_summary(result))
-    interval = StatisticalInterval(np.full(10, 1.8), np.full(10, 0.01), 0.95, 60, 3)
+    interval = StatisticalInterval(np.full(10, 1.7804), np.full(10, 1.8196))
     text = " ".join(text_of(result_summary(dataclasses.replace(result, statistical=interval))).split())
-    assert "Statistical 95 %: mass 1.7804 to 1.8196 kg, from the residuals; it guarantees nothing" in text
+    assert "Statistical 95 %: mass 1.7804 to 1.8196 kg, within the bounds; it guarantees nothing" in text
+    nothing = StatisticalInterval(np.full(10, np.nan), np.full(10, np.nan))
+    text = " ".join(text_of(result_summary(dataclasses.replace(result, statistical=nothing))).split())
+    assert "Statistical 95 %: none of m, mcx" in text and "nan" not in text
 
 
 def test_a_pipe_gets_sentences_in_one_line(result):

@@ -42,12 +42,10 @@ class EvidenceSource:
 
     Attributes:
         robot: The arm.
-        newest: Length of the newest data that the statistical interval rests on [s]; 0 computes none.
         is_cancelled: Ends the work with what was found by then.
     """
 
     robot: RobotModel
-    newest: float
     is_cancelled: Callable[[], bool] = lambda: False
 
     def find(self, settings: EstimatorSettings | None, estimate: ParameterEstimate, records: Records) -> Evidence:
@@ -68,22 +66,18 @@ class EvidenceSource:
             rows = collect_rows(self.robot, known, [block], self.is_cancelled)
             windows = check_windows(self.robot, known, rows, None, int(records.samples[0].stamps[0]))
             return Evidence(explanation=explanation, windows=windows)
-        if (
-            settings is None
-            or not self.newest
-            or estimate.target != settings.target
-            or not np.all(np.isfinite(estimate.values))
-        ):
+        if settings is None or estimate.target != settings.target or not np.all(np.isfinite(estimate.values)):
             return Evidence()
-        first = int(np.searchsorted(block.stamps, block.stamps[-1] - round(1e9 * self.newest)))
-        parts = [block.slice(start, start + 1000) for start in range(first, len(block), 1000)]
+        parts = [block.slice(start, start + 1000) for start in range(0, len(block), 1000)]
         rows = collect_rows(self.robot, settings, parts, self.is_cancelled)
+        if self.is_cancelled():
+            return Evidence()
         unknowns = describe_unknowns(self.robot, settings)
         known = calibration_rows(self.robot, unknowns, settings)
-        # Bounds of all data are no match for a width to be expected of the newest.
-        found = Box(estimate.lower, estimate.upper) if first == 0 and estimate.is_guaranteed else None
+        found = Box(estimate.lower, estimate.upper) if estimate.is_guaranteed else None
         agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
-        return Evidence(statistical=compute_statistical_interval(self.robot, settings, rows), agreement=agreement)
+        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box)
+        return Evidence(statistical=statistical, agreement=agreement)
 
 
 def samples_of_estimate(records: Records) -> SampleBlock | None:
@@ -128,7 +122,7 @@ def interval_of(result: Identify.Result) -> StatisticalInterval | None:
     if not result.statistical_confidence:
         return None
     lower, upper = (np.array(side, dtype=float) for side in (result.statistical_lower, result.statistical_upper))
-    return StatisticalInterval.from_ends(lower, upper, float(result.statistical_confidence))
+    return StatisticalInterval(lower, upper, float(result.statistical_confidence))
 
 
 def _add_interval(result: Identify.Result, interval: StatisticalInterval) -> None:

@@ -151,9 +151,6 @@ class IdentificationParameters(FrameParameters, RobotParameters):
     """~/move_to: longest motion."""
     record: bool = parameter(True)
     """Write recording.mcap with the other files."""
-    statistical_data: float = parameter(20.0, "s", lower=0.0, upper=300.0)
-    """~/identify: length of the newest data that a statistical interval beside the bounds rests on, computed after the
-    motion in about a fifth of that time; 0 computes none."""
 
     def check(self) -> None:
         """Refuse a folder outside that for results."""

@@ -8,7 +8,8 @@ of what is left, and the step is many of its standard errors, which neighbouring
 friction that changes, or a contact, can look alike.
 
 Source: D. W. K. Andrews, Tests for parameter instability and structural change with unknown change point, 1993,
-section 4 (the largest Wald statistic over all moments), with the covariance of :mod:`.statistics`.
+section 4 (the largest Wald statistic over all moments); W. K. Newey, K. D. West, A simple, positive semi-definite,
+heteroskedasticity and autocorrelation consistent covariance matrix, 1987, eq. (5).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
-from sysid_ros.core.estimation.point.statistics import WeightedColumns, long_run_covariance, weak_prior
 from sysid_ros.core.estimation.windows.rows import Rows
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,8 @@ STEP = 3.0
 MOST_BLOCKS = 128
 """Sums are kept of so many runs of windows; when there are more, neighbours are merged."""
 _STICTION = ERROR_TERMS.index("coulomb")
+_UNIFORM, _WEAK = 3.0, 1e-8
+"""Inverse variance of a number uniform between -1 and 1, and of one of which hardly anything is known."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,60 @@ class PayloadChange:
             f"kg and a first moment of ({moment}) kg m: has it slipped in the gripper? Bounds then hold neither before "
             "nor after; identify again. This is statistics, without a guarantee"
         )
+
+
+class WeightedColumns:
+    """Rows of windows as a least-squares problem, each unknown in units of its radius.
+
+    Columns are those of the payload, then of every nuisance parameter that is not known exactly.
+
+    Args:
+        robot: The arm.
+        unknowns: What the rows are about; the target is one body.
+
+    Attributes:
+        center: Middle of the payload's prior, (10,).
+        radius: Its radii, (10,).
+    """
+
+    def __init__(self, robot: RobotModel, unknowns: Unknowns):
+        self.center, self.radius = unknowns.prior.center, unknowns.prior.radius
+        self._unknowns = unknowns
+        self._gain_error = robot.sensors.effort_relative_error
+
+    def build(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """Return columns (R, K), weights (R,) and right-hand side (R,) [Nms] of R rows."""
+        unknowns = self._unknowns
+        problem = Problem.build(rows, self.center, self.radius, unknowns.radius, unknowns.end_error)
+        spans = problem.delta_radius.copy()
+        gains = unknowns.groups["torque_gain"]
+        # A relative error of the torque may last, as a gain does.
+        spans[gains] = np.maximum(spans[gains], self._gain_error)
+        columns = np.concatenate([problem.y * self.radius, (problem.b * spans)[:, spans > 0.0]], axis=1)
+        allowed = problem.error + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
+        return columns, _UNIFORM / allowed**2, problem.r
+
+
+def weak_prior(count: int) -> Array:
+    """Return the inverse variances of the columns, (count,): hardly any for the payload, else uniform in the box."""
+    prior = np.full(count, _UNIFORM)
+    prior[:INERTIAL] = _WEAK
+    return prior
+
+
+def long_run_covariance(scores: Array) -> Array:
+    """Return the covariance (K, K) of the sum of N correlated scores (N, K), with the kernel of Newey and West."""
+    lags = _lags(len(scores))
+    spread: Array = scores.T @ scores
+    for lag in range(1, lags + 1):
+        cross = scores[lag:].T @ scores[:-lag]
+        spread += (1.0 - lag / (lags + 1.0)) * (cross + cross.T)
+    return spread
+
+
+def _lags(count: int) -> int:
+    """Return how many neighbours count as correlated."""
+    return int(np.floor(4.0 * (count / 100.0) ** (2.0 / 9.0)))
 
 
 class ChangeMonitor:

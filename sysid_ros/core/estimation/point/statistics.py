@@ -1,41 +1,41 @@
-"""A statistical interval beside the guaranteed one: what others report, from residuals, robust to their correlation.
+"""A statistical interval beside the guaranteed one: what is likely where the bounds say what is possible.
 
-Least squares for payload and nuisance parameters together. The parameters of the arm and the gains of its torques count
-as random, uniform in their box, and the windows' errors as a stationary process whose covariance the residuals show: a
-sandwich with the kernel of Newey and West over neighbouring windows. What is wrong in all windows alike does not show
-in residuals, so trials are left more often than the normal distribution says; standard errors are multiplied by
-:data:`CALIBRATION`, from trials. Unlike a guaranteed bound the interval is left in a share of cases.
-
-Source: W. K. Newey, K. D. West, A simple, positive semi-definite, heteroskedasticity and autocorrelation consistent
-covariance matrix, 1987, eq. (5).
+Generalised least squares with priors, from the same rows as the bounds. What the session shares is one unknown, uniform
+in its box: the arm's parameters, friction, offsets, gains, and errors of the torques that may last. Each error term of
+a window is uniform within its bound and independent of the others. Windows at rest in one posture are one measurement,
+however many there are: friction there is one constant, anywhere within F_c. Rows of a calibration are widths of one
+convex body of many dimensions, most of which lies near its middle in every single direction. The normal distribution
+that results is cut to the guaranteed bounds. Unlike a guaranteed bound the interval is left in a share of cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
-from sysid_ros.core.estimation.windows.rows import Rows
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.windows.errors import mean_error
+from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
+from sysid_ros.core.model.inertia import PARAMETER_NAMES
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
 
-CONFIDENCE, _QUANTILE = 0.95, 1.959963984540054
-"""Share of cases that the interval is meant to hold, and the normal quantile of it."""
-CALIBRATION = 1.5
-"""Standard errors are multiplied by this [-], so that the worst group of the trials that it was chosen on (seeds 100 to
-107 of bench/bench_statistics.py) is held as often as stated; that benchmark runs other seeds."""
-LEAST_WINDOWS = 20
-"""With fewer windows there is no interval: their covariance would be a guess."""
-_UNIFORM = 3.0
-"""Inverse of the variance of a number uniform between -1 and 1."""
-_WEAK = 1e-8
+CONFIDENCE = 0.95
+"""Share of cases that the interval is meant to hold [-]."""
+_UNIFORM = 1.0 / 3.0
+"""Variance of a number uniform between -1 and 1."""
+_STICTION = ERROR_TERMS.index("coulomb")
+_WHOLE = 1.0 - 1e-6
+"""A joint sticks where its friction is unknown for this share of a window [-]."""
 
 
 @dataclass(frozen=True)
@@ -43,116 +43,97 @@ class StatisticalInterval:
     """An interval that holds each parameter with a stated confidence, under statistical assumptions.
 
     Attributes:
-        values: Least-squares estimate, (10,); no body need have it.
-        standard_error: Of each, calibrated, (10,).
+        lower: Lower ends, (10,), within the guaranteed bounds; NaN where what is likely and what is possible are apart.
+        upper: Upper ends, (10,); NaN likewise.
         confidence: Share of cases that each interval is meant to hold [-].
-        windows: Number of windows.
-        lags: Neighbouring windows whose errors count as correlated.
     """
 
-    values: Array
-    standard_error: Array
-    confidence: float
-    windows: int
-    lags: int
-
-    @classmethod
-    def from_ends(cls, lower: Array, upper: Array, confidence: float) -> StatisticalInterval:
-        """Return the interval with these ends, (10,) each; windows and lags are not known (0)."""
-        return cls(0.5 * (lower + upper), 0.5 * (upper - lower) / _QUANTILE, confidence, 0, 0)
+    lower: Array
+    upper: Array
+    confidence: float = CONFIDENCE
 
     @property
-    def lower(self) -> Array:
-        """Lower ends, (10,)."""
-        return self.values - _QUANTILE * self.standard_error
-
-    @property
-    def upper(self) -> Array:
-        """Upper ends, (10,)."""
-        return self.values + _QUANTILE * self.standard_error
-
-
-class WeightedColumns:
-    """Rows of windows as a least-squares problem, each unknown in units of its radius.
-
-    Columns are those of the payload, then of every nuisance parameter that is not known exactly.
-
-    Args:
-        robot: The arm.
-        unknowns: What the rows are about; the target is one body.
-
-    Attributes:
-        center: Middle of the payload's prior, (10,).
-        radius: Its radii, (10,).
-    """
-
-    def __init__(self, robot: RobotModel, unknowns: Unknowns):
-        self.center, self.radius = unknowns.prior.center, unknowns.prior.radius
-        self._unknowns = unknowns
-        self._gain_error = robot.sensors.effort_relative_error
-
-    def build(self, rows: Rows) -> tuple[Array, Array, Array]:
-        """Return columns (R, K), weights (R,) and right-hand side (R,) [Nms] of R rows."""
-        unknowns = self._unknowns
-        problem = Problem.build(rows, self.center, self.radius, unknowns.radius, unknowns.end_error)
-        spans = problem.delta_radius.copy()
-        gains = unknowns.groups["torque_gain"]
-        # A relative error of the torque may last, as a gain does.
-        spans[gains] = np.maximum(spans[gains], self._gain_error)
-        columns = np.concatenate([problem.y * self.radius, (problem.b * spans)[:, spans > 0.0]], axis=1)
-        allowed = problem.error + np.abs(problem.ends).sum(axis=1) @ problem.end_radius
-        return columns, _UNIFORM / allowed**2, problem.r
-
-
-def weak_prior(count: int) -> Array:
-    """Return the inverse variances of the columns, (count,): hardly any for the payload, else uniform in the box."""
-    prior = np.full(count, _UNIFORM)
-    prior[:INERTIAL] = _WEAK
-    return prior
-
-
-def long_run_covariance(scores: Array) -> Array:
-    """Return the covariance (K, K) of the sum of N correlated scores (N, K), with the kernel of Newey and West."""
-    lags = _lags(len(scores))
-    spread: Array = scores.T @ scores
-    for lag in range(1, lags + 1):
-        cross = scores[lag:].T @ scores[:-lag]
-        spread += (1.0 - lag / (lags + 1.0)) * (cross + cross.T)
-    return spread
-
-
-def _lags(count: int) -> int:
-    """Return how many neighbours count as correlated."""
-    return int(np.floor(4.0 * (count / 100.0) ** (2.0 / 9.0)))
+    def absence(self) -> str:
+        """Which parameters have no interval, and why, in a sentence; empty where all have one."""
+        names = [name for name, end in zip(PARAMETER_NAMES, self.lower, strict=True) if np.isnan(end)]
+        if not names:
+            return ""
+        return (
+            f"none of {', '.join(names)}: the likely values lie outside the guaranteed bounds, so errors are not as "
+            "they are assumed to be on average"
+        )
 
 
 def compute_statistical_interval(
-    robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows]
+    robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows], bounds: Box
 ) -> StatisticalInterval | None:
-    """Compute the interval of a payload from the rows of all windows.
+    """Compute the interval of a payload from the rows of all windows and of the arm's calibration.
 
     Args:
         robot: The arm.
         settings: Those the rows were made with.
         rows: Rows of each window, in order of time.
+        bounds: Guaranteed bounds from the same data, (10,).
 
     Returns:
-        The interval; None with fewer than :data:`LEAST_WINDOWS` windows.
+        The interval; None without windows.
     """
-    if len(rows) < LEAST_WINDOWS:
+    if not rows:
         return None
-    columns = WeightedColumns(robot, describe_unknowns(robot, settings))
-    a, weight, r = columns.build(Rows.stack(rows))
-    prior, count = weak_prior(a.shape[1]), len(rows)
-    inverse = np.linalg.inv((a.T * weight) @ a + np.diag(prior))
-    z = inverse @ ((a.T * weight) @ r)
-    rest = r - a @ z
-    used = float(np.trace(inverse @ ((a.T * weight) @ a)))
-    scores = (a * (weight * rest)[:, None]).reshape(count, robot.n, -1).sum(axis=1)
-    spread = long_run_covariance(scores)
-    size = count * robot.n
-    spread *= size / max(size - used, 1.0)
-    covariance = inverse @ (spread + np.diag(np.where(np.arange(prior.size) < INERTIAL, 0.0, prior))) @ inverse
-    error = CALIBRATION * columns.radius * np.sqrt(np.maximum(np.diag(covariance)[:INERTIAL], 0.0))
-    values = columns.center + columns.radius * z[:INERTIAL]
-    return StatisticalInterval(values, error, CONFIDENCE, count, _lags(count))
+    unknowns, n = describe_unknowns(robot, settings), robot.n
+    parts = list(_one_per_rest(rows, unknowns.coulomb_upper))
+    calibration = calibration_rows(robot, unknowns, settings)
+    if calibration is not None:
+        # Uniform within an ellipsoid of d dimensions, a direction has the variance of its half width over d + 2.
+        shrinkage = np.sqrt((np.linalg.matrix_rank(calibration.b) + 2.0) * _UNIFORM)
+        parts.append(replace(calibration, errors=calibration.errors / shrinkage))
+    prior = unknowns.prior
+    stacked = Rows.stack(parts)
+    problem = Problem.build(stacked, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
+    # Errors of the windows' torques that last act like a gain and an offset. Nothing says that they are uniform: they
+    # may keep to their limits, so these are their standard deviations.
+    gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
+    limits = np.concatenate([robot.sensors.effort_relative_error, mean_error(robot.sensors, 1.0)]) / np.sqrt(_UNIFORM)
+    lasting = problem.b[:, [*gains, *offsets]] * limits * (stacked.window >= 0)[:, None]
+    columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, lasting], axis=1)
+    variance = _UNIFORM * (
+        np.sum(problem.errors**2, axis=1) + np.sum((problem.ends * problem.end_radius) ** 2, axis=(1, 2))
+    )
+    weighted = columns.T / variance
+    covariance = np.linalg.inv(weighted @ columns + np.eye(columns.shape[1]) / _UNIFORM)
+    center = prior.center + prior.radius * (covariance @ (weighted @ problem.r))[:INERTIAL]
+    deviation = np.maximum(prior.radius * np.sqrt(np.diag(covariance)[:INERTIAL]), np.finfo(float).tiny)
+    return StatisticalInterval(*_cut(center, deviation, bounds))
+
+
+def _one_per_rest(rows: Sequence[Rows], coulomb: Array) -> Iterable[Rows]:
+    """Yield the rows of each window, (n,) at a time, and the mean of those of windows at rest one after another.
+
+    Args:
+        rows: Rows of each window, in order of time.
+        coulomb: Largest F_c of each joint, (n,) [Nm].
+    """
+
+    def is_at_rest(one: Rows) -> bool:
+        return bool(coulomb.any() and np.all(one.errors[:, _STICTION] >= _WHOLE * coulomb * one.duration))
+
+    for rests, run in groupby(rows, is_at_rest):
+        if not rests:
+            yield from run
+            continue
+        same = list(run)
+        fields = ("y", "b", "u", "errors", "ends", "tilt")
+        yield replace(same[0], **{name: np.mean([getattr(one, name) for one in same], axis=0) for name in fields})
+
+
+def _cut(center: Array, deviation: Array, bounds: Box) -> tuple[Array, Array]:
+    """Return the middle share of normal distributions within bounds, lower and upper ends; NaN where they are apart."""
+    below, above = ndtr((bounds.lower - center) / deviation), ndtr((bounds.upper - center) / deviation)
+    tail = 0.5 * (1.0 - CONFIDENCE)
+    is_apart = (above <= tail) | (below >= 1.0 - tail)
+    with np.errstate(invalid="ignore"):
+        lower, upper = (
+            np.clip(center + deviation * ndtri(below + share * (above - below)), bounds.lower, bounds.upper)
+            for share in (tail, 1.0 - tail)
+        )
+    return np.where(is_apart, np.nan, lower), np.where(is_apart, np.nan, upper)

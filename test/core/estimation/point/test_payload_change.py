@@ -8,8 +8,14 @@ import pytest
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point import payload_change
-from sysid_ros.core.estimation.point.payload_change import CHANGING, STEP, STICKING, ChangeMonitor
-from sysid_ros.core.estimation.point.statistics import WeightedColumns, weak_prior
+from sysid_ros.core.estimation.point.payload_change import (
+    CHANGING,
+    STEP,
+    STICKING,
+    ChangeMonitor,
+    WeightedColumns,
+    weak_prior,
+)
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.inertia import from_com_form, to_com_form

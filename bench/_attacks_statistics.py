@@ -1,0 +1,45 @@
+"""Attacks on the statistical interval: trials in which it is false, wider than the guarantee, or missing.
+
+``python bench/_attacks_statistics.py [--trials N]`` prints a row of JSON for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import numpy as np
+from bench_statistics import KINDS, NOISES, Trial, run_trials
+
+ROBOTS = ["kinova_gen3_2f85", "kuka_lbr_iiwa7"]
+
+
+def run(trials: int) -> list[dict]:
+    """Run about so many trials in all; rows as the page of attacks has them."""
+    cases = len(ROBOTS) * len(NOISES) * 2 * len(KINDS)
+    arms = max(1, round((trials / cases) ** 0.5))
+    found = list(run_trials(ROBOTS, arms, -(-trials // (cases * arms)), seed=5000))
+    rows = []
+    for is_calibrated in (False, True):
+        for kind in KINDS:
+            these = [one[-1] for one in found if one[2] is is_calibrated and one[3] == kind]
+            name = f"{kind}, {'with' if is_calibrated else 'without'} a calibration"
+            rows.append(_row(f"mass outside its interval: {name}", these, lambda one: not one.held[0]))
+    every = [one[-1] for one in found]
+    rows.append(_row("mass outside its interval: all", every, lambda one: not one.held[0]))
+    rows.append(_row("an interval wider than the guarantee", every, lambda one: bool(np.nanmax(one.width) > 1.0)))
+    held = f"the intervals of all ten parameters hold {100.0 * np.mean([one.held for one in every]):.1f} %"
+    rows.append(_row("an interval that is absent", every, lambda one: bool(np.isnan(one.width).any())) | {"note": held})
+    return rows
+
+
+def _row(attack: str, trials: list[Trial], fails) -> dict:
+    failed, note = sum(map(fails, trials)), "a 95 % interval: 1 to 10 % may be outside" if "outside" in attack else ""
+    return {"point": "2", "attack": attack, "trials": len(trials), "failed": failed, "note": note}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=216)
+    for row in run(parser.parse_args().trials):
+        print(json.dumps(row))
