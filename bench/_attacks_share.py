@@ -1,9 +1,9 @@
 """Broken assumptions that leave data consistent: how often the result warns, and how often where all are kept.
 
-``python bench/_attacks_share.py [--trials N] [--only WORDS] [--verbose]``. Arms are drawn in their box (every other one at corners),
-payloads in the prior, errors of the sensors within their bounds; torques come from Pinocchio's RNEA. Rows of broken
-assumptions count the trials in which nothing was noticed, neither by alarm nor by warning; rows of kept ones the
-trials with either.
+``python bench/_attacks_share.py [--trials N] [--only WORDS] [--verbose]``. Arms are drawn in their box (every other one
+at corners), payloads in the prior, errors of the sensors within their bounds; torques come from Pinocchio's RNEA. Rows
+of broken assumptions count the trials in which nothing was noticed, neither by alarm nor by warning; rows of kept ones
+the trials with either.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from sysid_ros.core.estimation.calibration import (
     calibrate_arm,
     collect_rows,
     describe_doubts,
+    empty_hand,
     find_share,
     join_recordings,
-    empty_hand,
     reference_weight,
 )
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings

@@ -19,8 +19,8 @@ from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
-from sysid_ros.reports.recordings.known import SERIAL
-from sysid_ros.reports.recordings.readers import InvalidRecording, Recording, with_velocity_error
+from sysid_ros.reports.recordings.known import SERIAL, check_arm
+from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.result import (
     EstimateHistory,
@@ -64,7 +64,7 @@ def identify_recording(
     if settings.body != PAYLOAD:
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
-    unknown_arm = _check_serial(robot, recording)
+    unknown_arm = check_arm(robot, recording.source, (recording.metadata or {}).get(SERIAL, ""))
     settings = _with_gripper(settings, robot, recording)
     robot = with_velocity_error(robot, recording).with_gripper(settings.gripper)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled)
@@ -139,29 +139,11 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
-    unknown_arm = _check_serial(robot, recording)
+    unknown_arm = check_arm(robot, recording.source, (recording.metadata or {}).get(SERIAL, ""))
     settings = _with_gripper(settings, robot, recording)
     run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], on_progress)
     notices = [*unknown_arm, *run.process(recording)]
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
-
-
-def _check_serial(robot: RobotModel, recording: Recording) -> list[str]:
-    """Refuse a recording of another arm than the calibration is of; say where that is not known.
-
-    Raises:
-        InvalidRecording: It is of another arm.
-    """
-    if robot.calibration is None:
-        return []
-    expected, said = robot.calibration.record.serial, (recording.metadata or {}).get(SERIAL, "")
-    if expected and said and said != expected:
-        allowed = f"{expected}, of which the calibration is; calibrate this arm, or identify without --calibration"
-        raise InvalidRecording(recording.source, "the serial number of its arm", said, allowed)
-    if expected and said:
-        return []
-    which = "the recording" if expected else "the calibration"
-    return [f"{which} does not say the serial number of its arm: whether both are of one arm is not checked by it"]
 
 
 def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Recording) -> EstimatorSettings:

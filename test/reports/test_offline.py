@@ -263,7 +263,11 @@ def test_what_data_need_not_show_stands_beside_every_result(outcome, robot):
     assert "not guaranteed" in data["statistical"]["meaning"] and data["statistical"]["confidence"] == 0.95
     for row in data["estimate"]["parameters"]:
         assert row["statistical_lower"] < row["statistical_upper"]
-    assert "95 % statistical" in report_html(result)
+    page = report_html(result)
+    assert "95 % statistical" in page and "Allowed errors used" in page
+    assert 0.05 < data["agreement"]["share"] < 1.0 and 0.0 < data["agreement"]["width"] < 1.2
+    doubted = dataclasses.replace(result, agreement=dataclasses.replace(result.agreement, share=0.97))
+    assert any("97 % of the errors that are allowed" in text for text in estimate_data(doubted)["warnings"])
     assert data["explanation"] is None and len(data["not_shown_by_data"]) == len(BLIND_SPOTS) >= 5
     assert all(spot["check"] for spot in data["not_shown_by_data"])
 

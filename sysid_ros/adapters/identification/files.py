@@ -25,6 +25,7 @@ from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.core.procedure import Identification, IdentificationSettings
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import Bounded, exported_payload, in_frame
+from sysid_ros.reports.recordings.known import check_arm
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import (
     EstimateHistory,
@@ -156,7 +157,11 @@ def build_result(
             "stopped because": outcome.stop_reason if outcome is not None else "alarm",
         },
         versions=versions(),
-        warnings=robot.warnings if records.timing_doubt is None else (*robot.warnings, records.timing_doubt),
+        warnings=(
+            *robot.warnings,
+            *([] if records.timing_doubt is None else [records.timing_doubt]),
+            *check_arm(robot, "online", ""),  # drivers do not tell the serial number of their arm
+        ),
     )
 
 

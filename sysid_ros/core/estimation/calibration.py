@@ -337,8 +337,8 @@ def describe_doubts(record: CalibrationRecord) -> list[str]:
     if len(record.weights) == 1:
         doubts.append(
             f"an error in the mass of the only reference weight ({record.weights[0]:g} kg) cannot be told from the "
-            "gains of the torque sensors: every payload would be off by the same share; a second weight of another mass, "
-            "weighed on another scale, shows it"
+            "gains of the torque sensors: every payload would be off by the same share; a second weight of "
+            "another mass, weighed on another scale, shows it"
         )
     return doubts
 

@@ -22,7 +22,7 @@ from sysid_ros.core.estimation.bounds.set_membership import (
     seed_cuts,
 )
 from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
-from sysid_ros.core.estimation.lp.interior_point import Programmes, solve
+from sysid_ros.core.estimation.lp.interior_point import solve_for_scale
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
@@ -136,27 +136,22 @@ def find_least_scale(problem: Problem, cuts: Array, free: Array | None = None) -
     """
     center, radius, count = problem.center, problem.radius, problem.center.size
     own = [] if free is None else [_LARGEST * free[:, None]]
-    columns = np.concatenate([problem.b, *own], axis=1)
-    radii = np.concatenate([problem.delta_radius, np.ones(len(own))])
     scaled = replace(
         problem,
         radius=_LARGEST * radius,
         theta_size=_LARGEST * problem.theta_size,
-        b=np.concatenate([columns, -problem.r[:, None]], axis=1),
-        delta_radius=np.append(radii, _LARGEST),
+        b=np.concatenate([problem.b, *own], axis=1),
+        delta_radius=np.concatenate([problem.delta_radius, np.ones(len(own))]),
         r=np.zeros(len(problem.r)),
     )
     sides = np.eye(count) / np.maximum(radius, 1e-300)
     y = np.concatenate([sides, -sides, cuts])
-    b = np.zeros((len(y), scaled.b.shape[1]))
-    b[:, -1] = np.concatenate([np.ones(2 * count), cuts @ center])
+    of_scale = np.concatenate([np.ones(2 * count), cuts @ center, -problem.r])
     most = np.concatenate([np.full(2 * count, 2.0), np.abs(cuts) @ problem.theta_size])
-    scaled = add_inequalities(scaled, y, b, np.zeros(len(y)), _LARGEST * most)
-    chain = RowChain(scaled, _NEGLIGIBLE)
-    cost = np.zeros((chain.shared.shape[1], 1))
-    cost[-1] = -1.0
-    solution = solve(Programmes(chain, scaled.r / chain.error, cost, maxima=False), _TOLERANCE)
-    x, delta, _, _ = chain.values(solution.variables[:, 0])
-    scale = 1.0 / max(float(delta[-1]), 1e-300)
-    value = 0.0 if free is None else float(delta[-2]) * _LARGEST * scale
+    none = np.zeros((len(y), scaled.b.shape[1]))
+    scaled = add_inequalities(scaled, y, none, np.zeros(len(y)), _LARGEST * most)
+    chain, solution = solve_for_scale(RowChain(scaled, _NEGLIGIBLE), _LARGEST * of_scale, scaled.r, _TOLERANCE)
+    x, delta, inverse, _ = chain.values(solution.variables[:, 0])
+    scale = 1.0 / max(_LARGEST * float(inverse[0]), 1e-300)
+    value = 0.0 if free is None else float(delta[-1]) * _LARGEST * scale
     return scale, np.clip(center + x * scale, center - radius, center + radius), value

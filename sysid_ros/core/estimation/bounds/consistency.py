@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.lp.interior_point import MAX_STEPS, Programmes, solve
+from sysid_ros.core.estimation.lp.interior_point import solve_for_scale
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
@@ -64,10 +64,7 @@ def find_infeasibility_proof(problem: Problem, multipliers: Array | None = None)
         multipliers: Rows of multipliers of lower and upper bounds, (2 K, R), or None.
     """
     candidates: list[Array] = [] if multipliers is None else list(np.subtract(*np.split(multipliers, 2)))
-    chain = RowChain(problem).extended(-problem.r[:, None])
-    cost = np.zeros((chain.shared.shape[1], 1))
-    cost[-1] = -1.0
-    solution = solve(Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False), 1e-3, max_steps=MAX_STEPS)
+    chain, solution = solve_for_scale(RowChain(problem), -problem.r, np.zeros(len(problem.r)), 1e-3)
     candidates.append(solution.dual[:, 0] / chain.error)
     candidates = [one for one in candidates if np.all(np.isfinite(one)) and np.any(one)]
     margins = [infeasibility_margin(problem, candidate) for candidate in candidates]
@@ -180,24 +177,18 @@ def find_feasible_point(problem: Problem, stamp: int) -> tuple[FeasiblePoint | N
     if np.all(np.abs(z) <= 1.0) and np.all(np.abs(chain.times(z) - right) <= _EXACT):
         x, delta, _, end = chain.values(z[:, 0])
         return FeasiblePoint(problem.center + x, delta, end, stamp), None
-    return _find_by_programme(problem, chain.extended(-_ROOM * problem.r[:, None]), stamp)
-
-
-def _find_by_programme(problem: Problem, chain: RowChain, stamp: int) -> tuple[FeasiblePoint | None, Array | None]:
-    cost, dual = np.zeros((chain.shared.shape[1], 1)), None
-    cost[-1] = -1.0
-    programmes = Programmes(chain, np.zeros(len(problem.r)), cost, maxima=False)
+    dual = None
     for tolerance in _TOLERANCES:
-        solution = solve(programmes, tolerance, dual, MAX_STEPS)
+        wide, solution = solve_for_scale(chain, -_ROOM * problem.r, np.zeros(len(problem.r)), tolerance, dual)
         dual = solution.dual
         combination = dual[:, 0] / chain.error
         if np.all(np.isfinite(combination)) and infeasibility_margin(problem, combination) > 0.0:
             return None, combination
         z = solution.variables[:, 0]
-        x, delta, extra, end = chain.values(z)
+        x, delta, extra, end = wide.values(z)
         size = _ROOM * float(extra[0])
         # The residual of the rows must not be what makes them feasible.
-        missing = np.abs(chain.times(z[:, None])).max()
+        missing = np.abs(wide.times(z[:, None])).max()
         if size * (1.0 - missing) >= 1.0:
             return FeasiblePoint(problem.center + x / size, delta / size, end / size, stamp), None
     return None, None

@@ -118,6 +118,27 @@ def solve(
             steps += 1
 
 
+def solve_for_scale(
+    chain: RowChain, column: Array, right: Array, tolerance: float, start: Array | None = None
+) -> tuple[RowChain, Solution]:
+    """Maximise tau, at most 1, subject to ``A z + tau column = right``: how far rows can be scaled, or errors down.
+
+    Args:
+        chain: The matrix A.
+        column: Gains of tau, (R,) in units of the rows.
+        right: Right-hand side, (R,) likewise.
+        tolerance: See :func:`solve`.
+        start: Multipliers for a warm start, (R, 1), or None.
+
+    Returns:
+        The matrix with the column of tau, its last shared one, and the solution.
+    """
+    chain = chain.extended(column[:, None])
+    cost = np.zeros((chain.shared.shape[1], 1))
+    cost[-1] = -1.0
+    return chain, solve(Programmes(chain, right / chain.error, cost, maxima=False), tolerance, start)
+
+
 @dataclass
 class _State:
     """Iterates of S programmes: variables, multipliers of the rows and of the bounds -1 and 1.

@@ -1,0 +1,117 @@
+"""How much of the allowed errors data use: against HiGHS, and with assumptions that are kept or broken."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds.agreement import Agreement, find_least_scale
+from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
+from sysid_ros.core.estimation.calibration import describe_doubts, find_share
+from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.model.calibration import CalibrationRecord
+
+ROWS, TARGETS, SHARED = 40, 4, 3
+AGREES = Agreement(0.6, 0.8, 0.0, 0.6)
+
+
+def random_problem(seed, size=0.9):
+    """Rows of a target in its box, with independent and shared errors up to a share of their bounds."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(ROWS, TARGETS))
+    truth, errors = rng.uniform(-1.0, 1.0, TARGETS), rng.uniform(0.1, 0.3, ROWS)
+    box = Box(np.full(TARGETS, -1.0), np.full(TARGETS, 1.0))
+    gains, radius = rng.normal(size=(ROWS, SHARED)), rng.uniform(0.05, 0.2, SHARED)
+    delta = size * radius * rng.uniform(-1.0, 1.0, SHARED)
+    right = matrix @ truth + gains @ delta + size * errors * rng.uniform(-1.0, 1.0, ROWS)
+    problem = Problem.of_rows(matrix, Box(right - errors, right + errors), box, np.eye(TARGETS))
+    return dataclasses.replace(problem, b=gains, delta_radius=radius)
+
+
+def by_highs(problem, cuts):
+    """The same programme written down plainly."""
+    columns = np.concatenate([problem.y, problem.b], axis=1)
+    scale = -problem.error[:, None]
+    radii = np.concatenate([np.zeros((SHARED, TARGETS)), np.eye(SHARED)], axis=1), -problem.delta_radius[:, None]
+    wide = np.concatenate([-cuts, np.zeros((len(cuts), SHARED + 1))], axis=1)
+    a = np.concatenate([
+        np.concatenate([columns, scale], axis=1), np.concatenate([-columns, scale], axis=1),
+        np.concatenate(radii, axis=1), np.concatenate([-radii[0], radii[1]], axis=1), wide,
+    ])  # fmt: skip
+    right = np.concatenate([problem.r, -problem.r, np.zeros(2 * SHARED), cuts @ problem.center])
+    bounds = [(-r, r) for r in problem.radius] + [(None, None)] * SHARED + [(0.0, None)]
+    return linprog(np.eye(TARGETS + SHARED + 1)[-1], a, right, bounds=bounds, method="highs").fun
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("size", [0.3, 0.9, 1.6])
+def test_the_least_scale_is_that_of_highs(seed, size):
+    problem = random_problem(seed, size)
+    cuts = np.array([[1.0, 0.5, 0.0, 0.0]])
+    found, target, _ = find_least_scale(problem, cuts)
+    assert found == pytest.approx(by_highs(problem, cuts), rel=0.01)
+    assert np.all(np.abs(target) <= 1.0)
+
+
+@pytest.mark.parametrize("size", [0.5, 0.95, 2.0])
+def test_the_box_of_the_target_is_not_scaled(size):
+    """A target at the edge of its box needs no errors."""
+    problem = random_problem(0)
+    problem = dataclasses.replace(problem, r=problem.y @ np.full(TARGETS, size))
+    found, _, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
+    assert (found < 0.06) == (size < 1.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_width_is_below_what_the_share_leaves(seed):
+    """found / expected >= 1 - share, the theorem of the page on bounds."""
+    problem = random_problem(seed)
+    share, target, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
+    virtual = dataclasses.replace(problem, r=problem.y @ (target - problem.center))
+    found, expected = (bound_by_membership(one, 1e-3) for one in (problem, virtual))
+    assert np.all(found.upper - found.lower >= (1.0 - share - 0.01) * (expected.upper - expected.lower))
+
+
+def test_a_free_unknown_takes_what_it_explains():
+    problem, rng = random_problem(1, 0.5), np.random.default_rng(9)
+    gain = rng.normal(size=ROWS)
+    without, _, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
+    broken = dataclasses.replace(problem, r=problem.r + 0.7 * gain)
+    share, _, value = find_least_scale(broken, np.zeros((0, TARGETS)), gain)
+    assert share <= without * 1.01 and value == pytest.approx(0.7, abs=0.1)
+    assert find_least_scale(broken, np.zeros((0, TARGETS)))[0] > 1.2
+
+
+def test_recordings_of_an_arm_scale_its_box_too():
+    problem = random_problem(2)
+    problem = dataclasses.replace(problem, r=problem.y @ np.full(TARGETS, 0.5))
+    everything = find_share(problem)
+    assert 0.06 < everything <= 0.51  # the box counts: half of it and no errors would do
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"share": 0.95}, "95 % of the errors"),
+        ({"width": 0.12}, "12 % of the width"),
+        ({"lag": 0.02, "share_with_lag": 0.5}, "20 ms behind"),
+        ({"share": 0.95, "has_calibration": True}, "another arm"),
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_said_with_causes(change, words):
+    assert not AGREES.doubt
+    text = dataclasses.replace(AGREES, **change).doubt
+    assert words in text and "Likely causes" in text and "gripper" in text
+
+
+def test_a_lag_that_lowers_nothing_is_no_doubt():
+    assert not dataclasses.replace(AGREES, lag=0.04).doubt
+
+
+def test_one_weight_is_named_as_what_cannot_be_checked():
+    record = CalibrationRecord(serial="A", date="2026-11-28", weights=(2.0,), share=0.5)
+    assert "only reference weight (2 kg)" in describe_doubts(record)[0]
+    assert not describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0)))
+    assert "97 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.97))[0]
