@@ -132,7 +132,9 @@ class Trials:
     def processes(self) -> dict[str, int]:
         """Return the processes of the suite by name: its nodes, and what the driver has started."""
         found = {name: group.pid for name, group in self._rig.groups.items()}
-        return found | {f"child {index + 1} of arm_driver": pid for index, pid in enumerate(sorted(self._rig.loop_pids()))}
+        return found | {
+            f"child {index + 1} of arm_driver": pid for index, pid in enumerate(sorted(self._rig.loop_pids()))
+        }
 
     def stall(self, name: str, seconds: float) -> str:
         """Stop a process for a time [s] and let it go on; return in words what is not well afterwards."""

@@ -10,8 +10,8 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.ros.parameters import NodeParameters, parameter
 
 
