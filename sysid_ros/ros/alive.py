@@ -6,10 +6,14 @@ A node that is killed, or stopped by a signal, falls silent at once; one that on
 from __future__ import annotations
 
 import math
+import select
+import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.event_handler import QoSLivelinessChangedInfo, SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -36,37 +40,49 @@ def announce(node: Node) -> Publisher[Empty]:
     return publisher
 
 
-class ClockSetBackWatch:
-    """Wake a node up where the clock of its machine was set back.
+class Waker:
+    """Wake a node up where a signal has come, or the clock of its machine was set back.
+
+    Python runs handlers of signals only between two waits of the executor, so the executor would have to look for them
+    all the time.
 
     Fast DDS as wheels bring it (made for a C library older than 2.30) waits for steady times by the wall clock: a wait
     that had begun before goes on for as long as the clock was set back, and with it the executor and the assertion that
     the node is alive. Any message to send wakes its threads; from then on their waits are right again.
 
     Args:
-        node: The node.
+        node: The node; made in the main thread.
         alive: Its publisher of :func:`announce`.
-        wake: Wakes its executor.
     """
 
-    def __init__(self, node: Node, alive: Publisher[Empty], wake: Callable[[], None]):
-        self._node, self._alive, self._wake = node, alive, wake
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="clock", daemon=True)
+    def __init__(self, node: Node, alive: Publisher[Empty]):
+        self._node, self._alive = node, alive
+        # Ends a wait of the executor, also while a callback of another group awaits something.
+        self._turn = node.create_guard_condition(lambda: None, callback_group=ReentrantCallbackGroup())
+        self._signals, self._ours = socket.socketpair()
+        self._ours.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._ours.fileno(), warn_on_full_buffer=False)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._watch, name="waker", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End the watch."""
-        self._over.set()
+        self._is_over = True
+        signal.set_wakeup_fd(self._before)
+        self._ours.close()
         self._thread.join()
+        self._signals.close()
 
     def _watch(self) -> None:
         ahead = time.time() - time.monotonic()
-        while not self._over.wait(_LOOK_SECONDS):
+        while not self._is_over:
+            if select.select([self._signals], [], [], _LOOK_SECONDS)[0] and self._signals.recv(64):
+                self._turn.trigger()
             now = time.time() - time.monotonic()
             if ahead - now > _SET_BACK:
                 self._alive.publish(Empty())
-                self._wake()
+                self._turn.trigger()
                 text = (
                     f"the clock of this machine was set back by {ahead - now:.1f} s; stamps of messages go back with it"
                 )

@@ -32,7 +32,7 @@ from rclpy.utilities import remove_ros_args
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.ros.alive import ClockSetBackWatch, announce
+from sysid_ros.ros.alive import Waker, announce
 from sysid_ros.ros.node_help import node_parser
 
 T = TypeVar("T")
@@ -51,7 +51,9 @@ _CLOCK_PATIENCE, _CLOCK_REMINDER = 2.0, 30.0
 _SPIN_SECONDS = 0.05
 """How often a condition is looked at while a client spins [s]."""
 _POLL_SECONDS = 0.1
-"""How soon a signal is noticed [s]: Python runs its handlers only between two waits of the executor."""
+"""How often a condition is looked at while a node that is about to end spins [s]."""
+_LOOK_SECONDS = 1.0
+"""How long a node waits for something to do before it looks whether it has a clock [s]."""
 
 
 def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None) -> int:
@@ -103,7 +105,7 @@ def _run(node_class: Callable[[], Node], stop: Interrupts) -> tuple[int, Node | 
         rclpy.logging.get_logger(name).fatal(f"cannot start: {error}")
         return EXIT_REFUSED, None
     executor = SingleThreadedExecutor()
-    set_back = ClockSetBackWatch(node, announce(node), executor.wake)
+    waker = Waker(node, announce(node))
     try:
         executor.add_node(node)
         if isinstance(node, LifecycleNode) and not _autostart(node, stop):
@@ -113,12 +115,12 @@ def _run(node_class: Callable[[], Node], stop: Interrupts) -> tuple[int, Node | 
         gc.freeze()
         clock = ClockWatch(node)
         while not stop.is_set and rclpy.ok():
-            executor.spin_once(timeout_sec=_POLL_SECONDS)
+            executor.spin_once(timeout_sec=_LOOK_SECONDS)
             clock.look()
     except ExternalShutdownException:
         pass
     finally:
-        set_back.close()
+        waker.close()
         close = getattr(node, "close", None)
         if close is not None:
             close()

@@ -14,7 +14,7 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_msgs.msg import Empty
-from sysid_ros.ros.alive import ClockSetBackWatch, announce
+from sysid_ros.ros.alive import Waker, announce
 from sysid_ros.ros.node import create_timer
 rclpy.init()
 node, executor, calls = Node("stepped"), SingleThreadedExecutor(), {"ours": 0, "of the clock": 0}
@@ -23,7 +23,7 @@ def count(name):
     calls[name] += 1
 create_timer(node, 0.02, lambda: count("ours"))
 node.create_timer(0.02, lambda: count("of the clock"))
-watch = ClockSetBackWatch(node, announce(node), executor.wake)
+watch = Waker(node, announce(node))
 def spin(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
