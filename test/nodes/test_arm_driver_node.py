@@ -15,7 +15,7 @@ from std_srvs.srv import SetBool, Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, SetPayload
-from sysid_ros.adapters.arm_driver.outputs import ArmOutputs
+from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, LateCycles
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
@@ -477,10 +477,35 @@ def test_diagnostics_warn_where_a_real_arm_has_no_real_time_priority(mode, has_p
     outputs = object.__new__(ArmOutputs)  # without a node and its topics
     values = ArmDriverParameters(mode=mode, robot_ip="192.0.2.1")
     outputs._arm = SimpleNamespace(values=values, loop=SimpleNamespace(scheduling=Scheduling(has_priority, "normal")))
-    found, text = outputs.judge(SimpleNamespace(has_failed=False, reason="holding"))
+    found, text = outputs.judge(SimpleNamespace(has_failed=False, reason="holding"), 0.0)
     assert found is level
     assert text == ("holding; no real-time priority: normal" if level is Level.WARN else "holding")
-    assert outputs.judge(SimpleNamespace(has_failed=True, reason="lost"))[0] is Level.ERROR
+    assert outputs.judge(SimpleNamespace(has_failed=True, reason="lost"), 0.0)[0] is Level.ERROR
+
+
+@pytest.mark.parametrize(
+    ("late", "level"), [(0, Level.OK), (9, Level.OK), (10, Level.WARN), (70, Level.WARN), (100, Level.ERROR)]
+)
+def test_diagnostics_follow_the_share_of_late_cycles_of_the_last_ten_seconds(late, level):
+    outputs = object.__new__(ArmOutputs)
+    values = ArmDriverParameters(mode="mock")
+    outputs._arm = SimpleNamespace(values=values, loop=SimpleNamespace(scheduling=Scheduling(False, "normal")))
+    cycles, status = LateCycles(), SimpleNamespace(has_failed=False, reason="holding")
+
+    def state(second, is_bad):
+        state.late += late if is_bad else 0
+        return outputs.judge(status, cycles.note(float(second), 1000 * second, state.late))
+
+    state.late = 5000  # long ago
+    assert state(0, False)[0] is Level.OK
+    found = [state(second, is_bad=True) for second in range(1, 21)]
+    assert {one for one, _ in found} == {level}
+    assert all(
+        (f"; {late / 1000:.1%} of the cycles of the last 10 s came late" in text) == (late >= 10) for _, text in found
+    )
+    found = [state(second, is_bad=False)[0] for second in range(21, 32)]
+    assert found[-1] is Level.OK and (late < 70 or found[0] is not Level.OK)  # it is forgotten after ten seconds
+    assert cycles.note(40.0, 10, 0) == 0.0  # a loop that was started again
 
 
 def test_driver_that_was_never_activated_can_be_closed(bench):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -131,6 +132,35 @@ class DrivenArm:
         return self.config.values
 
 
+LATE_SECONDS = 10.0
+"""How far back the share of late cycles looks [s]."""
+LATE_LEVELS = ((0.10, Level.ERROR), (0.01, Level.WARN))
+"""From which share of late cycles on diagnostics say what; below, the loop is well."""
+
+
+class LateCycles:
+    """The share of the latest cycles that came too late, from the counters of the loop."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int, int]] = deque()  # time [s], cycles, late ones
+
+    def note(self, seconds: float, cycles: int, late: int) -> float:
+        """Note the counters and return the share of late cycles since those of :data:`LATE_SECONDS` ago.
+
+        Args:
+            seconds: Steady time [s].
+            cycles: Cycles so far.
+            late: Those that came too late.
+        """
+        if self._counts and cycles < self._counts[-1][1]:  # another loop
+            self._counts.clear()
+        self._counts.append((seconds, cycles, late))
+        while len(self._counts) > 2 and self._counts[1][0] <= seconds - LATE_SECONDS:
+            self._counts.popleft()
+        _, first, late_before = self._counts[0]
+        return (late - late_before) / max(cycles - first, 1)
+
+
 class ArmOutputs:
     """Publish what the loop measures, and how it is.
 
@@ -154,6 +184,7 @@ class ArmOutputs:
         self._online: OnlineModel | None = None
         self._authenticator: Authenticator | None = None
         self._dropped = self._joint_state_ns = 0
+        self._late = LateCycles()
         self._told: set[str] = set()  # what was refused and told already
 
     @property
@@ -299,18 +330,29 @@ class ArmOutputs:
             message = diagnostic_message(stamp_ns, name, hardware, (Level.ERROR, text), {})
         else:
             values = {**loop_health(status, self._arm.loop.timing()), "scheduling": self._arm.loop.scheduling.text}
-            values |= self._arm_health()
-            message = diagnostic_message(status.stamp_ns, name, hardware, self.judge(status), values)
+            late = self._late.note(time.monotonic(), status.cycles, status.missed_deadlines)
+            values |= {f"late cycles in {LATE_SECONDS:g} s [-]": late, **self._arm_health()}
+            message = diagnostic_message(status.stamp_ns, name, hardware, self.judge(status, late), values)
         self._diagnostics.publish(message)
 
-    def judge(self, status: LoopStatus) -> tuple[Level, str]:
-        """Return how good or bad it is, and why."""
+    def judge(self, status: LoopStatus, late: float) -> tuple[Level, str]:
+        """Return how good or bad it is, and why.
+
+        Args:
+            status: What the loop says of itself.
+            late: Share of the latest cycles that came too late.
+        """
         values, scheduling = self._arm.values, self._arm.loop.scheduling
         if status.has_failed:
             return Level.ERROR, status.reason
-        if values.is_simulated or values.is_monitor or scheduling.has_priority:
-            return Level.OK, status.reason
-        return Level.WARN, f"{status.reason}; no real-time priority: {scheduling}"
+        level, text = Level.OK, status.reason
+        if not (values.is_simulated or values.is_monitor or scheduling.has_priority):
+            level, text = Level.WARN, f"{text}; no real-time priority: {scheduling}"
+        for share, found in LATE_LEVELS:
+            if late >= share:
+                text = f"{text}; {late:.1%} of the cycles of the last {LATE_SECONDS:g} s came late (from {share:.0%})"
+                return found, f"{text}: end other programs on this machine, or give the loop real-time priority"
+        return level, text
 
     def _arm_health(self) -> dict[str, object]:
         try:

@@ -195,7 +195,9 @@ class PlanService:
             response.success, response.message = False, text
             response.status = self._status(text, started)
             response.status.failure = failure_code(error)
-            if response.status.failure in _ROUTINE:
+            if response.status.failure == int(PlanFailureCode.NO_TIME):  # a slow machine is so for the next one, too
+                self._node.get_logger().warning(f"{text} (this is said once)", once=True)
+            elif response.status.failure in _ROUTINE:
                 self._node.get_logger().warning(text)
             else:
                 self._node.get_logger().error(text)

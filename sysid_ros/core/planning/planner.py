@@ -239,7 +239,7 @@ class CertifiedPlanner:
                         raise refusal or failure from None
                     plan = None
                 if plan is None or patience.is_up() or time.monotonic() - begin + expected > seconds:
-                    raise refusal or self._no_time(seconds)
+                    raise refusal or self._no_time(request, seconds)
                 assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
                 proof, took = None, time.monotonic()
                 try:
@@ -260,11 +260,15 @@ class CertifiedPlanner:
         assert refusal is not None  # noqa: S101  # nothing else ends the loop
         raise refusal
 
-    def _no_time(self, seconds: float) -> PlanFailure:
+    def _no_time(self, request: PlanRequest, seconds: float) -> PlanFailure:
         """Return the failure that a proof throughout takes longer than there is time [s]; less is expected later."""
+        due = f"was due in {seconds:.1f} s" if seconds > 0.0 else f"was due {-seconds:.1f} s ago"
+        then = "plan with a longer time_limit"
+        if request.predecessor is not None:
+            then = "the arm comes to rest and goes on from there; with a longer planning_time it would not stop"
         text = (
-            f"proving a motion throughout may take {self._proof_time.expected:.1f} s, besides the search, and only "
-            f"{seconds:.1f} s are left; there is more time at rest, and in motion with a longer planning_time"
+            f"this machine is too slow for this plan: proving a motion throughout takes about "
+            f"{self._proof_time.expected:.1f} s, besides the search, and the plan {due}; {then}"
         )
         self._proof_time.halve()
         nothing = PlanStatistics(0, 0, 0, 0, {}, (text,), True, np.inf)

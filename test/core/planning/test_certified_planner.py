@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -241,7 +242,9 @@ def test_there_is_no_plan_where_there_is_no_time_to_prove_it(gen3, narrow):
     planner = CertifiedPlanner(gen3, replace(THROUGHOUT, proof_time=50.0), prover=prover)
     for goal in (None, gen3.home + 0.1):
         wanted = PlanRequest(narrow, start=gen3.home, goal=goal, time_limit=20.0)
-        with pytest.raises(PlanFailure, match="may take .* s, besides the search, and only 20.0 s are left") as found:
+        with pytest.raises(
+            PlanFailure, match=r"takes about .* s, besides the search, and the plan was due in 20.0 s; plan"
+        ) as found:
             planner.plan(wanted)
         assert found.value.code is PlanFailureCode.NO_TIME and len(prover.refusals) == 9
     for _ in range(2):
@@ -250,10 +253,17 @@ def test_there_is_no_plan_where_there_is_no_time_to_prove_it(gen3, narrow):
     assert len(prover.refusals) < 9
 
 
+def test_a_plan_that_is_overdue_says_by_how_much_and_what_the_arm_will_do(gen3, narrow):
+    planner = CertifiedPlanner(gen3, THROUGHOUT, prover=Doubtful())
+    at_rest, moving = PlanRequest(narrow, start=gen3.home), SimpleNamespace(predecessor=object())
+    assert "the plan was due 6.1 s ago; plan with a longer time_limit" in str(planner._no_time(at_rest, -6.14))
+    assert "was due 6.1 s ago; the arm comes to rest and goes on from there" in str(planner._no_time(moving, -6.14))
+
+
 def test_a_search_that_needs_what_is_left_for_the_proof_says_so_and_expects_less(gen3, narrow):
     """Otherwise the same request would fail in the same way for ever."""
     planner = CertifiedPlanner(gen3, replace(THROUGHOUT, proof_time=1.0), prover=Doubtful(TOO_MUCH))
-    with pytest.raises(PlanFailure, match="may take 1.0 s"):
+    with pytest.raises(PlanFailure, match="takes about 1.0 s"):
         planner.plan(PlanRequest(narrow, start=gen3.home, time_limit=1.001))
     assert planner._proof_time.expected == 0.5 and len(planner.prover.refusals) == 1
 
