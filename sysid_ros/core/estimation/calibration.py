@@ -337,9 +337,9 @@ def describe_doubts(record: CalibrationRecord) -> list[str]:
     if record.weights:
         names = " and ".join(f"{mass:g} kg" for mass in record.weights)
         doubts.append(
-            f"an error in the mass of the reference weight ({names}) cannot be told from gains and errors of the torque "
-            "sensors within their bounds: payloads would be off by the same share; weigh it, a second weight only shows "
-            "an error beyond these bounds"
+            f"an error in the mass of the reference weight ({names}) cannot be told from gains and errors of the "
+            "torque sensors within their bounds: payloads would be off by the same share; weigh it, a second weight "
+            "only shows an error beyond these bounds"
         )
     return doubts
 
