@@ -171,7 +171,7 @@ def try_weight(seed: int, error: float, count: int) -> tuple[bool, bool]:
     parts = [(*collect_rows(robot, one, settings, none, work), one.load.prior.box) for one in recordings]
     share = find_share(join_recordings(parts, none))
     doubts = describe_doubts(replace(RECORD, weights=tuple(stated.values()), share=share))
-    return any("allowed" in one for one in doubts), any("only reference" in one for one in doubts)
+    return any("allowed" in one for one in doubts), any("cannot be told" in one for one in doubts)
 
 
 @cache

@@ -334,11 +334,12 @@ def describe_doubts(record: CalibrationRecord) -> list[str]:
             "probably wrong. Likely causes: a reference weight of another mass or elsewhere than stated; recordings "
             "of different arms; a tool that the model lacks; a tilted base; a lag of the torques"
         )
-    if len(record.weights) == 1:
+    if record.weights:
+        names = " and ".join(f"{mass:g} kg" for mass in record.weights)
         doubts.append(
-            f"an error in the mass of the only reference weight ({record.weights[0]:g} kg) cannot be told from the "
-            "gains of the torque sensors: every payload would be off by the same share; a second weight of "
-            "another mass, weighed on another scale, shows it"
+            f"an error in the mass of the reference weight ({names}) cannot be told from gains and errors of the "
+            "torque sensors within their bounds: payloads would be off by the same share; weigh it, a second weight "
+            "only shows an error beyond these bounds"
         )
     return doubts
 

@@ -110,8 +110,9 @@ def test_a_lag_that_lowers_nothing_is_no_doubt():
     assert not dataclasses.replace(AGREES, lag=0.04).doubt
 
 
-def test_one_weight_is_named_as_what_cannot_be_checked():
+def test_weights_are_named_as_what_cannot_be_checked():
     record = CalibrationRecord(serial="A", date="2026-11-28", weights=(2.0,), share=0.5)
-    assert "only reference weight (2 kg)" in describe_doubts(record)[0]
-    assert not describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0)))
+    assert "reference weight (2 kg) cannot be told" in describe_doubts(record)[0]
+    assert "(1 kg and 2 kg)" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0)))[0]
+    assert not describe_doubts(dataclasses.replace(record, weights=()))
     assert "97 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.97))[0]
