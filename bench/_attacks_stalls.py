@@ -44,11 +44,13 @@ STALLS = (2.0, 5.0, 20.0, 60.0)
 """How long a process stands still [s]; Fast DDS misses one in shared memory after one to two."""
 ANSWERED_WITHIN = 5.0
 """How soon all must be well after a process goes on [s]."""
+ASKED_AGAIN = 2.0
+"""How long an answer is waited for until it is asked for again [s]."""
 START_SECONDS = 120.0
 VISIT_SECONDS = 1.0
 """How long somebody else's program stays [s]."""
-UNASKED = ("/change_state", "/identify_payload")
-"""Services that would change which nodes are active, or move the arm."""
+UNASKED = ("/change_state", "/identify_payload", "/set_payload")
+"""Services that would change which nodes are active, move the arm, or change what it holds."""
 
 
 class Asker:
@@ -77,19 +79,18 @@ class Asker:
                     self._clients[name] = self._node.create_client(service, name)
         return len(self._clients)
 
-    def ask(self, names: list[str] | None = None) -> dict[str, Any]:
-        """Ask all services (or some) for nothing in particular; return the future of each answer."""
-        chosen = self._clients if names is None else {name: self._clients[name] for name in names}
-        return {name: client.call_async(client.srv_type.Request()) for name, client in chosen.items()}
-
     def find_silent(self, seconds: float) -> list[str]:
-        """Ask all services until each has answered; return those that have not within the time [s]."""
-        end, silent = time.monotonic() + seconds, list(self._clients)
-        while silent and time.monotonic() < end:
-            asked = self.ask(silent)
-            spin_until(self._executor, lambda: all(one.done() for one in asked.values()), 1.0)  # noqa: B023
-            silent = [name for name, one in asked.items() if not one.done()]
-        return silent
+        """Ask all services for nothing in particular; return those that have not answered within the time [s]."""
+        end, asked = time.monotonic() + seconds, {name: [] for name in self._clients}
+
+        def silent() -> list[str]:
+            return [name for name, answers in asked.items() if not any(one.done() for one in answers)]
+
+        while silent() and time.monotonic() < end:
+            for name in silent():  # a server may have found this client later than it was found, and not have answered
+                asked[name].append(self._clients[name].call_async(self._clients[name].srv_type.Request()))
+            spin_until(self._executor, lambda: not silent(), min(ASKED_AGAIN, max(end - time.monotonic(), 0.0)))
+        return silent()
 
 
 @contextmanager

@@ -108,6 +108,14 @@ def test_ports_of_the_domain_are_closed_on_other_addresses(ros_process):
                 sender.recv(10)
 
 
+def test_no_shared_memory_of_fast_dds_whose_ports_others_delete_and_killed_processes_leave(ros_process):
+    """A process that stands still for a second loses its port to whoever opens it then, and hears nobody any more."""
+    process, _ = ros_process
+    maps = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "libfastdds" in maps, "no Fast DDS, so nothing is tested"
+    assert "/dev/shm/fastdds" not in maps
+
+
 def test_no_listening_tcp_socket(ros_process):
     process, _ = ros_process
     inodes = socket_inodes(process.pid)
