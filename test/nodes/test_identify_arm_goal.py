@@ -89,7 +89,7 @@ class Goal:
             records=Records(), estimate=None, estimate_stamp_ns=0, recorder=None, status=None, followed={},
             scene=Scene(ground_height=0.0), control_law=RobustSettings(),
         )  # fmt: skip
-        suite = SimpleNamespace(node=node, robot=robot, monitor=self.monitor, clients=None)
+        suite = SimpleNamespace(node=node, robot=robot, monitor=self.monitor, clients=None, key=None)
         options = options or IdentificationParameters(arm=FAST, results_root=tempfile.gettempdir())
         fields = {"serial_number": "K7", "results_directory": "" if folder is None else str(folder)} | fields
         self.is_cancelled = False

@@ -231,6 +231,7 @@ class FakeMonitor:
     estimate_stamp_ns = property(lambda self: round(1e9 * self._world._published))
     is_moving = property(lambda self: self._world.followed is not None)
     source_conflict = estimate_fault = None
+    sample_epoch = 0
 
     def forget_plan(self, plan_id):
         self.followed.pop(plan_id, None)
@@ -274,6 +275,7 @@ class FakeSession(Session):
         box = self._model_of(request)
         if box is None:
             self._world.note("reset")
+            self.monitor.sample_epoch += 1
         else:
             self._world.note("set model", box, request.nominal_payload)
         return SimpleNamespace(success=True)
