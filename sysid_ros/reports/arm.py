@@ -190,7 +190,7 @@ def write_arm_result(result: ArmResult, folder: Path, model: str) -> tuple[str, 
 
 def arm_html(result: ArmResult) -> str:
     """Return the page as one text; it loads nothing from anywhere."""
-    from sysid_ros.reports.pages import render  # matplotlib takes a second to load
+    from sysid_ros.reports.pages import render  # templates take a while to load
 
     identification, check = result.identification, result.check
     base, calibration = identification.base, identification.calibration

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
@@ -28,7 +26,8 @@ from sysid_ros.core.free_floating.identification import (
 from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
 from sysid_ros.core.free_floating.robot import FreeFlyer
 from sysid_ros.core.model.inertia import to_com_form, transform_parameters
-from sysid_ros.reports import pages
+from sysid_ros.reports import pages, plots
+from sysid_ros.reports.plots import Key, Plot
 from sysid_ros.reports.writer import software_versions
 
 Array = NDArray[np.float64]
@@ -392,69 +391,57 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
           (1e3 * data.base_twist[:, 3:], "base angular velocity [mrad/s]")), ("x", "y", "z")),
         (((data.q, "joint positions [rad]"),), result.task.robot.joint_names),
     )  # fmt: skip
-    with pages.styled():
-        drawings = []
-        for k, (motions, names) in enumerate(groups):
-            plots = [_draw_lines(times, values, label, names) for values, label in motions]
-            description = "Motion of " + ("the base", "the joints")[k]
-            drawings.append(pages.inline_plots(f"motion{k}", description, plots, _line_handles(names)))
-        axes, numbers = pages.make_plot(pages.WIDE, bottom=40.0), np.arange(1, result.minimal.count + 1)
-        scale = np.maximum(np.abs(result.estimate.values), 1e-12)
-        change = np.abs(result.believed - result.estimate.values) / scale
-        curves = [("change from before", change, "o", pages.ACCENT),
-                  ("standard deviation", result.estimate.deviations / scale, "_", pages.WARN)]  # fmt: skip
-        if result.bounds is not None:
-            curves.append(("radius of the guaranteed bounds", result.bounds.box.radius / scale, ".", pages.MUTED))
-        if truth is not None:
-            wrong = np.abs(result.estimate.values - truth) / scale  # the truth may be zero
-            curves.append(("true error", np.maximum(wrong, 1e-9), "x", pages.TRUTH))
-        handles = []
-        for label, values, marker, color in curves:
-            axes.semilogy(numbers, values, marker, color=color, markersize=4)
-            handles.append(Line2D([], [], color=color, marker=marker, linestyle="none", label=label))
-        axes.set(xlabel="minimal parameter")
-        axes.set_title("relative to the estimate [-]")
-        drawings.append(pages.inline_plots("learnt", "What was learnt of each parameter", [axes], handles))
-        return "".join(drawings)
-
-
-def _draw_lines(times: Any, values: Any, label: str, names: Sequence[str]) -> Axes:
-    """Plot columns (N, k) over times (N,)."""
-    axes = pages.make_plot(pages.WIDE)
-    for j, name in enumerate(names):
-        axes.plot(times, values[:, j], linewidth=0.9, color=pages.SERIES[j % len(pages.SERIES)], label=name)
-    axes.set_title(label)
-    pages.show_seconds(axes)
-    return axes
-
-
-def _line_handles(names: Sequence[str]) -> list[Line2D]:
-    return [
-        Line2D([], [], color=pages.SERIES[j % len(pages.SERIES)], label=name, linewidth=1.4)
-        for j, name in enumerate(names)
+    drawings = []
+    for k, (motions, names) in enumerate(groups):
+        drawn = [_draw_lines(times, values, label, names) for values, label in motions]
+        drawings.append(plots.inline_plots(f"motion{k}", f"Motion of the {('base', 'joints')[k]}", drawn, _keys(names)))
+    scale = np.maximum(np.abs(result.estimate.values), 1e-12)
+    curves = [
+        ("change from before", np.abs(result.believed - result.estimate.values) / scale, "dot", plots.ACCENT),
+        ("standard deviation", result.estimate.deviations / scale, "dash", plots.WARN),
     ]
+    if result.bounds is not None:
+        curves.append(("radius of the guaranteed bounds", result.bounds.box.radius / scale, "square", plots.MUTED))
+    if truth is not None:
+        wrong = np.abs(result.estimate.values - truth) / scale  # the truth may be zero
+        curves.append(("true error", np.maximum(wrong, 1e-9), "cross", plots.TRUTH))
+    plot = Plot("relative to the estimate [-]", plots.WIDE, x_label="minimal parameter", logs="y")
+    for _, values, shape, color in curves:
+        plot.marks(np.arange(1, result.minimal.count + 1), values, color, shape)
+    keys = [Key(label, color, shape) for label, _, shape, color in curves]
+    return "".join([*drawings, plots.inline_plots("learnt", "What was learnt of each parameter", [plot], keys)])
+
+
+def _draw_lines(times: Array, values: Array, label: str, names: Sequence[str]) -> Plot:
+    """Plot columns (N, k) over times (N,)."""
+    plot = Plot(label, plots.WIDE)
+    for j, key in enumerate(_keys(names)):
+        plot.line(*plots.envelope(times, values[:, j]), key.color, 0.9, label=key.label)
+    return plot
+
+
+def _keys(names: Sequence[str]) -> list[Key]:
+    return [Key(name, plots.SERIES[j % len(plots.SERIES)]) for j, name in enumerate(names)]
 
 
 def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
     """Draw the motion, and how much narrower than the prior the bounds are."""
     data, found, names = result.data, result.estimate, result.task.robot.joint_names
-    with pages.styled():
-        times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
-        plots = [_draw_lines(times, data.q, "joint positions [rad]", names)]
-        drawings = [pages.inline_plots("object", "Motion of the joints", plots, _line_handles(names))]
-        if found is not None:
-            axes = pages.make_plot(pages.WIDE, bottom=40.0)
-            box, prior = found.bounds.box, found.bounds.prior
-            rows, handles = np.arange(10), []
-            curves = [("radius of the guaranteed bounds", box.radius / prior.radius, "o", pages.ACCENT)]
-            if truth is not None:
-                wrong = np.maximum(np.abs(found.values - truth) / prior.radius, 1e-9)
-                curves.append(("true error of the estimate", wrong, "x", pages.TRUTH))
-            for label, values, marker, color in curves:
-                axes.semilogx(values, rows, marker, color=color, markersize=4)
-                handles.append(Line2D([], [], color=color, marker=marker, linestyle="none", label=label))
-            axes.set(yticks=rows, yticklabels=found.bounds.names, xlabel="share of the radius of the prior [-]")
-            axes.set_title("ten parameters of the object")
-            axes.invert_yaxis()
-            drawings.append(pages.inline_plots("prior", "Bounds of the object beside its prior", [axes], handles))
-        return "".join(drawings)
+    times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
+    motion = _draw_lines(times, data.q, "joint positions [rad]", names)
+    drawings = [plots.inline_plots("object", "Motion of the joints", [motion], _keys(names))]
+    if found is not None:
+        box, prior = found.bounds.box, found.bounds.prior
+        curves = [("radius of the guaranteed bounds", box.radius / prior.radius, "dot", plots.ACCENT)]
+        if truth is not None:
+            wrong = np.maximum(np.abs(found.values - truth) / prior.radius, 1e-9)
+            curves.append(("true error of the estimate", wrong, "cross", plots.TRUTH))
+        plot = Plot(
+            "ten parameters of the object", plots.WIDE, x_label="share of the radius of the prior [-]", logs="x"
+        )
+        plot.y_names = found.bounds.names
+        for _, values, shape, color in curves:
+            plot.marks(values, np.arange(10), color, shape)
+        keys = [Key(label, color, shape) for label, _, shape, color in curves]
+        drawings.append(plots.inline_plots("prior", "Bounds of the object beside its prior", [plot], keys))
+    return "".join(drawings)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from sysid_ros.core.identifiability.data import DataAnalysis
 from sysid_ros.core.identifiability.report import describe_data, describe_direction, weakness
 from sysid_ros.core.identifiability.structure import Structure
@@ -17,9 +15,10 @@ from sysid_ros.core.identifiability.wording import (
     summarize,
     symbol_table,
 )
-from sysid_ros.reports import pages
+from sysid_ros.reports import plots
 from sysid_ros.reports.identifiability_text import IdentifiabilityResult, dimensions, number
 from sysid_ros.reports.pages import render
+from sysid_ros.reports.plots import Plot
 
 _WEAK_DIRECTIONS = 5
 _COLORS = {Symbol.IDENTIFIABLE: "y0", Symbol.CHOSEN: "y1", Symbol.COMBINED: "y2", Symbol.UNIDENTIFIABLE: "y3"}
@@ -118,25 +117,17 @@ def _data(analysis: DataAnalysis) -> dict[str, Any]:
 
 def _spectrum(analysis: DataAnalysis) -> str | None:
     values = analysis.singular_values
-    numbers = np.arange(1, values.size + 1)
     shown = values > 1e-6 * max(float(values.max(initial=0.0)), 1e-300)
     if not shown.any():
         return None
-    with pages.styled():
-        axes = pages.make_plot((430.0, 220.0), bottom=40.0)
-        floor = min(float(values[shown].min()) / 3.0, 0.3)
-        axes.vlines(numbers[shown], floor, values[shown], color=pages.ACCENT, linewidth=2.5)
-        axes.plot(numbers[shown], values[shown], "o", color=pages.ACCENT, markersize=4)
-        axes.plot(numbers[~shown], np.full(np.count_nonzero(~shown), floor), "x", color=pages.TRUTH, clip_on=False)
-        axes.axhline(analysis.limit, color=pages.WARN, linewidth=1.0, dashes=(4, 2))
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=floor)
-        pages.label_log_axis(axes)
-        axes.set_xlabel("combination")
-        axes.set_title("times better known than before [-]; crosses: not at all")
-        axes.grid(axis="x", visible=False)
-        description = "How many times better the data know each combination than before"
-        return pages.inline_plots("spectrum", description, [axes])
+    plot = Plot(
+        "times better known than before [-]; crosses: not at all", (430.0, 220.0), x_label="combination", logs="y"
+    )
+    plot.y.start = 0.3
+    plot.stems(values, shown)
+    plot.level(analysis.limit, plots.WARN, 1.0, plots.DASHED)
+    description = "How many times better the data know each combination than before"
+    return plots.inline_plots("spectrum", description, [plot])
 
 
 def _settings(structure: Structure) -> dict[str, str]:

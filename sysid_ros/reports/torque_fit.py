@@ -41,8 +41,6 @@ def differentiate(stamps: ArrayLike, values: Array, filter_time: float = FILTER_
     Returns:
         Derivatives, (N, n) [unit of values / s]; zero in pieces too short for a derivative.
     """
-    from scipy.signal import savgol_filter  # takes a second to load
-
     times = np.asarray(stamps, dtype=np.int64)
     result = np.zeros_like(values, dtype=float)
     if times.size < 2:
@@ -54,9 +52,36 @@ def differentiate(stamps: ArrayLike, values: Array, filter_time: float = FILTER_
     for first, last in zip(borders[:-1], borders[1:], strict=True):
         length = min(window, (last - first - 1) // 2 * 2 + 1)
         if length > FILTER_ORDER:
-            result[first:last] = savgol_filter(
-                values[first:last], length, FILTER_ORDER, deriv=1, delta=1e-9 * period, axis=0
-            )
+            result[first:last] = _derivative(values[first:last], _fit(length)) / (1e-9 * period)
+    return result
+
+
+def derivative_weights(length: int) -> Array:
+    """Return the weights of samples around one, oldest first, in its derivative by a Savitzky-Golay filter, (length,).
+
+    They are those of samples one apart; scipy has them too, in a package that takes a second to load.
+    """
+    return np.asarray(_fit(length)[1])
+
+
+def _fit(length: int) -> Array:
+    """Return what makes the coefficients of a polynomial of samples around its origin, (FILTER_ORDER + 1, length)."""
+    half = length // 2
+    scale = float(half) ** np.arange(FILTER_ORDER + 1)  # powers up to 1 for the pseudo-inverse
+    powers = np.vander(np.arange(-half, half + 1) / half, FILTER_ORDER + 1, increasing=True)
+    return np.asarray(np.linalg.pinv(powers) / scale[:, None])
+
+
+def _derivative(values: Array, fit: Array) -> Array:
+    """Return derivatives of samples one apart, (N, n): of the polynomial around each, at the ends the outermost."""
+    length = fit.shape[1]
+    half = length // 2
+    result = np.empty_like(values, dtype=float)
+    for j in range(values.shape[1]):
+        result[half : len(values) - half, j] = np.convolve(values[:, j], fit[1, ::-1], "valid")
+    at = np.arange(-half, half + 1)[:, None] ** np.arange(FILTER_ORDER) * np.arange(1, FILTER_ORDER + 1)
+    result[:half] = at[:half] @ (fit[1:] @ values[:length])
+    result[len(values) - half :] = at[half + 1 :] @ (fit[1:] @ values[len(values) - length :])
     return result
 
 

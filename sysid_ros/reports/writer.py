@@ -149,7 +149,7 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
 
 
 def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
-    from sysid_ros.reports.report import report_html  # matplotlib takes a second to load
+    from sysid_ros.reports.report import report_html  # templates take a while to load
 
     estimate: dict[str, Callable[[], str]] = {ESTIMATE: lambda: estimate_text(result)}
     report: dict[str, Callable[[], str]] = {REPORT: lambda: report_html(result)}

@@ -19,7 +19,7 @@ from sysid_ros.core.common.errors import JointNotFound, SysidError
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
-from sysid_ros.reports.torque_fit import differentiate
+from sysid_ros.reports.torque_fit import derivative_weights, differentiate
 
 Array = NDArray[np.float64]
 
@@ -235,8 +235,6 @@ def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tup
     Raises:
         SysidError: There are too few samples to differentiate.
     """
-    from scipy.signal import savgol_coeffs  # takes a second to load
-
     times = np.asarray(stamps, dtype=np.int64)
     period = 1e-9 * float(np.median(np.diff(times)))
     length = 2 * int(round(0.5 * SHORT / period)) + 1
@@ -248,7 +246,7 @@ def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tup
     if times.size < length:
         raise SysidError(f"velocities cannot be computed from {times.size} samples; {length} are needed")
     short, long = differentiate(times, q, SHORT), differentiate(times, q, LONG)
-    gain = np.abs(savgol_coeffs(length, 3, deriv=1, delta=period)).sum()
+    gain = np.abs(derivative_weights(length)).sum() / period
     steps = 0.5 * np.asarray(resolution, dtype=float) * gain
     difference = np.abs(short - long)
     is_outlier = _find_outliers(difference, steps, math.ceil(0.5 * LONG / period))
