@@ -19,7 +19,7 @@ from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import TRUTHS, Noise, draw_truth, load_payload
-from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.pacing import SimulatedClock, request_scheduling
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
 Result = TypeVar("Result")
@@ -124,6 +124,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
     add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    add("--real-time-priority", action="store_true", help="ask for it, to test a client that keeps to real time")
     add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
 
 
@@ -173,11 +174,13 @@ class RunningEmulator:
         server: Serves its clients.
         title: What it is and where it is reached, in words.
         is_in_use: Whether a client commands the arm.
+        arm: The arm.
     """
 
     server: EmulatorServer
     title: str
     is_in_use: Callable[[], bool]
+    arm: EmulatedArm
 
 
 def run_program(
@@ -205,12 +208,25 @@ def run_program(
         say(str(error))
         return 2
     say(emulator.title)
-    say(f"scheduling: {request_real_time()}")
-    is_wanted = UntilHandedBack(emulator.is_in_use) if options.while_stdin else lambda: True
+    say(f"scheduling: {request_scheduling(options.real_time_priority)}")
     with contextlib.suppress(KeyboardInterrupt):
-        emulator.server.run(options.seconds, is_wanted)
+        emulator.server.run(options.seconds, is_wanted(options, emulator.arm, emulator.is_in_use, say))
     emulator.server.close()
     return 0
+
+
+def is_wanted(
+    options: argparse.Namespace, arm: EmulatedArm, is_in_use: Callable[[], bool], say: Callable[[str], None]
+) -> Callable[[], bool]:
+    """Return what an emulator asks between its cycles: whether it is to go on; says where its time passes slowly."""
+    is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
+    clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
+
+    def ask() -> bool:
+        clock.note(1e-9 * arm.stamp_ns)
+        return is_there()
+
+    return ask
 
 
 def build_plant_settings(options: argparse.Namespace) -> PlantSettings:

@@ -62,7 +62,8 @@ class ArmDriverNode(LifecycleNode):
             robot = values.load_robot(self.get_logger())
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
-            loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n)
+            is_real_time = values.real_time_priority or not values.is_simulated
+            loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n, is_real_time=is_real_time)
             key = key_from_environment()
         except SysidError as error:
             self.get_logger().fatal(str(error))
