@@ -136,7 +136,7 @@ def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSP
         f"({info.qos_profile.reliability.name.lower().replace('_', ' ')}, {info.qos_profile.durability.name.lower()})"
         for info in infos
     ]
-    fits = [qos_check_compatible(info.qos_profile, profile)[0] is not QoSCompatibility.ERROR for info in infos]
+    fits = [qos_check_compatible(info.qos_profile, profile)[0] != QoSCompatibility.ERROR for info in infos]
     return NoMessages(full_name, what, seconds, describe(profile), publishers, any(fits))
 
 
