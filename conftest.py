@@ -154,7 +154,7 @@ def _no_real_time_priority():
     """Refuse tests that leave their worker as the torque loop wants it: ahead of all others, keeping garbage."""
     yield
     is_ordinary = not sys.platform.startswith("linux") or os.sched_getscheduler(0) == os.SCHED_OTHER
-    assert is_ordinary and gc.isenabled(), "this test called request_real_time() in the process of the tests"
+    assert is_ordinary and gc.isenabled(), "this test called request_scheduling() in the process of the tests"
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.drivers.network import UdpEndpoint
-from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.emulation.plant import EmulatedArm
 from sysid_ros.emulation.relays.faults import NetworkFaults
@@ -98,7 +98,7 @@ def watch(
         events: What may happen to the controller, by name.
         posture: Where the arm is; shared with whoever survives this process.
     """
-    request_real_time()
+    request_scheduling(True)
     limits = arm.robot.limits
     is_limited = np.isfinite(limits.q_upper)
     lower, upper = limits.q_lower[is_limited], limits.q_upper[is_limited]
@@ -169,7 +169,7 @@ class Child:
 
 def relay(pipe: Connection, port: int) -> None:
     """The relay, in a process of its own with real-time priority: it must not be what is measured."""
-    request_real_time()
+    request_scheduling(True)
     with FaultyRelay(("127.0.0.1", port), seed=1) as one:
         pipe.send(one.address[1])
         while True:
@@ -184,7 +184,7 @@ class RunningLoop:
 
     def __enter__(self) -> LoopProcess:
         for attempt in range(self.attempts):
-            self._process = LoopProcess(self._build, 7, capacity=1 << 16)
+            self._process = LoopProcess(self._build, 7, capacity=1 << 16, is_real_time=True)
             try:
                 self._process.start()
                 return self._process

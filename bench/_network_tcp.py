@@ -14,7 +14,7 @@ from _table import print_table
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
-from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.emulation.relays.faults import Cut, StreamFaults
 from sysid_ros.emulation.relays.relay import TcpRelay
@@ -99,7 +99,7 @@ CASES = (
 
 def tcp_relay(pipe: Connection, port: int) -> None:
     """The relay, in a process of its own; takes the faults in both directions and answers when they are in force."""
-    request_real_time()
+    request_scheduling(True)
     with TcpRelay(("127.0.0.1", port)) as one:
         pipe.send(one.address[1])
         while True:

@@ -22,7 +22,7 @@ from _unproven import unproven_certificate
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel
-from sysid_ros.drivers.pacing import Pacer, request_real_time
+from sysid_ros.drivers.pacing import Pacer, request_scheduling
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import LoopSetup, build_loop
 
@@ -42,7 +42,7 @@ def sleep_loop(seconds: float) -> tuple[np.ndarray, float]:
 
 def paced_loop(seconds: float) -> tuple[np.ndarray, float]:
     """Periods [s] and processor share of absolute deadlines without work."""
-    pacer, starts, cpu = Pacer(PERIOD, catches_up=False), [], time.process_time()
+    pacer, starts, cpu = Pacer(PERIOD), [], time.process_time()
     for _ in range(round(seconds / PERIOD)):
         pacer.wait()
         starts.append(time.monotonic())
@@ -121,7 +121,7 @@ def main() -> None:
     stolen = StolenTime()
     periods, share = sleep_loop(arguments.seconds)
     rows = [jitter_row("baseline: time.sleep, normal scheduling", periods, None, share)]
-    scheduling = request_real_time()
+    scheduling = request_scheduling(True)
     for name, loop in (("baseline: time.sleep", sleep_loop), ("pacing without work", paced_loop)):
         periods, share = loop(arguments.seconds)
         rows.append(jitter_row(name, periods, None, share))

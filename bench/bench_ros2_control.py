@@ -72,7 +72,7 @@ def loop_row(name: str, rate: float, seconds: float, controller: str = "robust",
     driver = Driver.MONITOR if is_monitor else Driver.ROS2_CONTROL
     setup = LoopSetup(MODEL, driver, (connection, partial(RosJointLink, link)), controller)
     with Arm(rate, *(["--motion"] if is_monitor else [])):
-        process = LoopProcess(partial(build_loop, setup), robot.n)
+        process = LoopProcess(partial(build_loop, setup), robot.n, is_real_time=True)
         try:
             process.start()
         except SysidError as error:

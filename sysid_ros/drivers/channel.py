@@ -277,6 +277,11 @@ class SampleRing:
             block, floats[:, 3], floats[:, 4], floats[:, 5], floats[:, 6], integers[:, _MODE], self.dropped
         )
 
+    def latest_stamp_ns(self) -> int:
+        """Return the stamp of the latest sample [ns]; 0 before the first."""
+        head = int(self._header[0])
+        return int(self._integers[(head - 1) % self.capacity, _STAMP]) if head else 0
+
     def cycle_times(self, cycles: int) -> Array:
         """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
         head = int(self._header[0])

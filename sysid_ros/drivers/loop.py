@@ -30,7 +30,7 @@ from sysid_ros.drivers.admission import (
     admit_trajectory,
     admit_uncertified,
 )
-from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, is_all_finite
 from sysid_ros.drivers.loop_state import (
     Counters,
     Measurement,
@@ -470,7 +470,7 @@ class ControlLoop:
             except Exception as error:  # whatever fails in a controller must not take the loop down with the arm
                 self._enter_fault(f"the controller failed: {error!r}", LoopCode.INTERNAL)
             else:
-                if tau.shape == measured.q.shape and np.isfinite(tau).all():
+                if tau.shape == measured.q.shape and is_all_finite(tau):
                     return output.limit(tau)
                 text = f"the controller's torque is not one finite number per joint: {tau}"
                 self._enter_fault(text, LoopCode.INTERNAL)

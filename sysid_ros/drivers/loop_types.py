@@ -240,8 +240,7 @@ class LoopSettings(Settings):
     fault_blind_time: float = setting(0.03, "s", lower=0.0, upper=1.0, library_only=True)
     """The same where the measurements cannot be used."""
     late_limit: float = setting(0.1, "s", lower=0.001, upper=10.0)
-    """Lateness of a cycle in real time at which the arm brakes; a simulated arm waits meanwhile, for hardware choose a
-    few periods."""
+    """Lateness of a cycle at which a real arm brakes; choose a few periods. The time of a simulated arm waits."""
     allows_guiding: bool = setting(False)
     """Whether a person may lead the arm by its tool. No certificate covers that, and it has not been tried on hardware:
     switch it on for a simulated or emulated arm, or after an assessment of your own."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.drivers.arm import ArmState, Array
+from sysid_ros.drivers.arm import ArmState, Array, is_all_finite
 from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopSettings
 
 _REST_SPEED = 0.02
@@ -159,10 +159,9 @@ class MeasurementCheck:
         return None
 
     def _find_not_finite(self, name: str, values: Array) -> str | None:
-        is_finite = np.isfinite(values)
-        if is_finite.all():
+        if is_all_finite(values):
             return None
-        joint = int(is_finite.argmin())
+        joint = int(np.isfinite(values).argmin())
         return f"the {name} of {self._names[joint]} is {values[joint]}"
 
 
@@ -280,14 +279,14 @@ class TorqueCheck:
 
     def find_mismatch(self, tau: Array) -> Fault | None:
         """Find why the efforts, now (n,) [Nm], are not believed to be those that were commanded."""
-        if not self._is_on or np.isnan(self._before).any():
+        if not self._is_on or not is_all_finite(self._before):
             return None
         lower, upper = np.minimum(self._before, self._last), np.maximum(self._before, self._last)
         size = np.maximum(np.abs(tau), np.maximum(np.abs(lower), np.abs(upper)))
         allowed = self._relative * size + self._absolute
         is_wrong = ~(np.maximum(lower - tau, tau - upper) <= allowed)
-        self._wrong = np.where(is_wrong, self._wrong + 1, 0)
-        self._right = 0 if is_wrong.any() else self._right + 1
+        self._wrong = (self._wrong + 1) * is_wrong
+        self._right = 0 if np.count_nonzero(is_wrong) else self._right + 1
         if self._right >= _FORGIVEN * self._cycles:
             self._fault = None
         joint = int(self._wrong.argmax())

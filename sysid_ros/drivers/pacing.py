@@ -1,4 +1,4 @@
-"""Real time: absolute deadlines on the monotonic clock, and the scheduling a loop would like to have."""
+"""Real time: absolute deadlines on the monotonic clock, real-time priority, and simulated time that slows down."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from sysid_ros.core.common.machine import describe_load
 
 _SPIN_NS = 50_000
 """Last part of a wait that is spun instead of slept, at most."""
-_LARGEST_BACKLOG_NS = 250_000_000
 _PR_SET_TIMERSLACK = 29
 _PRIORITY = 80
 
@@ -20,15 +22,17 @@ _PRIORITY = 80
 class Pacer:
     """Starts cycles at absolute deadlines.
 
+    After a delay of more than a period the cycles that were missed are left out; simulated time then slows down.
+
     Args:
         period: Time between deadlines [s].
-        catches_up: What happens after a delay. True (simulation): the cycles that were missed follow at once, so that
-            simulated time keeps up with real time. False (hardware): they are left out.
+        is_exact: Whether the last part of a wait is spun, for hardware; simulated time need not start to the
+            microsecond.
     """
 
-    def __init__(self, period: float, catches_up: bool):
+    def __init__(self, period: float, is_exact: bool = True):
         self._period_ns = round(period * 1e9)
-        self._catches_up = catches_up
+        self._spin_ns = _SPIN_NS if is_exact else 0
         self.restart()
 
     def restart(self) -> None:
@@ -43,14 +47,50 @@ class Pacer:
         """
         self._deadline_ns += self._period_ns
         remaining = self._deadline_ns - time.monotonic_ns()
-        if remaining > _SPIN_NS:
-            time.sleep((remaining - _SPIN_NS) * 1e-9)
+        if remaining > self._spin_ns:
+            time.sleep((remaining - self._spin_ns) * 1e-9)
         while (now := time.monotonic_ns()) < self._deadline_ns:
             pass
         lateness = now - self._deadline_ns
-        if lateness > (_LARGEST_BACKLOG_NS if self._catches_up else self._period_ns):
+        if lateness > self._period_ns:
             self._deadline_ns = now
         return lateness * 1e-9
+
+
+_SPEED_WINDOW = 5.0
+"""Time over which the speed of simulated time is measured [s]."""
+_SLOW = 0.8
+"""Share of the wanted speed below which simulated time counts as slow [-]."""
+
+
+class SimulatedClock:
+    """Measures how fast simulated time passes, and says once where this machine cannot keep up.
+
+    Args:
+        say: Called with that sentence.
+        wanted: Speed that was asked for, in simulated seconds per second [-].
+
+    Attributes:
+        speed: Simulated seconds per second lately [-].
+    """
+
+    def __init__(self, say: Callable[[str], None], wanted: float = 1.0):
+        self._say, self._wanted = say, wanted
+        self.speed = wanted
+        self._last: tuple[float, float] | None = None  # simulated and real time when the window began
+        self._has_said = False
+
+    def note(self, simulated: float) -> None:
+        """Note that simulated time is now ``simulated`` [s]."""
+        now = time.monotonic()
+        before, began = self._last or (simulated, now)
+        self._last = before, began
+        if now - began < _SPEED_WINDOW:
+            return
+        self.speed, self._last = (simulated - before) / (now - began), (simulated, now)
+        if self.speed < _SLOW * self._wanted and not self._has_said:
+            self._has_said = True
+            self._say(f"{describe_load()}; the simulated arm runs at {self.speed:.2g} of real time")
 
 
 @dataclass(frozen=True)
@@ -69,8 +109,12 @@ class Scheduling:
         return self.text
 
 
-def request_real_time() -> Scheduling:
-    """Ask for real-time scheduling, exact timers and no garbage collection for this process.
+def request_scheduling(is_real_time: bool) -> Scheduling:
+    """Ask for exact timers and no garbage collection for this process, and for hardware for real-time priority.
+
+    Args:
+        is_real_time: Whether a real arm waits for this process. A simulated one would only take the processors away
+            from its own planner.
 
     Returns:
         What was granted.
@@ -78,10 +122,14 @@ def request_real_time() -> Scheduling:
     gc.collect()
     gc.freeze()
     gc.disable()
-    if not sys.platform.startswith("linux"):
+    is_linux = sys.platform.startswith("linux")
+    if is_linux:
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # wake up to the nanosecond, not to 50 us
+    if not is_real_time:
+        return Scheduling(False, "normal scheduling, as no real arm waits")
+    if not is_linux:
         return Scheduling(False, "normal scheduling (real-time priority is only requested on Linux)")
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # wake up to the nanosecond, not to 50 us
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     except OSError as error:

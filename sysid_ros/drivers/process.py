@@ -34,15 +34,17 @@ class LoopProcess(ChildProcess):
             picklable (a module-level function or a ``partial``).
         n: Number of joints of the arm it makes.
         capacity: Samples kept for :meth:`read_samples`; 16 s at 1 kHz.
+        is_real_time: Whether the loop asks for real-time priority, see :func:`request_scheduling`.
     """
 
     name, module = "loop", "sysid_ros.drivers.process_main"
 
-    def __init__(self, build: Callable[[], object], n: int, capacity: int = 16384):
+    def __init__(self, build: Callable[[], object], n: int, capacity: int = 16384, is_real_time: bool = False):
         super().__init__()
         self._build = build
         self._n = n
         self._capacity = capacity
+        self._is_real_time = is_real_time
         self._reading = threading.Lock()
         self._ring: SampleRing | None = None
         self.scheduling = Scheduling(False, "not started")
@@ -65,7 +67,8 @@ class LoopProcess(ChildProcess):
         finally:
             os.close(descriptor)
         try:
-            self.scheduling = self._call("start", pickle.dumps(self._build), self._n, self._capacity, timeout=timeout)
+            words = pickle.dumps(self._build), self._n, self._capacity, self._is_real_time
+            self.scheduling = self._call("start", *words, timeout=timeout)
         except SysidError:
             self._end(kill_after=2.0)
             raise
@@ -170,6 +173,16 @@ class LoopProcess(ChildProcess):
             raise ChildProcessFailed(self.name, "was never started")
         with self._reading:
             return self._ring.read()
+
+    def latest_stamp_ns(self) -> int:
+        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
+        if self._ring is None:
+            raise ChildProcessFailed(self.name, "was never started")
+        return self._ring.latest_stamp_ns()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
         """How regularly the latest cycles ran.

@@ -21,11 +21,11 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
-from sysid_ros.drivers.arm import Pacing, SimulatedArm
+from sysid_ros.drivers.arm import SLOW, Pacing, SimulatedArm
 from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome, SampleRing
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal
-from sysid_ros.drivers.pacing import Pacer, request_real_time
+from sysid_ros.drivers.pacing import Pacer, SimulatedClock, request_scheduling
 
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 5.0
@@ -34,6 +34,8 @@ _LATE = 0.5
 _SWITCH_INTERVAL = 5e-5
 """How long the thread that checks trajectories may keep the loop waiting [s]."""
 _SIMULATED = ("set_payload", "inject", "truth")
+_SIMULATED_CYCLES = 10
+"""Cycles of a simulated arm that follow each other without a break: to wake up for each costs more than the cycle."""
 
 
 class LoopServer:
@@ -55,6 +57,9 @@ class LoopServer:
         self._stop_reason: str | None = None
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
+        self._is_simulated = isinstance(loop.arm, SimulatedArm)
+        self._clock = SimulatedClock(self._note_slow)
+        self._slow: str | None = None
 
     def request_stop(self, reason: str) -> None:
         """Let :meth:`run` end as soon as the arm is at rest."""
@@ -65,23 +70,41 @@ class LoopServer:
     def run(self) -> None:
         """Run until told to stop; the arm is at rest and released afterwards."""
         loop, arm = self._loop, self._loop.arm
-        pacer = Pacer(arm.period, catches_up=isinstance(arm, SimulatedArm))
+        is_batched = self._is_simulated and arm.pacing is Pacing.CLIENT
+        cycles = _SIMULATED_CYCLES if is_batched else 1
+        pacer = Pacer(cycles * arm.period, is_exact=not self._is_simulated)
         started_before = time.monotonic_ns()
         while (ending := self._end_reason()) is None:
             is_paced_by_arm = arm.pacing is Pacing.CONTROLLER and not loop.is_handed_back
             lateness = 0.0 if is_paced_by_arm else pacer.wait()
-            if lateness > _LATE * arm.period:
+            if lateness > _LATE * arm.period and not self._is_simulated:  # whose time waits
                 loop.report_late(lateness)
             started = time.monotonic_ns()
-            sample = loop.step()
-            if sample is not None:
-                self._ring.write(sample, started - started_before, time.monotonic_ns() - started)
+            period, begun = (started - started_before) // cycles, started
+            for _ in range(cycles):
+                sample = loop.step()
+                ended = time.monotonic_ns()
+                if sample is not None:
+                    self._ring.write(sample, period, ended - begun)
+                begun = ended
             started_before = started
+            if self._is_simulated:
+                self._clock.note(1e-9 * loop.now_ns)
             self._serve()
         loop.release(ending)
         self._checker.shutdown(wait=False, cancel_futures=True)
         for number in self._stop_requests:
             self._reply(number, Outcome.DONE, None)
+
+    def _note_slow(self, text: str) -> None:
+        self._slow = text
+
+    def _health(self) -> dict[str, object]:
+        """Return the health of the arm; of a simulated one also how fast its time passes."""
+        health = self._loop.arm.health()
+        if self._is_simulated:
+            health["speed of simulated time [-]"] = round(self._clock.speed, 2)
+        return health if self._slow is None else {**health, SLOW: self._slow}
 
     def _end_reason(self) -> str | None:
         """Return why to end now; None while nobody wants it, or the arm still brakes."""
@@ -122,7 +145,7 @@ class LoopServer:
             return loop.status().cycles if name == "set_payload" else result
         calls: dict[str, Callable[..., object]] = {
             "brake": loop.brake, "guide": loop.guide, "set_model": loop.set_model, "connect": loop.connect,
-            "status": loop.status, "health": loop.arm.health, "model": lambda: loop.model,
+            "status": loop.status, "health": self._health, "model": lambda: loop.model,
             "follow_uncertified": loop.follow_uncertified, "offer_model": loop.offer_model,
         }  # fmt: skip
         return calls[name](*arguments)
@@ -187,7 +210,7 @@ def main() -> None:
         messages = channel.wait(_START_TIMEOUT)
     except ChannelClosed:
         return
-    (number, _, (build, n, capacity)), *_ = messages
+    (number, _, (build, n, capacity, is_real_time)), *_ = messages
     loop: ControlLoop | None = None
     try:
         ring = SampleRing(int(sys.argv[2]), n, capacity)
@@ -198,7 +221,7 @@ def main() -> None:
         server = LoopServer(channel, ring, loop)
         signal.signal(signal.SIGTERM, lambda *_: server.request_stop("SIGTERM"))
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        scheduling = request_real_time()
+        scheduling = request_scheduling(is_real_time)
         if isinstance(loop.arm, SimulatedArm):
             loop.arm.start_clock(time.time_ns())
         loop.connect()

@@ -167,6 +167,6 @@ class TorqueOutput:
     def limit(self, tau: Array) -> Array:
         """Return the torque (n,) [Nm] within its limits; count cuts and remember the result."""
         self.last = np.minimum(np.maximum(tau, -self._limit), self._limit)
-        if (self.last != tau).any():
+        if np.count_nonzero(self.last != tau):
             self.saturated_cycles += 1
         return self.last

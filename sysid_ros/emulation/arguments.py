@@ -61,6 +61,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
     add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
+    add("--real-time-priority", action="store_true", help="ask for it, to test a client that keeps to real time")
     add("--while-stdin", action="store_true", help="end when the standard input is closed, as by a parent that dies")
 
 

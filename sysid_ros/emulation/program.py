@@ -20,7 +20,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
-from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.pacing import SimulatedClock, request_scheduling
 from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
 
 Result = TypeVar("Result")
@@ -132,11 +132,13 @@ class RunningEmulator:
         server: Serves its clients.
         title: What it is and where it is reached, in words.
         is_in_use: Whether a client commands the arm.
+        arm: The arm.
     """
 
     server: EmulatorServer
     title: str
     is_in_use: Callable[[], bool]
+    arm: EmulatedArm
 
 
 def run_program(
@@ -164,12 +166,25 @@ def run_program(
         say(str(error))
         return 2
     say(emulator.title)
-    say(f"scheduling: {request_real_time()}")
-    is_wanted = UntilHandedBack(emulator.is_in_use) if options.while_stdin else lambda: True
+    say(f"scheduling: {request_scheduling(options.real_time_priority)}")
     with contextlib.suppress(KeyboardInterrupt):
-        emulator.server.run(options.seconds, is_wanted)
+        emulator.server.run(options.seconds, is_wanted(options, emulator.arm, emulator.is_in_use, say))
     emulator.server.close()
     return 0
+
+
+def is_wanted(
+    options: argparse.Namespace, arm: EmulatedArm, is_in_use: Callable[[], bool], say: Callable[[str], None]
+) -> Callable[[], bool]:
+    """Return what an emulator asks between its cycles: whether it is to go on; says where its time passes slowly."""
+    is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
+    clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
+
+    def ask() -> bool:
+        clock.note(1e-9 * arm.stamp_ns)
+        return is_there()
+
+    return ask
 
 
 def build_plant_settings(options: argparse.Namespace) -> PlantSettings:

@@ -63,7 +63,8 @@ class ArmDriverNode(LifecycleNode):
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
             values.fixed_scene()  # refuses what cannot be used
-            loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n)
+            is_real_time = values.real_time_priority or not values.is_simulated
+            loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n, is_real_time=is_real_time)
             key = key_from_environment()
         except SysidError as error:
             self.get_logger().fatal(str(error))

@@ -28,13 +28,13 @@ from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.modes import Noise, TorqueCommand
-from sysid_ros.drivers.pacing import request_real_time
+from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.ros2_control.states import JointStates
 from sysid_ros.emulation.arguments import ros2_control_parser
 from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.emulation.program import (
     EmulatorSetup,
-    UntilHandedBack,
+    is_wanted,
     pick,
     require_program_options,
     require_real_time_factor,
@@ -108,15 +108,15 @@ class Ros2ControlEmulator:
 
     def __init__(self, setup: EmulatorSetup, settings: ControllerSettings, namespace: str = ""):
         robot = load_robot(setup.robot)
-        self._arm = setup.build_arm(robot, time.time_ns())
-        self._hardware = EmulatedHardware(self._arm, settings.hardware)
+        self.arm = setup.build_arm(robot, time.time_ns())
+        self._hardware = EmulatedHardware(self.arm, settings.hardware)
         self._broadcaster = Broadcaster(robot, settings.state_joints)
         self._controller = ForwardController(robot, settings.command_joints)
         self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if settings.motion else None
         self._patience, self._period = settings.patience, settings.hardware.period
         self._real_period = self._period / settings.real_time_factor
         self._is_answered = False
-        self._start_ns = self._arm.stamp_ns
+        self._start_ns = self.arm.stamp_ns
         self._state_node = Node("joint_state_broadcaster", namespace=namespace)
         self._faults = ParameterServer(self._state_node, BroadcasterParameters)
         self._faults.on_change(self._change_faults)
@@ -157,7 +157,7 @@ class Ros2ControlEmulator:
         for states in self._broadcaster.messages(hardware.measure()):
             self._publisher.publish(to_message(states))
         if self._motion is not None:
-            elapsed = 1e-9 * (self._arm.stamp_ns - self._start_ns)
+            elapsed = 1e-9 * (self.arm.stamp_ns - self._start_ns)
             hardware.follow(*self._motion.evaluate(elapsed + self._period))
         elif self._controller.command is None:
             hardware.hold()
@@ -242,13 +242,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SysidError as error:
         say(str(error))
         return 2
-    scheduling = request_real_time()  # before the threads of DDS begin, which have to keep up
+    scheduling = request_scheduling(options.real_time_priority)  # before the threads of DDS begin, which inherit it
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         emulator = Ros2ControlEmulator(*setup, options.namespace)
         say(f"{options.robot} at {options.update_rate:g} Hz; scheduling: {scheduling}")
         end = time.monotonic() + options.seconds
-        is_there = UntilHandedBack(lambda: emulator.is_answered) if options.while_stdin else lambda: True
+        is_there = is_wanted(options, emulator.arm, lambda: emulator.is_answered, say)
         try:
             emulator.run(lambda: time.monotonic() < end and is_there())
         except KeyboardInterrupt:

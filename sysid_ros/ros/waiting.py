@@ -16,11 +16,12 @@ from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
 from rclpy.client import Client
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.task import Future
 from unique_identifier_msgs.msg import UUID
 
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.machine import describe_load
 from sysid_ros.ros.qos import describe
 
 _POLL_SECONDS = 0.02
@@ -92,14 +93,22 @@ class NoMessages(SysidError):
         seconds: How long was waited [s].
         asked: QoS of the subscription in words.
         publishers: 'node (QoS)' of each publisher seen.
+        is_compatible: Whether the QoS of one of them is compatible.
     """
 
-    def __init__(self, topic: str, what: str, seconds: float, asked: str, publishers: Sequence[str]):
+    def __init__(
+        self, topic: str, what: str, seconds: float, asked: str, publishers: Sequence[str], is_compatible: bool = True
+    ):
         self.topic = topic
         self.asked = asked
         self.publishers = tuple(publishers)
         seen = "; ".join(self.publishers) or "none"
-        advice = "is the driver active, is the QoS compatible?" if publishers else "is the driver running?"
+        if not publishers:
+            advice = "is its node running?"
+        elif not is_compatible:
+            advice = "the QoS is incompatible"
+        else:
+            advice = f"the QoS fits; is the node active (see its log), or too slow? {describe_load()}"
         super().__init__(
             f"no {what} on topic {topic} within {seconds:g} s with QoS {asked}; publishers seen: {seen}: {advice}"
         )
@@ -127,7 +136,8 @@ def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSP
         f"({info.qos_profile.reliability.name.lower().replace('_', ' ')}, {info.qos_profile.durability.name.lower()})"
         for info in infos
     ]
-    return NoMessages(full_name, what, seconds, describe(profile), publishers)
+    fits = [qos_check_compatible(info.qos_profile, profile)[0] != QoSCompatibility.ERROR for info in infos]
+    return NoMessages(full_name, what, seconds, describe(profile), publishers, any(fits))
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Callable[[], bool] = lambda: False) -> bool:

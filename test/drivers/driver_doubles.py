@@ -117,7 +117,7 @@ def build_reporting_loop(path):
 
 
 def build_loop_paced_by_its_arm():
-    return build_loop(wait=Pacer(0.001, catches_up=False).wait, settings=LoopSettings(late_limit=10.0))
+    return build_loop(wait=Pacer(0.001).wait, settings=LoopSettings(late_limit=10.0))
 
 
 def build_nothing():

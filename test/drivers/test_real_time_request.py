@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from sysid_ros.drivers.pacing import Scheduling, request_real_time
+from sysid_ros.drivers.pacing import Scheduling, request_scheduling
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def test_garbage_is_not_collected_in_the_loop_and_priority_is_asked_for(collecti
     asked = []
     monkeypatch.setattr(os, "sched_setscheduler", lambda *arguments: asked.append(arguments))
     assert gc.isenabled()
-    assert request_real_time() == Scheduling(True, "SCHED_FIFO 80")
+    assert request_scheduling(True) == Scheduling(True, "SCHED_FIFO 80")
     assert not gc.isenabled() and gc.get_freeze_count() > 0
     ((process, policy, parameters),) = asked
     assert (process, policy, parameters.sched_priority) == (0, os.SCHED_FIFO, 80)
@@ -31,7 +31,7 @@ def test_a_refusal_is_told_with_its_reason_and_what_would_help(collecting, monke
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
-    scheduling = request_real_time()
+    scheduling = request_scheduling(True)
     text = scheduling.text
     assert not scheduling.has_priority and text.startswith("normal scheduling")
     assert "Operation not permitted" in text and "grant rtprio" in text

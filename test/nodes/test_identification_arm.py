@@ -25,6 +25,7 @@ from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFail
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.emulation.lockstep_identification import LockstepSettings
+from sysid_ros.ros.conversions import stamp_to_message
 
 DURATION, HANDOVER = 3.0, 1.5
 
@@ -61,7 +62,7 @@ class Bench:
         )  # fmt: skip
         self.warnings = []
         logger = SimpleNamespace(warning=self.warnings.append, error=self.warnings.append)
-        session = SimpleNamespace(
+        self.session = session = SimpleNamespace(
             monitor=self.monitor, robot=robot, clients=SimpleNamespace(execute="execute", brake="brake"),
             options=SimpleNamespace(service_timeout=1.0), node=SimpleNamespace(get_logger=lambda: logger),
             wait_until=lambda condition, seconds=None: condition(), require_alive=lambda *names: None,
@@ -205,9 +206,29 @@ def test_an_arm_that_was_just_started_moves_until_the_driver_had_time_to_say_so(
     bench.clock += 0.5 * START_TIMEOUT
     assert bench.arm.motion_state().is_moving
     bench.clock += START_TIMEOUT
-    bench.monitor.status_time = bench.clock  # it speaks of the time since, and of no plan
+    bench.monitor.status_time = bench.clock  # an arm whose time has passed more slowly
+    bench.monitor.status.header.stamp = stamp_to_message(round(1e9 * (50.0 + 0.9 * START_TIMEOUT)))
+    assert bench.arm.motion_state().is_moving
+    bench.monitor.status.header.stamp = stamp_to_message(round(1e9 * (50.0 + 1.1 * START_TIMEOUT)))
     state = bench.arm.motion_state()
     assert not state.is_moving and not state.has_failed and state.progress == 1.0
+
+
+def test_waits_last_as_long_by_the_time_of_the_arm(bench):
+    """At 0.4 of real time, two seconds of weighing take five."""
+
+    def sleep(duration, *needed):
+        bench.clock += duration
+        bench.monitor.sample_time = bench.clock
+        bench.monitor.sample_stamp_ns += round(0.4e9 * duration)
+
+    bench.session.sleep = sleep
+    bench.arm.wait(2.0)
+    assert bench.monitor.sample_stamp_ns == pytest.approx(52e9, abs=0.03e9)
+    assert bench.clock == pytest.approx(105.0, abs=0.1)
+    bench.session.sleep = lambda duration, *needed: setattr(bench, "clock", bench.clock + duration)
+    bench.arm.wait(2.0)  # samples have ended: others find out
+    assert bench.clock == pytest.approx(107.0, abs=0.1)
 
 
 def test_motion_time_is_what_the_driver_said_of_each_plan(bench, robot):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from std_msgs.msg import Header
 
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification import arm as arm_module
@@ -32,7 +33,7 @@ from sysid_ros.core.procedure import (
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
 from sysid_ros.emulation.lockstep_identification import LockstepBackend, LockstepSettings
-from sysid_ros.ros.conversions import estimate_from_message
+from sysid_ros.ros.conversions import estimate_from_message, stamp_to_message
 
 DURATION, HANDOVER, ESTIMATE_PERIOD, PERIOD = 3.0, 1.5, 0.5, 0.01
 SETTINGS = IdentificationSettings(max_motion_time=7.5, shrink_threshold=0.0)
@@ -219,7 +220,8 @@ class FakeMonitor:
             self.followed[followed[0].plan_id] = PlanProgress(self.sample_stamp_ns, followed[1] / DURATION)
         return SimpleNamespace(
             mode=DriverStatus.MODE_HOLD if followed is None else DriverStatus.MODE_TRACK, code=DriverStatus.CODE_OK,
-            text="", is_taking_over=False, rested=10.0, plan_id=followed[0].plan_id if followed else "",
+            header=Header(stamp=stamp_to_message(self.sample_stamp_ns)), text="", is_taking_over=False, rested=10.0,
+            plan_id=followed[0].plan_id if followed else "",
             progress=followed[1] / DURATION if followed else 0.0, joint_names=list(world.robot.joint_names),
             reference_position=world.robot.home.tolist(), model_box_hash=box_hash(world.robot.theta_box, world.box),
         )  # fmt: skip

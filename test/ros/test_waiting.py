@@ -1,5 +1,6 @@
 """What the waiting helpers say when nobody answers."""
 
+import os
 import threading
 import time
 
@@ -120,7 +121,7 @@ def test_silent_topic_without_publisher_names_topic_and_qos(node):
     assert isinstance(error, NoMessages)
     assert str(error) == (
         "no samples on topic /cell/arm_driver/samples within 2 s with QoS reliable, volatile, keep last 1000; "
-        "publishers seen: none: is the driver running?"
+        "publishers seen: none: is its node running?"
     )
 
 
@@ -128,4 +129,13 @@ def test_silent_topic_with_an_incompatible_publisher_shows_its_qos(node):
     node.create_publisher(SampleBatch, "arm_driver/samples", qos.JOINT_STATES_SUBSCRIBER)
     assert wait_until(lambda: node.count_publishers("arm_driver/samples") == 1, 5.0)
     error = no_messages(node, "arm_driver/samples", "samples", 2.0, qos.SAMPLES)
-    assert "publishers seen: /cell/asker (best effort, volatile): is the driver active" in str(error)
+    assert "publishers seen: /cell/asker (best effort, volatile): the QoS is incompatible" in str(error)
+
+
+def test_a_silent_topic_whose_qos_fits_does_not_blame_it_but_names_the_load(node, monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (40.0, 1.0, 1.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    node.create_publisher(SampleBatch, "arm_driver/samples", qos.SAMPLES)
+    assert wait_until(lambda: node.count_publishers("arm_driver/samples") == 1, 5.0)
+    text = str(no_messages(node, "arm_driver/samples", "samples", 2.0, qos.SAMPLES))
+    assert "the QoS fits" in text and text.endswith("this machine is busy: load 40 on 2 cores")

@@ -135,7 +135,7 @@ class ArmCommands:
         robot, plan = self._arm.robot, request.plan
         trajectory, certificate = certified_from_message(plan, robot.joint_names)
         if certificate is None:  # the loop itself refuses that, but in simulation under laws that have no bound
-            self._commander_time = time.monotonic()
+            self._commander_time = self._now()
             self._loop.follow_uncertified(trajectory)
             return None
         model = self._model_of(request)
@@ -151,9 +151,8 @@ class ArmCommands:
         response.proof_time = await run_in_thread(self._node, admit)
         if self._is_over:
             raise LoopRefusal("trajectory", "the arm was handed back meanwhile")
-        now = time.monotonic()
-        self.scene.admit(certificate, now)  # it may have changed
-        self._commander_time = now
+        self.scene.admit(certificate, time.monotonic())  # it may have changed
+        self._commander_time = self._now()
         response.time_left = loop.execute(trajectory, certificate, model)
         self.authenticator.note_used(certificate, 1e-9 * loop.status().stamp_ns)
         return certificate
@@ -204,7 +203,7 @@ class ArmCommands:
         try:
             self._require_command("guiding")
             if request.data:
-                self._commander_time = time.monotonic()
+                self._commander_time = self._now()
                 self._loop.guide()
                 self._is_moving = True
             else:
@@ -311,12 +310,16 @@ class ArmCommands:
 
     def on_heartbeat(self, _: Empty) -> None:
         """Note that whoever started the motion is alive."""
-        self._commander_time = time.monotonic()
+        self._commander_time = self._now()
+
+    def _now(self) -> float:
+        """Return the time by which the commander may be silent [s]; a busy machine slows that of a simulated arm."""
+        return 1e-9 * self._loop.latest_stamp_ns() if self._arm.values.is_simulated else time.monotonic()
 
     def keep_alive(self) -> None:
         """Pass heartbeats on to the loop, but only while whoever started the motion sends them."""
         timeout = self._arm.values.commander_timeout
-        age = time.monotonic() - self._commander_time
+        age = self._now() - self._commander_time
         is_silent = bool(timeout) and self._is_moving and age > timeout
         try:
             if not is_silent:

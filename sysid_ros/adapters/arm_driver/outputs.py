@@ -21,7 +21,7 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import REFUSALS
+from sysid_ros.drivers.arm import REFUSALS, SLOW
 from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
 from sysid_ros.drivers.loop_types import LoopStatus
@@ -364,6 +364,9 @@ class ArmOutputs:
             if text not in self._told:
                 self._told.add(text)
                 self._node.get_logger().warning(f"refused: {text}; more of the kind are only counted, in /diagnostics")
+        if SLOW in health and SLOW not in self._told:
+            self._told.add(SLOW)
+            self._node.get_logger().warning(str(health[SLOW]))
         return {**health, REFUSALS: "; ".join(refusals)} if refusals else health
 
 

@@ -291,6 +291,9 @@ class ArmDriverParameters(ConnectionParameters, FixedSceneParameters):
     """How often joint_states is published; at most the rate of samples."""
     status_rate: float = parameter(10.0, "Hz", lower=1.0, upper=50.0, read_only=True)
     """How often the status is published; at most the rate of batches."""
+    real_time_priority: bool = parameter(False, read_only=True)
+    """mock, emulated: ask for real-time priority, as the loop of a real arm always does; it starves the planner where
+    processors are few."""
     commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, read_only=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
     allow_unauthenticated: bool = parameter(False, read_only=True)

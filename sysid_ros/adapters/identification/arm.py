@@ -32,11 +32,11 @@ from sysid_ros.core.procedure import (
 from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import GRACE
-from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_from_message
+from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_from_message, stamp_from_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 START_TIMEOUT = 1.0
-"""How long after the acceptance of a trajectory its start must show in the driver's status [s]."""
+"""How long after the acceptance of a trajectory its start must show in the driver's status, in the arm's time [s]."""
 SAMPLE_TIMEOUT = qos.ALIVE_LEASE + GRACE + 0.5
 """Without samples for this long the arm counts as silent [s]: a driver that has gone is known, and named, before."""
 SECOND_LOOK = 1.5
@@ -49,7 +49,7 @@ MODEL_PATIENCE = 2.0
 STATUS_TIMEOUT = 3.0
 """A status of the driver older than this says nothing about the arm [s]."""
 BRAKE_TIMEOUT = 3.0
-"""How long the driver may take to take in a request to brake, and again to bring the arm to rest [s]."""
+"""How long the driver may take to take in a request to brake, and again, in the arm's time, to bring it to rest [s]."""
 BRAKE_AGAIN = 0.3
 """How long the answer of the driver to that is waited for before it is asked again [s]."""
 TAKE_OVER_TIMEOUT = 60.0
@@ -62,6 +62,8 @@ _CHECK_RESERVE = 1.3
 """An answer is expected to take at most this much longer than the longest of the last ones."""
 REST_PATIENCE = 1.0
 """How much longer than needed to wait until the driver says that the arm has rested long enough [s]."""
+_SLOWEST = 0.05
+"""Share of real time at which the time of a simulated arm passes at least, on whatever machine [-]."""
 _STATUSES_ON_THE_WAY = 2
 """So many statuses of the driver may be old news: the one heard last, and the one that waits behind it."""
 _MODES = {
@@ -253,8 +255,10 @@ class RosArm:
 
     def now_ns(self) -> int:
         """See :class:`Arm`."""
-        monitor = self._monitor
-        return monitor.sample_stamp_ns + round(1e9 * (time.monotonic() - monitor.sample_time))
+        monitor, now = self._monitor, time.monotonic()
+        if not monitor.sample_stamp_ns:
+            return round(1e9 * now)  # no sample has come yet
+        return monitor.sample_stamp_ns + round(1e9 * (now - monitor.sample_time))
 
     def motion_state(self) -> MotionState:
         """See :class:`Arm`."""
@@ -267,7 +271,7 @@ class RosArm:
             return MotionState(False, True, 0.0, f"while the arm moved: {error}")
         is_followed = any(plan.plan_id == status.plan_id for plan in self._chain)
         was_seen = any(self.has_begun(plan) for plan in self._chain)
-        since = time.monotonic() - self._started
+        since = 1e-9 * (stamp_from_message(status.header.stamp) - self._started_ns)
         # Speaks of the time before this chain; where nothing came since, that is for the timeout of the status to tell.
         is_old = not was_seen and (since < START_TIMEOUT or monitor.status_time < self._started)
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
@@ -293,15 +297,32 @@ class RosArm:
             text = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
             patience = 0.2  # it has had its time
         # A driver that ends does not answer any more, but says that it has handed the arm back.
-        if not wait_until(lambda: self._monitor.status_time > asked and not self._monitor.is_moving, patience):
+        if not self._wait_in_arm_time(
+            lambda: self._monitor.status_time > asked and not self._monitor.is_moving, patience, wait_until
+        ):
             session.node.get_logger().error(text)
             raise StopUnconfirmed(text)
 
     def wait(self, duration: float) -> None:
-        """See :class:`Arm`."""
-        self._session.sleep(duration, *_NEEDED)
+        """See :class:`Arm`; it is the arm's time that passes."""
+        end_ns, limit = self.now_ns() + round(1e9 * duration), duration / _SLOWEST
+        while limit > 0.0 and (left := 1e-9 * (end_ns - self.now_ns())) > 0.0:
+            self._session.sleep(left, *_NEEDED)
+            limit -= left
 
     # Helpers
+
+    def _wait_in_arm_time(
+        self, condition: Callable[[], bool], seconds: float, wait: Callable[[Callable[[], bool], float], bool]
+    ) -> bool:
+        """Wait until a condition holds; return false if it does not within the time of the arm [s].
+
+        On a busy machine that of a simulated arm passes more slowly than this machine's. Where no samples come, this
+        machine's counts.
+        """
+        end_ns = self.now_ns() + round(1e9 * seconds)
+        wait(lambda: condition() or self.now_ns() >= end_ns, seconds / _SLOWEST)
+        return condition()
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until the driver says something; see :meth:`Session.wait_until`.
@@ -401,7 +422,11 @@ class RosArm:
     def _wait_until_settled(self, certificate: Certificate) -> None:
         """Wait until the arm has been held as long as a certificate asks for; the driver refuses it before."""
         needed, wanted = certificate.rest_before, certificate.box_hash
-        self._wait_until(lambda: self._status.rested >= needed or not self._is_holding(wanted), needed + REST_PATIENCE)
+
+        def is_decided() -> bool:
+            return self._status.rested >= needed or not self._is_holding(wanted)
+
+        self._wait_in_arm_time(is_decided, needed + REST_PATIENCE, self._wait_until)
 
     def _samples_arrive(self) -> bool:
         return time.monotonic() - self._monitor.sample_time < SAMPLE_TIMEOUT

@@ -219,5 +219,7 @@ class RosEstimates:
                 return monitor.estimate_stamp_ns > since
 
             if not session.wait_until(has_moved_on):
+                behind = 1e-9 * (monitor.sample_stamp_ns - max(reached, monitor.records.first_stamp_ns - 1))
                 error = session.describe_timeout("estimator/estimate", "new estimate", qos.LATCHED)
-                raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, error)
+                text = f"the estimator runs but is {behind:.1f} s of samples behind: {error}"
+                raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, text)

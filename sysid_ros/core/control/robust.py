@@ -143,7 +143,7 @@ class RobustController:
         r = de + gains.position_gain * e
         v_a = v_d + gains.position_gain * e
         feedback = a_d + gains.position_gain * de + gains.bandwidth * r
-        if not isfinite(feedback.sum()):
+        if not isfinite(feedback.dot(feedback)):
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d, a_d], "finite numbers")
         if self._blended < np.inf:
             self._blend()
@@ -173,10 +173,10 @@ class RobustController:
         """Count the cycle and tell whether the torque can be applied; where it cannot, the integral state is held."""
         self._cycles += 1
         excess = np.abs(tau) - self._limit
-        if excess.max() <= 0.0:
+        joint = int(excess.argmax())
+        if excess[joint] <= 0.0:
             return True
         self._saturated_cycles += 1
-        joint = int(np.argmax(excess))
         self._violation = self._violation or (
             f"{self.robot.joint_names[joint]} needs {abs(tau[joint]):.4g} Nm, its limit is {self._limit[joint]:.4g} Nm"
         )

@@ -328,7 +328,7 @@ class KortexArm(Arm):
         return KortexClient(self.settings, self.n)
 
     def _make_pacer(self) -> Pacer:
-        return Pacer(self.period, catches_up=False)
+        return Pacer(self.period)
 
     def _disconnect(self) -> None:
         if self._client is not None:

@@ -198,10 +198,11 @@ class MujocoArm(SimulatedArm):
     def _advance(self) -> Array:
         """Simulate one period and return the true effort of its sensor, (n,) [Nm]."""
         physics, sensors = self.physics, self._robot.sensors
-        before = (physics.q, physics.v)
+        is_link_side = sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        before = (physics.q, physics.v) if is_link_side else None
         self._cycle += 1
         motor = physics.advance(self._held, self._push, not self._are_brakes_closed)
-        if sensors.effort_meaning is not EffortMeaning.LINK_SIDE:
+        if before is None:
             return motor
         if sensors.effort_is_held:
             return physics.dynamics.mean_torque(before, (physics.q, physics.v), self.period) - self._push

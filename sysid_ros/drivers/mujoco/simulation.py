@@ -173,6 +173,7 @@ class _Bound:
     def __init__(self, sample: Array, mean: Array | float):
         self.sample, self.mean = sample, mean
         self.is_mean_smaller = np.asarray(mean < sample)
+        self.is_any_mean_smaller = bool(self.is_mean_smaller.any())
         self.steady = 0.9 * np.minimum(mean, sample)
 
 
@@ -259,7 +260,7 @@ class SensorSimulation:
 
     def _within_mean(self, share: Array, bound: _Bound) -> Array:
         """Error of a share in [-1, 1] of its bounds per sample and in the mean."""
-        if not bound.is_mean_smaller.any():
+        if not bound.is_any_mean_smaller:
             return bound.sample * share
         steady = bound.steady * share
         signs = self._signs[2] * (1.0 if self._count % 2 else -1.0)

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         host, port = server.address
         name = controller.arm.robot.name
         title = f"{name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}"
-        return RunningEmulator(server, title, lambda: controller.state.is_commanding)
+        return RunningEmulator(server, title, lambda: controller.state.is_commanding, controller.arm)
 
     return run_program("fri_emulator", options, build)
 

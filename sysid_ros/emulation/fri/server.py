@@ -81,7 +81,7 @@ class EmulatorServer:
         self._calls = CallQueue()
         require_real_time_factor(real_time_factor)
         period = controller.settings.send_period / real_time_factor
-        self._pacer = Pacer(period, catches_up=False) if is_paced else None
+        self._pacer = Pacer(period) if is_paced else None
         self._was_answered = False
         self.slipped = 0.0
 

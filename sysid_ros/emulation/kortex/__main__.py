@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         (host, port), port_realtime = server.address, server.address_realtime[1]
         title = f"{base.arm.robot.name}, TCP {host}:{port}, UDP {port_realtime}"
-        return RunningEmulator(server, title, lambda: len(base.sessions) > 0)
+        return RunningEmulator(server, title, lambda: len(base.sessions) > 0, base.arm)
 
     return run_program("kortex_emulator", options, build)
 
