@@ -132,13 +132,13 @@ class RunningEmulator:
         server: Serves its clients.
         title: What it is and where it is reached, in words.
         is_in_use: Whether a client commands the arm.
-        arm: The arm.
+        arm: The arm, if it has one.
     """
 
     server: EmulatorServer
     title: str
     is_in_use: Callable[[], bool]
-    arm: EmulatedArm
+    arm: EmulatedArm | None = None
 
 
 def run_program(
@@ -174,14 +174,15 @@ def run_program(
 
 
 def is_wanted(
-    options: argparse.Namespace, arm: EmulatedArm, is_in_use: Callable[[], bool], say: Callable[[str], None]
+    options: argparse.Namespace, arm: EmulatedArm | None, is_in_use: Callable[[], bool], say: Callable[[str], None]
 ) -> Callable[[], bool]:
     """Return what an emulator asks between its cycles: whether it is to go on; says where its time passes slowly."""
     is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
     clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
 
     def ask() -> bool:
-        clock.note(1e-9 * arm.stamp_ns)
+        if arm is not None:
+            clock.note(1e-9 * arm.stamp_ns)
         return is_there()
 
     return ask

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
@@ -412,11 +412,11 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
     return "".join([*drawings, plots.inline_plots("learnt", "What was learnt of each parameter", [plot], keys)])
 
 
-def _draw_lines(times: Array, values: Array, label: str, names: Sequence[str]) -> Plot:
+def _draw_lines(times: ArrayLike, values: ArrayLike, label: str, names: Sequence[str]) -> Plot:
     """Plot columns (N, k) over times (N,)."""
     plot = Plot(label, plots.WIDE)
     for j, key in enumerate(_keys(names)):
-        plot.line(*plots.envelope(times, values[:, j]), key.color, 0.9, label=key.label)
+        plot.line(*plots.envelope(np.asarray(times), np.asarray(values)[:, j]), key.color, 0.9, label=key.label)
     return plot
 
 

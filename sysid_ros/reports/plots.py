@@ -161,7 +161,8 @@ class Plot:
         self, x: ArrayLike, y: ArrayLike, color: str, width: float = 1.4, *, dash: str = "", label: str = ""
     ) -> None:
         """Draw a line; one with a label is read out where the pointer is."""
-        self.x.show(x), self.y.show(y)
+        self.x.show(x)
+        self.y.show(y)
         self._lines.append((np.asarray(x, dtype=float), np.asarray(y, dtype=float), color, width, dash, label))
 
     def step(self, x: Array, y: Array, color: str, width: float = 1.4, label: str = "") -> None:
@@ -174,12 +175,15 @@ class Plot:
         """Fill between two lines."""
         if is_step:
             x, lower, upper = np.repeat(x, 2)[1:], np.repeat(lower, 2)[:-1], np.repeat(upper, 2)[:-1]
-        self.x.show(x), self.y.show(lower), self.y.show(upper)
+        self.x.show(x)
+        self.y.show(lower)
+        self.y.show(upper)
         self._bands.append((x, lower, upper, color, opacity))
 
     def marks(self, x: ArrayLike, y: ArrayLike, color: str, shape: str = "dot", size: float = 2.0) -> None:
         """Draw marks: ``dot``, ``square``, ``cross`` or ``dash``."""
-        self.x.show(x), self.y.show(y)
+        self.x.show(x)
+        self.y.show(y)
         self._marks.append(
             (np.atleast_1d(np.asarray(x, float)), np.atleast_1d(np.asarray(y, float)), color, shape, size)
         )
@@ -195,10 +199,11 @@ class Plot:
 
     def bars(self, starts: Array, ends: Array, color: str) -> None:
         """Draw a horizontal bar in each row of :attr:`y_names`."""
-        self.x.show(starts), self.x.show(ends)
+        self.x.show(starts)
+        self.x.show(ends)
         self._bars.append((starts, ends, color))
 
-    def stems(self, values: Array, shown: Array) -> None:
+    def stems(self, values: Array, shown: NDArray[np.bool_]) -> None:
         """Draw values one beside the other, on a logarithmic axis, as stems with a dot; crosses where they are none."""
         numbers = np.arange(1, values.size + 1)
         floor = float(values[shown].min()) / 3.0 if shown.any() else 1e-3
@@ -219,7 +224,8 @@ class Plot:
         left, right, top, bottom = self._box
         if self.y_names:
             self.y.start, self.y.end = len(self.y_names) - 0.5, -0.5
-        self.x.settle(), self.y.settle()
+        self.x.settle()
+        self.y.settle()
         parts = [self._grid()]
         frame = f'<rect x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}"/>'
         parts.append(f'<defs><clipPath id="{name}-clip">{frame}</clipPath></defs><g clip-path="url(#{name}-clip)">')
@@ -252,8 +258,8 @@ class Plot:
         if self.note:
             parts.append(_text(0.5 * (left + right), 0.5 * (top + bottom), self.note, MUTED, "middle"))
         hover = self._hover(name, tracked) if tracked else ""
-        size = f'{hover} viewBox="0 0 {self.size[0]:g} {self.size[1]:g}"'
-        return f'<svg role="img" aria-label="{escape(self.title)}" class="plot" {size}>{"".join(parts)}</svg>'
+        view = f'{hover} viewBox="0 0 {self.size[0]:g} {self.size[1]:g}"'
+        return f'<svg role="img" aria-label="{escape(self.title)}" class="plot" {view}>{"".join(parts)}</svg>'
 
     def _grid(self) -> str:
         left, right, top, bottom = self._box

@@ -73,9 +73,9 @@ class EvidenceSource:
         if self.is_cancelled():
             return Evidence()
         unknowns = describe_unknowns(self.robot, settings)
-        known = calibration_rows(self.robot, unknowns, settings)
+        calibrated = calibration_rows(self.robot, unknowns, settings)
         found = Box(estimate.lower, estimate.upper) if estimate.is_guaranteed else None
-        agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
+        agreement = measure_agreement(unknowns, [*([] if calibrated is None else [calibrated]), *rows], found)
         statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box)
         return Evidence(statistical=statistical, agreement=agreement)
 

@@ -206,9 +206,9 @@ def _read_estimate(message: Any, on_estimate: Callable[[Box], None]) -> None:
     """Pass on the box of an estimate of a payload; one without data or with an alarm states none."""
     if not list(message.names) or not message.is_consistent or message.target != TARGETS[0]:
         return
-    box, names, rest = Box(list(message.lower), list(message.upper)), tuple(message.rest_joint_names), None
+    box, names, rest = Box(np.array(message.lower), np.array(message.upper)), tuple(message.rest_joint_names), None
     if names:
-        torque = Box(list(message.rest_torque_lower), list(message.rest_torque_upper))
+        torque = Box(np.array(message.rest_torque_lower), np.array(message.rest_torque_upper))
         rest = RestTorque(names, np.array(message.rest_posture), torque)
     on_estimate(WeighedBox.of(box, rest))
 
