@@ -138,7 +138,7 @@ def summarize(trials: list[Trial]) -> list[object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--robots", nargs="*", default=["kinova_gen3_2f85", "kuka_lbr_iiwa7"])
-    parser.add_argument("--arms", type=int, default=3, help="of each robot and kind of error")
+    parser.add_argument("--arms", type=int, default=2, help="of each robot and kind of error")
     parser.add_argument("--trials", type=int, default=3, help="of each arm and case")
     options = parser.parse_args()
     found = list(run_trials(options.robots, options.arms, options.trials))
