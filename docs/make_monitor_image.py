@@ -20,7 +20,6 @@ from builtin_interfaces.msg import Time
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection
 from visualization_msgs.msg import Marker
 
-from sysid_ros.ros.robot import load_scene
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.clearance import spheres_of_payload
 from sysid_ros.core.collision.swept import sweep_spheres
@@ -31,6 +30,7 @@ from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
+from sysid_ros.ros.robot import load_scene
 
 PATH = Path(__file__).with_name("images") / "monitor.png"
 TAKEOVER, SHOWN_AT = 1.5, 1.1

@@ -38,7 +38,8 @@ MARK = "<!-- From here on made by docs/make_nodes.py from the code; change it th
 
 HEADER = """## Reference
 
-Parameters marked *start* can be given only when a node starts: among them is all that makes motions safe; the others also with `ros2 param set`. A value that is unknown, of another type or out of range is
+Parameters marked *start* can be given only when a node starts: among them is all that makes motions safe.
+The others also with `ros2 param set`. A value that is unknown, of another type or out of range is
 refused with a message that says what is allowed; numbers with a unit need a decimal point.
 A name with `~/` lies below the node's own name, as in `/arm_driver/samples`; others in its namespace.
 """
