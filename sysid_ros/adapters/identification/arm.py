@@ -307,8 +307,9 @@ class RosArm:
         """See :class:`Arm`; it is the arm's time that passes."""
         end_ns, limit = self.now_ns() + round(1e9 * duration), duration / _SLOWEST
         while limit > 0.0 and (left := 1e-9 * (end_ns - self.now_ns())) > 0.0:
-            self._session.sleep(left, *_NEEDED)
-            limit -= left
+            turn = max(left, 1e-3)
+            self._session.sleep(turn, *_NEEDED)
+            limit -= turn
 
     # Helpers
 
