@@ -30,7 +30,7 @@ NODES = (
 HAS_ROS = "AMENT_PREFIX_PATH" in os.environ
 EXECUTABLES = [f"{name} = sysid_ros.nodes.{name}:main" for name in NODES] if HAS_ROS else []
 
-CASADI = "casadi>=3.6"
+CASADI, MATPLOTLIB = "casadi>=3.6", "matplotlib>=3.6"
 
 
 def shared(folder: str, pattern: str) -> tuple[str, list[str]]:
@@ -65,7 +65,6 @@ setup(
     # The ROS packages come with ROS, or as wheels with requirements.txt.
     install_requires=[
         "Jinja2>=3.0",
-        "matplotlib>=3.6",
         "mcap-ros2-support>=0.5",
         "numpy>=1.26",
         "pin>=3.0",
@@ -80,6 +79,8 @@ setup(
     extras_require={
         "cluster": ["distributed>=2024.1"],
         "meshes": ["trimesh>=4.0"],
+        # Figures of `sysid papers`; reports draw theirs themselves.
+        "papers": [MATPLOTLIB],
         # Certified plans are searched with it; reading, identifying, proving and reporting do without.
         "planning": [CASADI],
         # ROS 2 as wheels, where no ROS is sourced; the messages are built from the checkout: pip install ./sysid_msgs
@@ -98,7 +99,7 @@ setup(
         ],
         "sim": [CASADI, "mujoco>=3.17"],
         "view": ["viser>=1.0"],
-        "test": ["clarabel>=0.9", "cvxpy>=1.5", "pytest>=7.4"],
+        "test": ["clarabel>=0.9", "cvxpy>=1.5", MATPLOTLIB, "pytest>=7.4"],
     },
     entry_points={"console_scripts": ["sysid = sysid_ros.cli.main:main", *EXECUTABLES]},
 )

@@ -1,6 +1,7 @@
 """The command ``sysid``: every command is there and named so; what is unknown is refused before anything is loaded."""
 
 import argparse
+import os
 import shlex
 import shutil
 import subprocess
@@ -239,10 +240,75 @@ def test_an_empty_word_or_a_folder_that_is_missing_is_no_fault_of_the_program(wo
     assert said in " ".join(capfd.readouterr().err.split())
 
 
-def test_nothing_is_loaded_for_help():
-    code = "import sys; from sysid_ros.cli.main import main; main(['--help']); print(sorted(sys.modules))"
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "pinocchio" not in told and "numpy" not in told
+SLOW = {"numpy", "scipy", "pinocchio", "matplotlib", "rclpy", "mujoco", "casadi", "rich", "jinja2"}
+"""What help, and what is refused, must not load."""
+REFUSED = [
+    *(f"{name} --no-such-option" for name in LEAVES),
+    "no-such-command",
+    "offline none.npz --model xarm7",
+    "offline log.npz --model no_such_arm",
+    "offline log.npz --model none.yaml",
+    "offline log.npz --model xarm7 --prior ghost",
+    "offline log.npz --model xarm7 --set torque_lag=fast",
+    "offline log.npz --model xarm7 --units q=miles",
+    "offline log.npz --model xarm7 --calibration none.yaml",
+    "offline log.npz --model xarm7 --output log.npz/results",
+    "report none",
+    "apply ur none --robot-ip 127.0.0.1",
+    "import none.npz --model xarm7",
+    "import log.npz --model xarm7 --output log.csv",
+    "new-robot none.urdf",
+    "calibrate arm none.npz --model xarm7 --serial 1",
+    "calibrate arm log.npz=heavy --model xarm7 --serial 1",
+    "calibrate friction log.npz --model xarm7 --serial 1 --known-within 2",
+    "calibrate sensors none.npz --model xarm7",
+    "calibrate run --serial 1 --model no_such_arm",
+    "identifiability --urdf none.urdf",
+    "identifiability --model no_such_arm",
+    "verify none.mcap",
+    "demo --model no_such_arm",
+    "identify --model no_such_arm",
+    "identify --mode hardware",
+    "identify --seed -1",
+    "space --parts 2 --recording none.mcap",
+    "papers sva --seeds 0",
+    "papers safe-id --seeds 0",
+]
+
+
+def loaded_by(words, folder):
+    """Exit status of a command in a process of its own, and which slow packages it has loaded."""
+    code = (
+        "import sys\nfrom sysid_ros.cli.main import main\n"
+        "try:\n    status = main(sys.argv[1:])\nexcept SystemExit as end:\n    status = end.code\n"
+        f"print('loaded:', int(status), *sorted({SLOW!r} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code, *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=environment)
+    _, status, *found = done.stdout.splitlines()[-1].split()
+    return int(status), found, done.stderr
+
+
+@pytest.mark.parametrize("name", ["", *LEAVES, *(f"calibrate {one}" for one in ("run", "arm", "friction", "sensors"))])
+def test_help_loads_nothing_that_takes_long(name, tmp_path):
+    assert loaded_by([*name.split(), "--help"], tmp_path)[:2] == (0, [])
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_refused_is_refused_before_anything_that_takes_long_is_loaded(words, tmp_path):
+    (tmp_path / "log.npz").touch()
+    status, found, told = loaded_by(words.split(), tmp_path)
+    assert (status, found) == (2, []) and "error" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.npz"]
+
+
+def test_a_report_needs_neither_plots_nor_filters_of_others():
+    code = "import sys, sysid_ros.cli.offline, sysid_ros.reports.report; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"matplotlib", "scipy.signal", "scipy.stats", "scipy.optimize", "rclpy", "mujoco", "casadi"}
+    assert not heavy & set(done.stdout.split())
+    assert not [name for name in done.stdout.split() if name.startswith("sysid_ros.core.tracking_bound")]
 
 
 def test_a_recording_becomes_a_table_that_reads_the_same(tmp_path, capsys):

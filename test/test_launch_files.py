@@ -74,7 +74,7 @@ def test_every_launch_command_of_the_pages_starts_nodes_that_exist(ros, tmp_path
     words = words.replace("<my_arm.yaml>", "kuka_lbr_med7")
     typed = dict(word.split(":=", 1) for word in shlex.split(words))
     if typed.get("mode") == "ros2_control":  # its page has the user say so in a file of parameters
-        own.write_text("/**/arm_driver:\n  ros__parameters: {torque_command: total}\n")
+        own.write_text("/**/arm_driver:\n  ros__parameters: {torque_command: full}\n")
         typed["parameters_file"] = str(own)
     nodes = ros.run(FILES[name], typed)
     check_nodes(nodes)

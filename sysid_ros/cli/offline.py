@@ -18,7 +18,6 @@ from typing import Any
 from rich.table import Table
 
 from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.many_runs import carry_out_runs
 from sysid_ros.cli.options import read_settings, recording_options
 from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.cli.terminal import (
@@ -33,7 +32,6 @@ from sysid_ros.cli.terminal import (
     show,
     working,
 )
-from sysid_ros.cli.view import open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
@@ -157,6 +155,8 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
     Raises:
         SysidError: It cannot be shown.
     """
+    from sysid_ros.cli.view import open_replay  # a view is not always asked for
+
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
     print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
     try:
@@ -177,6 +177,8 @@ def _run_fleet(options: argparse.Namespace) -> int:
     _robot_of(options)  # what is wrong for all of them is told once
     jobs = fleet_jobs(options)
     path = Path(options.output) / "runs.jsonl"
+    from sysid_ros.cli.many_runs import carry_out_runs
+
     entries, failures = carry_out_runs(identify_file, jobs, path, (options.workers, options.scheduler))
     results = [(entry["job"]["folder"], entry["result"]) for entry in entries]
     show(fleet_table(results))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def require_results_root(root: Path | str) -> None:
         raise SysidError(f"cannot make the folder {folder}: {nearest} is a file")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise SysidError(f"nothing can be written into the folder {nearest}")
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SysidError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    finally:
+        for one in made:
+            with suppress(OSError):
+                one.rmdir()
 
 
 class UnusableResult(SysidError):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability
@@ -19,6 +18,9 @@ from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_va
 from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import explained_torque
+
+if TYPE_CHECKING:
+    from sysid_ros.core.certification.certificate import MarginRow
 
 _DIGITS = {"kg": 3, "kg m": 4, "kg m^2": 5, "m": 4}
 _MEANINGS = (

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds.agreement import Agreement
 from sysid_ros.core.estimation.bounds.consistency import largest_residual
-from sysid_ros.core.estimation.hypotheses import Explanation, explain_inconsistency
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -26,6 +25,10 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import SampleStream
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
+
+if TYPE_CHECKING:  # proofs of plans take half a second to load, and results of recordings have none
+    from sysid_ros.core.certification.certificate import MarginRow
+    from sysid_ros.core.estimation.hypotheses import Explanation
 
 Array = NDArray[np.float64]
 
@@ -126,6 +129,8 @@ def explain_alarm(
     """Return hypotheses about data that no payload agrees with; None where there is no such alarm."""
     if estimate.alarm is None or estimate.alarm.code not in EXPLAINED:
         return None
+    from sysid_ros.core.estimation.hypotheses import explain_inconsistency  # a linear program, after an alarm alone
+
     return explain_inconsistency(robot, settings, blocks, is_cancelled=is_cancelled)
 
 

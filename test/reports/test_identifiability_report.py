@@ -166,7 +166,7 @@ def test_rounded_geometry_is_told(capsys, tmp_path):
         (["--urdf", "missing.urdf"], "missing.urdf"),
         (["--urdf", str(MED7), "--lock", "elbow"], "joint 'elbow' is unknown"),
         (["--urdf", str(MED7), "--tolerance", "2"], "tolerance"),
-        (["--urdf", str(MED7), "--data", "x.npz"], "only with --model"),
+        (["--urdf", str(MED7), "--data", "x.npz"], "a recording of an arm that --model names"),
         (["--urdf", str(MED7), "--gravity", "0", "nan", "0"], "gravity"),
         (["--model", "kinova_gen3", "--floating"], "only with a URDF"),
         (["--model", "no_such_arm"], "unknown"),

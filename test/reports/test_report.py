@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.signal import savgol_coeffs, savgol_filter
 
 from sysid_ros.core.certification.certificate import MarginRow
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, Quantity
@@ -22,7 +23,7 @@ from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.plots import ACCENT, Key, Plot, envelope, inline_plots, round_numbers
 from sysid_ros.reports.report import report_html
 from sysid_ros.reports.result import EstimateHistory
-from sysid_ros.reports.torque_fit import predict_torque
+from sysid_ros.reports.torque_fit import FILTER_ORDER, derivative_weights, differentiate, predict_torque
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -346,3 +347,15 @@ def test_plots_without_anything_to_show_are_left_out(result):
     nothing = dataclasses.replace(result, history=history, information=np.zeros((10, 10)))
     for draw in (figures.convergence, figures.shrinkage, figures.excitation):
         assert draw(nothing) is None and draw(result) is not None
+
+
+@pytest.mark.parametrize(("count", "length"), [(200, 61), (61, 61), (10, 5), (70, 31)])
+def test_derivatives_are_those_of_a_savitzky_golay_filter(count, length):
+    values = np.random.default_rng(count).normal(size=(count, 3))
+    period_ns = 1_000_000
+    stamps = period_ns * np.arange(count, dtype=np.int64)
+    expected = savgol_filter(values, length, FILTER_ORDER, deriv=1, delta=1e-9 * period_ns, axis=0)
+    found = differentiate(stamps, values, 1e-9 * period_ns * (length - 1))
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-9 * np.abs(expected).max())
+    weights = savgol_coeffs(length, FILTER_ORDER, deriv=1)[::-1]
+    np.testing.assert_allclose(derivative_weights(length), weights, atol=1e-12)

@@ -29,7 +29,7 @@ _NEEDED_FOR = {
 
 EXTRAS = {
     "casadi": "planning", "mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes",
-    "distributed": "cluster",
+    "distributed": "cluster", "matplotlib": "papers",
 }  # fmt: skip
 """Extra of the package that brings a module."""
 

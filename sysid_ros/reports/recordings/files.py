@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
-from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
@@ -21,6 +19,9 @@ from sysid_ros.reports.recordings.mcap import SAMPLES, DamagedRecording, McapMes
 from sysid_ros.reports.recordings.options import BAGS, InvalidRecording, ReadOptions, require_recording
 from sysid_ros.reports.recordings.readers import Recording, Watch, read_all
 from sysid_ros.reports.recordings.tables import read_csv, read_npz
+
+if TYPE_CHECKING:
+    from sysid_ros.core.certification.plan import CertifiedPlan
 
 
 def read_recording(
@@ -96,6 +97,8 @@ def read_plans(
     entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch, on_cut, on_estimate)
     if not entries:
         raise InvalidRecording(file, "the certified plans", "none", "at least one")
+    from sysid_ros.core.certification.plan import CertifiedPlan  # samples are read without it
+
     return [CertifiedPlan.from_dict(entry) for entry in entries]
 
 
@@ -107,6 +110,8 @@ def plan_entries(message: Any) -> dict[str, object]:
         InvalidRecording: Lengths of the message do not fit each other.
     """
     version = getattr(message, "format_version", 1)
+    from sysid_ros.core.certification.certificate import require_format
+
     require_format(version)
     path, certificate, scene = message.trajectory, message.certificate, message.scene
     if list(certificate.joint_names) != list(path.joint_names):
@@ -215,6 +220,8 @@ def _read_estimate(message: Any, on_estimate: Callable[[Box], None]) -> None:
 
 def _read_plan(file: Path, entry: McapMessage) -> tuple[tuple[str, float], Mapping[str, object]]:
     """Return what a plan is known by, and its entries."""
+    from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
+
     if not entry.message.robot_name:
         stamp = 1e-9 * entry.stamp_ns
         raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")

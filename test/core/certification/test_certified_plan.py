@@ -73,11 +73,13 @@ TAMPERED = [
 ]
 
 FORGED = [
-    ("torque_bound", np.full(7, 50.0), "torque limit broken"),
-    ("tracking_bound", np.full(7, 0.5), "(position|obstacle|collision) limit broken"),
-    ("velocity_bound", np.full(7, np.nan), "errors.velocity"),
-    ("brake_time", 0.01, r"brake_times \[s\] is \(0.01,\); allowed: from 0.1 to 10"),
-    ("brake_time", 0.0, "brake time of its certificate is 0 s, so no stop of it is proven"),
+    ("torque_bound", np.full(7, 50.0), "torque bound of joint_1 in its certificate is 50.0 Nm; .* at most 39 Nm"),
+    ("torque_bound", np.full(7, 9.0), "torque limit broken"),
+    ("tracking_bound", np.full(7, 0.5), "tracking bound of joint_1 in its certificate is 0.5 rad; .* at most 0.2 rad"),
+    ("tracking_bound", np.full(7, 0.2), "(position|obstacle|collision) limit broken"),
+    ("velocity_bound", np.full(7, np.nan), "velocity bound of its certificate is .*nan.*; it must be 7 finite numbers"),
+    ("brake_time", 0.01, "brake time of its certificate is 0.01 s; it must be from 0.1 to 10 s"),
+    ("brake_time", 0.0, "brake time of its certificate is 0.0 s"),
     ("brake_time", -0.5, "brake time of its certificate is -0.5 s"),
     ("brake_time", np.nan, "brake time of its certificate is nan s"),
     ("brake_time", np.inf, "brake time of its certificate is inf s"),

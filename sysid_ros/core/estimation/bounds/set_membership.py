@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, bound_without_rows, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_infeasibility_proof
@@ -303,6 +302,8 @@ def solve_exactly(problem: Problem) -> tuple[Array, Array]:
 
     They are those of a vertex, where the interior-point method only comes close. Where HiGHS fails they are zero.
     """
+    from scipy.optimize import linprog  # takes a third of a second to load, and few problems need it
+
     scaled = problem.y * problem.radius
     size = np.tile(np.maximum(np.abs(scaled).max(axis=1), 1e-300), 2)
     a = np.concatenate([scaled, -scaled]) / size[:, None]
