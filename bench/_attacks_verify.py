@@ -37,11 +37,11 @@ from sysid_ros.drivers.kuka_fri.codec import FriCodec  # noqa: E402
 from sysid_ros.drivers.kuka_fri.link import FriSession  # noqa: E402
 from sysid_ros.drivers.kuka_fri.messages import (  # noqa: E402
     CommandMode,
-    FriVersion,
     SessionState,
 )
+from sysid_ros.drivers.modes import FriVersion, Noise  # noqa: E402
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings  # noqa: E402
-from sysid_ros.drivers.mujoco.simulation import Noise, load_payload  # noqa: E402
+from sysid_ros.drivers.mujoco.simulation import load_payload  # noqa: E402
 
 ROBOT = "kinova_gen3_2f85"
 ELASTIC = ("kinova_gen3", "kuka_lbr_iiwa14", "kuka_lbr_med7")

@@ -104,7 +104,7 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
         ("Data", f"{estimate.data_seconds:.1f}", "s", windows),
     ]
     if result.agreement is not None:
-        note = result.agreement.text.partition(", ")[2] or "of all windows"
+        note = result.agreement.width_text or "of all windows"
         facts.append(("Allowed errors used", f"{100.0 * result.agreement.share:.0f}", "%", note))
     if result.truth is not None:
         inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))

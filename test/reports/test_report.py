@@ -210,7 +210,7 @@ def test_labels_of_figures_keep_their_digits():
     plot = Plot("title & more")
     plot.line([0.123456, 1.0], [0.00123, 0.00125], ACCENT)
     text = inline_plots("demo", "a demo", [plot])
-    assert ">0.00123<" in text and ">0.00125<" in text and 'id="demo0-' in text
+    assert ">0.001230<" in text and ">0.001250<" in text and 'id="demo0-' in text
     assert "title &amp; more" in text and "xmlns" not in text and "data-plot" not in text
 
 

@@ -83,10 +83,14 @@ class Agreement:
         return f"{' and '.join(found)}: an assumption is probably wrong. Likely causes: {'; '.join(causes)}"
 
     @property
+    def width_text(self) -> str:
+        """The width in a clause; empty where there is none."""
+        return "" if np.isnan(self.width) else f"bounds {100.0 * self.width:.0f} % as wide as such a motion gives"
+
+    @property
     def text(self) -> str:
         """Both numbers in a clause."""
-        width = "" if np.isnan(self.width) else f", bounds {100.0 * self.width:.0f} % as wide as such a motion gives"
-        return f"{100.0 * self.share:.0f} % of the allowed errors used{width}"
+        return ", ".join(filter(None, (f"{100.0 * self.share:.0f} % of the allowed errors used", self.width_text)))
 
 
 def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None = None) -> Agreement | None:

@@ -119,7 +119,12 @@ def solve(
 
 
 def solve_for_scale(
-    chain: RowChain, column: Array, right: Array, tolerance: float, start: Array | None = None
+    chain: RowChain,
+    column: Array,
+    right: Array,
+    tolerance: float,
+    start: Array | None = None,
+    max_steps: int = MAX_STEPS,
 ) -> tuple[RowChain, Solution]:
     """Maximise tau, at most 1, subject to ``A z + tau column = right``: how far rows can be scaled, or errors down.
 
@@ -129,6 +134,7 @@ def solve_for_scale(
         right: Right-hand side, (R,) likewise.
         tolerance: See :func:`solve`.
         start: Multipliers for a warm start, (R, 1), or None.
+        max_steps: Largest number of steps.
 
     Returns:
         The matrix with the column of tau, its last shared one, and the solution.
@@ -136,7 +142,7 @@ def solve_for_scale(
     chain = chain.extended(column[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
-    return chain, solve(Programmes(chain, right / chain.error, cost, maxima=False), tolerance, start)
+    return chain, solve(Programmes(chain, right / chain.error, cost, maxima=False), tolerance, start, max_steps)
 
 
 @dataclass
