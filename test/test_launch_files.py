@@ -71,7 +71,7 @@ def test_every_launch_command_of_the_pages_starts_nodes_that_exist(ros, tmp_path
     own = tmp_path / "my_arm.yaml"  # stands for what the pages call the user's own files
     own.write_text("/**/arm_driver:\n  ros__parameters: {port_id: 30201}\n")
     monkeypatch.chdir(tmp_path)
-    words = words.replace("<my_arm.yaml>", "kuka_lbr_med7")
+    words = words.replace("<my_arm.yaml>", "kuka_lbr_med7:elastic")
     typed = dict(word.split(":=", 1) for word in shlex.split(words))
     if typed.get("mode") == "ros2_control":  # its page has the user say so in a file of parameters
         own.write_text("/**/arm_driver:\n  ros__parameters: {torque_command: full}\n")

@@ -99,6 +99,7 @@ def test_the_ground_can_be_asked_for(arm, plan, tmp_path, capsys):
         "ground there must be"
     ]
     assert verify._ground_of("none") is None and verify._ground_of("-0.1") == -0.1
+    (tmp_path / "x.mcap").touch()
     assert verify.main([str(tmp_path / "x.mcap"), "--ground", "low"]) == ExitStatus.BAD_INPUT
     assert "--ground [m]" in capsys.readouterr().err
 
