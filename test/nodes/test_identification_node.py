@@ -33,7 +33,7 @@ NAMESPACE = "left"
 READY = {"estimator": "estimating the payload", "safe_planner": "plans are proven", "identification": "send a goal"}
 """What these nodes say when they are."""
 Feedback, Result = Identify.Feedback, Identify.Result
-PATIENT = 5.0
+PATIENT = 3.0
 """How long the driver waits for a heartbeat of the commander on a machine that may be busy [s]."""
 NAMED_WITHIN = 25.0
 """How long a goal may take to name a node that has gone, on a machine that may be busy [s]."""
@@ -110,14 +110,10 @@ def _whole_suite(suite, bench, driver, robot):
             begin_anew(bench, driver)
 
 
-def begin_anew(bench, driver, **parameters):
-    """Ends the simulation and begins another one: at home, with what the hand held in the beginning.
-
-    Parameters that guard a motion change only while nothing can move.
-    """
+def begin_anew(bench, driver):
+    """Ends the simulation and begins another one: at home, with what the hand held in the beginning."""
     name = f"{NAMESPACE}/arm_driver"
     assert bench.change_state(name, "deactivate")
-    assert not parameters or not bench.set_parameter(name, **parameters)
     assert bench.change_state(name, "activate")
     driver.wait_for(HOLD)
 
@@ -418,7 +414,7 @@ def test_plans_that_take_over_move_without_a_stop(goals, driver):
 
 
 def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite):
-    begin_anew(bench, driver, commander_timeout=1.0)
+    begin_anew(bench, driver)
     try:
         goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
         goal.wait_for_phase(Feedback.PHASE_MOVING)
@@ -426,7 +422,7 @@ def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite
         suite.kill("identification")
         status = require_rest(driver)
     finally:
-        begin_anew(bench, driver, commander_timeout=PATIENT)
+        begin_anew(bench, driver)
     assert status.code == DriverStatus.CODE_STALE and "no heartbeat of the commanding node" in status.text
 
 

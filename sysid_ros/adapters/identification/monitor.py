@@ -158,6 +158,7 @@ class SuiteMonitor:
         self._latched: dict[str, Any] = {}
         self.peers = Peers(node, ("arm_driver", "estimator", "safe_planner", "excitation_planner"))
         self._sources: dict[str, SingleSource] = {}
+        self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
         one = self._receiver(SampleBatch, "arm_driver/samples", self._take_samples)
         one.listen(node.create_subscription(SampleBatch, "arm_driver/samples", one, qos.SAMPLES, raw=True))
         one = self._receiver(DriverStatus, "arm_driver/status", self._take_status)
@@ -169,7 +170,6 @@ class SuiteMonitor:
         one = self._receiver(ControlLaw, "arm_driver/control_law", self._take_control_law)
         one.listen(node.create_subscription(ControlLaw, "arm_driver/control_law", one, qos.LATCHED, raw=True))
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
-        self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
 
