@@ -20,8 +20,7 @@ import pinocchio as pin
 from _table import describe_machine, print_table
 
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.regressors import MomentumDerivatives, MomentumRegressor, SlotineLiRegressor, TorqueRegressor
-from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
+from sysid_ros.core.regressors import MomentumRegressor, SlotineLiRegressor, TorqueRegressor
 
 WINDOW = 400
 STEP = 1e-6
@@ -114,14 +113,14 @@ def main() -> None:
     loop = PinocchioLoop(robot.pin_model)
     momentum, torque, slotine_li = MomentumRegressor(robot), TorqueRegressor(robot), SlotineLiRegressor(robot)
     last = MomentumRegressor(robot, bodies=(robot.n,))
-    reverse = DifferentiableTorqueRegressor(robot)
-    derivatives, theta = MomentumDerivatives(robot), robot.theta_nominal
+    reverse = TorqueRegressor(robot, sign_width=0.02)
     shape = (count, robot.n, momentum.columns.count)
     weight = rng.normal(size=shape)
     out, weights = (np.empty(shape), np.empty(shape)), np.full(WINDOW, 1e-3)
 
     def differentiate() -> None:
-        reverse.pull_back(reverse.evaluate(q, v, a, out=out[0]))
+        reverse.evaluate(q, v, a, out=out[0])
+        reverse.pull_back(q, v, a, weight)
 
     def windows() -> None:
         for start in range(0, count - WINDOW + 1, WINDOW):
@@ -135,13 +134,16 @@ def main() -> None:
         f"windows of {WINDOW}: integral of W_c, W_m at the ends": ("momentum", (windows, count // WINDOW * WINDOW)),
         "torque regressor W, all columns": ("torque", (lambda: torque.evaluate(q, v, a, out=out[0]), count)),
         "W and sum(G dW) by q, v, a for any G (N, n, 14 n)": ("reverse", (differentiate, count)),
-        "sum(G dW) alone, where W is known": ("reverse", (lambda: reverse.pull_back(weight), count)),
+        "sum(G dW) alone, where W is known": ("reverse", (lambda: reverse.pull_back(q, v, a, weight), count)),
         "Slotine-Li Y, batch": ("slotine", (lambda: slotine_li.evaluate(q, v, v_a, a), count)),
         "Slotine-Li Y, one sample at a time": (
             "slotine",
             (repeat(lambda: slotine_li.evaluate_one(q[0], v[0], v_a[0], a[0]), few), few),
         ),
-        "p, c, dp/dq, dp/dv, dc/dq, dc/dv": ("derivatives", (lambda: derivatives.evaluate(theta, q, v), count)),
+        "W_m, W_c and their derivatives by q and v": (
+            "derivatives",
+            (lambda: momentum.differentiate(q[:few], v[:few]), few),
+        ),
     }
     baselines = {
         "momentum": (lambda: loop.momentum_and_rate(q[:few], v[:few]), few),
