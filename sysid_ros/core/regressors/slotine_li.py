@@ -27,8 +27,7 @@ Array = NDArray[np.float64]
 class SlotineLiRegressor:
     """Evaluates the Slotine-Li regressor of one sample (for a control loop) or of many.
 
-    The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. The object holds buffers: use
-    one per thread.
+    The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``.
 
     Args:
         robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
@@ -45,8 +44,6 @@ class SlotineLiRegressor:
     def __init__(self, robot: RobotModel | pin.Model, meaning: EffortMeaning | None = None):
         self.columns = Columns.select(robot, meaning, None)
         self._tree = JointTree.of(robot)
-        self._rows = np.zeros((4, self.columns.n))
-        self._flat, self._samples = self._rows.reshape(-1), [row[None] for row in self._rows]
 
     def evaluate_one(
         self, q: ArrayLike, v: ArrayLike, v_a: ArrayLike, a_a: ArrayLike, direction: ArrayLike | None = None
@@ -66,10 +63,11 @@ class SlotineLiRegressor:
         Raises:
             InvalidSamples: A shape is wrong or an entry is not finite.
         """
-        rows, n = self._rows, self.columns.n
+        n = self.columns.n
         try:
-            rows[0], rows[1], rows[2], rows[3] = q, v, v_a, a_a
-            is_sound = isfinite(np.dot(self._flat, self._flat))  # several times faster than looking at every entry
+            rows = np.array((q, v, v_a, a_a), dtype=float)
+            flat = rows.reshape(-1)  # one product is several times faster than looking at every entry
+            is_sound = rows.shape == (4, n) and isfinite(np.dot(flat, flat))
         except ValueError:
             is_sound = False
         if not is_sound or direction is not None:
@@ -77,7 +75,8 @@ class SlotineLiRegressor:
             signs = None if direction is None else np.asarray(direction, dtype=float)[None]
             return np.asarray(self.evaluate(q, v, v_a, a_a, signs)[0])
         result = np.empty((1, n, self.columns.count))
-        self._tree.compiled.slotine_li(self.columns.compiled, *self._samples, np.sign(self._samples[2]), result)
+        samples = rows[:, None]
+        self._tree.compiled.slotine_li(self.columns.compiled, *samples, np.sign(samples[2]), result)
         return np.asarray(result[0])
 
     def evaluate(
