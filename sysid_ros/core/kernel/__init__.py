@@ -32,7 +32,7 @@ def load_variants() -> list[Any]:
         if portable.supports(name):
             try:
                 loaded.append(import_module(f"{__name__}.{name}"))
-            except ImportError:  # the compiler that built this package had no such machine
+            except ModuleNotFoundError:  # the compiler that built this package had no such machine
                 continue
     return [*loaded, portable]
 

@@ -182,9 +182,10 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
   module.doc() = "The chain of an arm, compiled; sysid_ros.core.kernel documents and chooses the variant.";
   module.attr("lanes") = KERNEL_LANES;
   module.def("supports", &supports, "Tell whether this machine runs a variant.");
-  py::class_<Columns>(module, "Columns").def(py::init(&make_columns));
+  // Local: the modules for other machines have types of the same names.
+  py::class_<Columns>(module, "Columns", py::module_local()).def(py::init(&make_columns));
   const auto written = [](const char* name) { return py::arg(name).noconvert(); };  // never into a copy
-  py::class_<Tree>(module, "Tree")
+  py::class_<Tree>(module, "Tree", py::module_local())
       .def(py::init(&make_tree))
       .def("torque", &torque, py::arg("columns"), py::arg("q"), py::arg("v"), py::arg("a"), py::arg("direction"),
            written("out"))
