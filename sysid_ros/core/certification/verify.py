@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, Margin
-from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path
+from sysid_ros.core.certification.chain import Motion, build_tree, enclose_path
 from sysid_ros.core.certification.checks import AllowedErrors, Check, Division, MotionChecks
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
@@ -240,18 +240,18 @@ def make_certificate(
 def _prove(
     assumptions: Assumptions, errors: AllowedErrors, trajectory: Trajectory, settings: VerifierSettings
 ) -> Verification:
-    chain, checks = build_chain(assumptions.robot), MotionChecks(assumptions, errors, settings)
+    tree, checks = build_tree(assumptions.robot), MotionChecks(assumptions, errors, settings)
     count = max(2, int(np.ceil(trajectory.duration / settings.piece)))
     half = np.full(count, 0.5 * trajectory.duration / count)
     middle = (2.0 * np.arange(count) + 1.0) * half
     division = Division(0.5 * settings.shortest_piece)
     # Cheapest first; what the later ones need of the first pieces is computed once.
     tightest = dict(division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half))
-    first = Motion(chain, enclose_path(trajectory, middle, half))
+    first = Motion(tree, enclose_path(trajectory, middle, half))
     first_torques = checks.torques(first)
 
     def motion(m: Array, h: Array) -> Motion:
-        return first if m is middle else Motion(chain, enclose_path(trajectory, m, h))
+        return first if m is middle else Motion(tree, enclose_path(trajectory, m, h))
 
     def torques(m: Array, h: Array) -> TorqueBounds:
         return first_torques if m is middle else checks.torques(motion(m, h))

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "samples.hpp"
+#include "pieces.hpp"
 
 namespace py = pybind11;
 
@@ -155,6 +155,31 @@ void frames(const Tree& tree, const Array& q, Array rotation, Array origin, Arra
   run(samples, [&](auto number) { kernel::frames<decltype(number)>(tree, samples, at, axes, point, rate); });
 }
 
+void torque_along(const Tree& tree, const Array& position, const Array& velocity, const Array& acceleration,
+                  Array out) {
+  const int n = tree.size();
+  const long pieces = position.ndim() == 3 ? position.shape(2) : 0;
+  const double *at = read(position, kernel::kPolynomial, n, pieces), *speed = read(velocity, kernel::kPolynomial, n, pieces),
+               *rate = read(acceleration, kernel::kPolynomial, n, pieces);
+  int pairs = 0;
+  for (const auto& chain : tree.chains) pairs += int(chain.size());
+  double* to = write(out, 3, 4, pairs, kernel::kInertial, pieces);
+  run(pieces, [&](auto number) { kernel::torque_along<decltype(number)>(tree, pieces, at, speed, rate, to); });
+}
+
+void points_along(const Tree& tree, const Array& position, const std::vector<int>& bodies, const Array& local,
+                  Array points, Array axes, Array origins) {
+  const int n = tree.size(), count = int(bodies.size());
+  const long pieces = position.ndim() == 3 ? position.shape(2) : 0;
+  for (int body : bodies) require(0 <= body && body <= n, "there is no such body");
+  const double *at = read(position, kernel::kPolynomial, n, pieces), *place = read(local, count, 3);
+  double *to = write(points, 4, count, 3, pieces), *axis = write(axes, n, 3, pieces),
+         *origin = write(origins, n, 3, pieces);
+  run(pieces, [&](auto number) {
+    kernel::points_along<decltype(number)>(tree, pieces, at, bodies, place, to, axis, origin);
+  });
+}
+
 void momentum_derivatives(const Tree& tree, const Array& q, const Array& v, Array of_momentum, Array of_force,
                           Array momentum_q, Array momentum_v, Array force_q, Array force_v) {
   const long samples = q.shape(0);
@@ -199,5 +224,9 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
            written("out"))
       .def("momentum_derivatives", &momentum_derivatives, py::arg("q"), py::arg("v"), written("momentum"),
            written("force"), written("momentum_q"), written("momentum_v"), written("force_q"), written("force_v"))
-      .def("frames", &frames, py::arg("q"), written("rotation"), written("origin"), written("axes"));
+      .def("frames", &frames, py::arg("q"), written("rotation"), written("origin"), written("axes"))
+      .def("torque_along", &torque_along, py::arg("position"), py::arg("velocity"), py::arg("acceleration"),
+           written("out"))
+      .def("points_along", &points_along, py::arg("position"), py::arg("bodies"), py::arg("local"), written("points"),
+           written("axes"), written("origins"));
 }

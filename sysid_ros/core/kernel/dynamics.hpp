@@ -156,9 +156,15 @@ class Bodies {
         twists_(n_) {}
 
   KERNEL_INLINE void place(const T* q) {
+    place_by([&](const Joint& joint, int i, Pose<T>& pose) { pose.set(joint, q[i]); });
+  }
+
+  // set(joint, i, pose) sets the pose of joint i.
+  template <class Set>
+  KERNEL_INLINE void place_by(Set set) {
     for (int i = 0; i < count_; ++i) {
       const Joint& joint = tree_.joints[i];
-      poses_[i].set(joint, q[i]);
+      set(joint, i, poses_[i]);
       for (int k = 0; k < joint.depth; ++k)
         axes_[i * n_ + k] = poses_[i].to_child(joint, axes_[joint.parent * n_ + k]);
       axes_[i * n_ + joint.depth] = own_motion<T>(joint);

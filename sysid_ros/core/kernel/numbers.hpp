@@ -1,4 +1,4 @@
-// Number types of the kernel: double, lanes of samples, and values with a gradient.
+// Number types of the kernel: double, lanes of samples, values with a gradient, and Taylor models.
 //
 // An algorithm is a template over its number type T. It may use + - *, unary minus, products with double, and
 // sine_and_cosine.
@@ -128,6 +128,69 @@ KERNEL_INLINE T& operator-=(T& a, const T& b) {
   return a = a - b;
 }
 
+KERNEL_INLINE double magnitude(double x) { return std::fabs(x); }
+template <int W>
+KERNEL_INLINE Lanes<W> magnitude(Lanes<W> x) {
+  return Lanes<W>(x.value < 0.0 ? -x.value : x.value);
+}
+
+// A function of u in [-1, 1], enclosed: within c[0] + c[1] u + c[2] u^2 + c[3] u^3 +- rest. All operations keep this
+// true in exact arithmetic; what reads the results allows for rounding.
+template <class T>
+struct Taylor {
+  static constexpr int kOrder = 3;
+  T c[kOrder + 1], rest;
+
+  Taylor() = default;
+  KERNEL_INLINE Taylor(double constant) : c{T(constant), T(0.0), T(0.0), T(0.0)}, rest(0.0) {}
+
+  // The largest magnitude of the polynomial.
+  KERNEL_INLINE T size() const { return magnitude(c[0]) + magnitude(c[1]) + magnitude(c[2]) + magnitude(c[3]); }
+};
+
+template <class T>
+KERNEL_INLINE Taylor<T> operator+(const Taylor<T>& a, const Taylor<T>& b) {
+  Taylor<T> r;
+  for (int k = 0; k <= Taylor<T>::kOrder; ++k) r.c[k] = a.c[k] + b.c[k];
+  r.rest = a.rest + b.rest;
+  return r;
+}
+template <class T>
+KERNEL_INLINE Taylor<T> operator-(const Taylor<T>& a, const Taylor<T>& b) {
+  Taylor<T> r;
+  for (int k = 0; k <= Taylor<T>::kOrder; ++k) r.c[k] = a.c[k] - b.c[k];
+  r.rest = a.rest + b.rest;
+  return r;
+}
+template <class T>
+KERNEL_INLINE Taylor<T> operator*(double a, const Taylor<T>& b) {
+  Taylor<T> r;
+  for (int k = 0; k <= Taylor<T>::kOrder; ++k) r.c[k] = a * b.c[k];
+  r.rest = std::fabs(a) * b.rest;
+  return r;
+}
+template <class T>
+KERNEL_INLINE Taylor<T> operator*(const Taylor<T>& a, double b) {
+  return b * a;
+}
+template <class T>
+KERNEL_INLINE Taylor<T> operator-(const Taylor<T>& a) {
+  return -1.0 * a;
+}
+template <class T>
+inline Taylor<T> operator*(const Taylor<T>& a, const Taylor<T>& b) {
+  const T *x = a.c, *y = b.c;
+  Taylor<T> r;
+  r.c[0] = x[0] * y[0];
+  r.c[1] = x[0] * y[1] + x[1] * y[0];
+  r.c[2] = x[0] * y[2] + x[1] * y[1] + x[2] * y[0];
+  r.c[3] = x[0] * y[3] + x[1] * y[2] + x[2] * y[1] + x[3] * y[0];
+  // |u^4|, |u^5|, u^6 <= 1.
+  r.rest = magnitude(x[1] * y[3] + x[2] * y[2] + x[3] * y[1]) + magnitude(x[2] * y[3] + x[3] * y[2]) +
+           magnitude(x[3] * y[3]) + a.size() * b.rest + a.rest * (b.size() + b.rest);
+  return r;
+}
+
 // sine_and_cosine(x, s, c): sine and cosine of x.
 
 KERNEL_INLINE void sine_and_cosine(double x, double& s, double& c) {
@@ -171,6 +234,35 @@ KERNEL_INLINE void sine_and_cosine(Lanes<W> x, Lanes<W>& s, Lanes<W>& c) {
   c.value = ((quarter + 1) & 2) != 0 ? -c.value : c.value;
   for (int k = 0; k < W; ++k)
     if (__builtin_expect(beyond[k] != 0, 0)) s.value[k] = std::sin(x.value[k]), c.value[k] = std::cos(x.value[k]);
+}
+
+// Of a polynomial angle q = a[0] + ... + a[5] u^5 +- a[6]. With d1, d2, ... bounds of the derivatives of q, the fourth
+// derivatives of its sine and cosine are at most d1^4 + 6 d1^2 d2 + 3 d2^2 + 4 d1 d3 + d4.
+template <class T>
+inline void sine_and_cosine_along(const T* a, Taylor<T>& s, Taylor<T>& c) {
+  T d[5];
+  for (int order = 1; order <= 4; ++order) {
+    d[order] = T(0.0);
+    for (int k = order; k <= 5; ++k) {
+      double factor = 1.0;
+      for (int j = 0; j < order; ++j) factor *= k - j;
+      d[order] += factor * magnitude(a[k]);
+    }
+  }
+  const T square = d[1] * d[1];
+  const T fourth = square * square + 6.0 * square * d[2] + 3.0 * d[2] * d[2] + 4.0 * d[1] * d[3] + d[4];
+  T sine, cosine;
+  sine_and_cosine(a[0], sine, cosine);
+  const T half = 0.5 * a[1] * a[1], mixed = a[1] * a[2], cube = (1.0 / 6.0) * a[1] * a[1] * a[1];
+  s.c[0] = sine;
+  s.c[1] = cosine * a[1];
+  s.c[2] = cosine * a[2] - sine * half;
+  s.c[3] = cosine * (a[3] - cube) - sine * mixed;
+  c.c[0] = cosine;
+  c.c[1] = -sine * a[1];
+  c.c[2] = -(cosine * half + sine * a[2]);
+  c.c[3] = sine * (cube - a[3]) - cosine * mixed;
+  c.rest = s.rest = (1.0 / 24.0) * fourth + a[6];
 }
 
 template <int P>

@@ -264,7 +264,9 @@ inline void frames(const Tree& tree, long samples, const double* q, double* rota
     };
     for (int i = 0; i < n; ++i) {
       const Joint& joint = tree.joints[i];
-      placed[i] = (joint.parent < 0 ? Frame<T>::base() : placed[joint.parent]).behind(joint, at[i]);
+      Pose<T> pose;
+      pose.set(joint, at[i]);
+      placed[i] = (joint.parent < 0 ? Frame<T>::base() : placed[joint.parent]).behind(joint, pose);
       const Frame<T>& here = placed[i];
       for (int axis = 0; axis < 3; ++axis) {
         const double* row = joint.own.r + 3 * axis;  // the body's axis in the joint's frame

@@ -137,10 +137,8 @@ struct Frame {
   }
   KERNEL_INLINE Vec<T> out(const Vec<double>& v) const { return v.x * x + v.y * y + v.z * z; }
 
-  // That of the body behind a joint at position q.
-  KERNEL_INLINE Frame behind(const Joint& joint, const T& q) const {
-    Pose<T> pose;
-    pose.set(joint, q);
+  // That of the body behind a joint.
+  KERNEL_INLINE Frame behind(const Joint& joint, const Pose<T>& pose) const {
     const double* r = joint.turn.r;
     const Vec<T> first = out({r[0], r[1], r[2]}), second = out({r[3], r[4], r[5]}), axis = out({r[6], r[7], r[8]});
     return {pose.cosine * first + pose.sine * second, pose.cosine * second - pose.sine * first, axis,

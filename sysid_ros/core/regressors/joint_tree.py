@@ -74,28 +74,34 @@ class JointTree:
         return len(self.parents)
 
     @classmethod
-    def of(cls, robot: RobotModel | pin.Model) -> JointTree:
+    def of(cls, robot: RobotModel | pin.Model, base: pin.SE3 | None = None) -> JointTree:
         """Read the tree from a robot or a Pinocchio model.
+
+        Args:
+            robot: The robot.
+            base: The frame that plays the part of the base, in the model's own.
 
         Raises:
             UnsupportedJoint: A joint is not revolute, prismatic or helical.
         """
         model = pinocchio_model(robot)
+        base = base or pin.SE3.Identity()
         n = model.njoints - 1
         parents = tuple(int(parent) - 1 for parent in list(model.parents)[1:])
         spins, pitches = np.zeros((2, n))
         turns, places, frames = np.empty((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3, 3))
         for i in range(n):
-            placement = model.jointPlacements[i + 1]
+            placement = model.jointPlacements[i + 1] if parents[i] >= 0 else base.actInv(model.jointPlacements[i + 1])
             frames[i], spins[i], pitches[i] = _screw(model, i + 1)
             before = frames[parents[i]] if parents[i] >= 0 else np.eye(3)
             turns[i] = _snap(frames[i].T @ placement.rotation.T @ before)
             places[i] = before.T @ placement.translation
+        gravity = base.rotation.T @ model.gravity.linear
         return cls(
             names=tuple(model.names[1:]),
             parents=parents,
             is_ancestor=_ancestors(parents),
-            compiled=kernel.Tree(parents, turns, places, spins, pitches, _snap(frames), np.array(model.gravity.linear)),
+            compiled=kernel.Tree(parents, turns, places, spins, pitches, _snap(frames), gravity),
         )
 
     def frames(self, q: ArrayLike) -> Frames:

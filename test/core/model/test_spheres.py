@@ -9,11 +9,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.chain import joint_axis
 from sysid_ros.core.collision.clearance import build_collision_model
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
+from sysid_ros.core.model.mechanics import joint_axis
 from sysid_ros.core.model.spheres import collision_pairs, cover_box, cover_cylinder, cover_links, links_without_spheres
 
 FACTS = Path(__file__).parents[4] / "shared" / "facts" / "robots"
