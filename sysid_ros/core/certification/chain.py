@@ -17,8 +17,8 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
-from sysid_ros.core.regressors.joint_tree import JointTree
 from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.clearance import CollisionModel, displacements
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.excitation.tool_points import LinkEllipsoid, VirtualShapes
+from sysid_ros.core.model.joint_tree import Frames, JointTree
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.regressors.joint_tree import Frames, JointTree
 
 Array = NDArray[np.float64]
 

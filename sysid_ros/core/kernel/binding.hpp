@@ -135,6 +135,30 @@ void momentum(const Tree& tree, const Columns& columns, const Array& q, const Ar
   });
 }
 
+void passive_torque(const Tree& tree, const Array& parameters, const Array& q, const Array& v, const Array& v_a,
+                    const Array& a, Array out) {
+  const long samples = q.shape(0);
+  const int n = tree.size();
+  const double *bodies = read(parameters, kernel::kInertial * n), *at = read(q, samples, n),
+               *speed = read(v, samples, n), *wanted = read(v_a, samples, n), *rate = read(a, samples, n);
+  double* to = write(out, samples, n);
+  run(samples, [&](auto number) {
+    kernel::passive_torque<decltype(number)>(tree, bodies, samples, at, speed, wanted, rate, to);
+  });
+}
+
+void momentum_of(const Tree& tree, const Array& parameters, const Array& q, const Array& v, Array momentum,
+                 Array force) {
+  const long samples = q.shape(0);
+  const int n = tree.size();
+  const double *bodies = read(parameters, kernel::kInertial * n), *at = read(q, samples, n),
+               *speed = read(v, samples, n);
+  double *first = write(momentum, samples, n), *second = write(force, samples, n);
+  run(samples, [&](auto number) {
+    kernel::momentum_of<decltype(number)>(tree, bodies, samples, at, speed, first, second);
+  });
+}
+
 void integrate(const Tree& tree, const Columns& columns, const Array& q, const Array& v, const Array& weights,
                Array out) {
   const long samples = q.shape(0);
@@ -218,6 +242,10 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
            py::arg("weight"), written("slopes"))
       .def("slotine_li", &slotine_li, py::arg("columns"), py::arg("q"), py::arg("v"), py::arg("v_a"), py::arg("a_a"),
            py::arg("direction"), written("out"))
+      .def("passive_torque", &passive_torque, py::arg("parameters"), py::arg("q"), py::arg("v"), py::arg("v_a"),
+           py::arg("a"), written("out"))
+      .def("momentum_of", &momentum_of, py::arg("parameters"), py::arg("q"), py::arg("v"), written("momentum"),
+           written("force"))
       .def("momentum", &momentum, py::arg("columns"), py::arg("q"), py::arg("v"), py::arg("direction"),
            written("momentum"), written("force"))
       .def("integrate", &integrate, py::arg("columns"), py::arg("q"), py::arg("v"), py::arg("weights"),

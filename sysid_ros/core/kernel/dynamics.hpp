@@ -123,6 +123,16 @@ struct Twist {
 
   KERNEL_INLINE Twist in(const Turn& frame) const { return {motion.in(frame), frame.apply(gravity)}; }
 
+  // The momentum of a body with parameters p, and its weight.
+  KERNEL_INLINE Motion<T> momentum(const double* p) const {
+    const Vec<double> c{p[1], p[2], p[3]};
+    return {p[0] * motion.linear + cross(motion.angular, c),
+            cross(c, motion.linear) + times_inertia(p + 4, motion.angular)};
+  }
+  KERNEL_INLINE Motion<T> weight(const double* p) const {
+    return {p[0] * gravity, cross(Vec<double>{p[1], p[2], p[3]}, gravity)};
+  }
+
   // s . momentum, a column for each parameter.
   KERNEL_INLINE void columns(const Motion<T>& s, T* out) const {
     const Vec<T>&v = motion.linear, &w = motion.angular;
@@ -150,10 +160,7 @@ class Bodies {
         n_(tree.size()),
         count_(count),
         poses_(n_),
-        axes_(n_ * n_),
-        rates_(n_ * n_),
-        accelerations_(n_),
-        twists_(n_) {}
+        axes_(n_ * n_) {}
 
   KERNEL_INLINE void place(const T* q) {
     place_by([&](const Joint& joint, int i, Pose<T>& pose) { pose.set(joint, q[i]); });
@@ -171,8 +178,11 @@ class Bodies {
     }
   }
 
+  KERNEL_INLINE void place_as(const Bodies& other) { poses_ = other.poses_, axes_ = other.axes_; }
+
   // The accelerations of the bodies, in `gravity` times the gravity.
   KERNEL_INLINE void accelerate(const T* v, const T* a, double gravity) {
+    accelerations_.resize(n_);
     const Acceleration<T> base = Acceleration<T>::of_base(tree_, gravity);
     for (int i = 0; i < count_; ++i) {
       const Joint& joint = tree_.joints[i];
@@ -183,6 +193,8 @@ class Bodies {
 
   // The twists of the bodies, and the rates of the axes.
   KERNEL_INLINE void move(const T* v) {
+    twists_.resize(n_);
+    rates_.resize(n_ * n_);
     const Twist<T> base = Twist<T>::of_base(tree_);
     for (int i = 0; i < count_; ++i) {
       const Joint& joint = tree_.joints[i];
@@ -215,6 +227,28 @@ class Bodies {
       there.columns(axis, less);
       for (int c = 0; c < kInertial; ++c) block[c] -= less[c];
       emit(tree_.chains[i][k], block);
+    }
+  }
+
+  // Add to tau what a body with parameters p needs of each joint: the products of its wrench and the axes; the
+  // wrench of `other` accelerations, if there are any, is taken off.
+  KERNEL_INLINE void add_torque(int i, const double* p, const Bodies* other, T* tau) const {
+    const Turn& turn = tree_.joints[i].own;
+    Motion<T> wrench = own(i, accelerations_[i]).wrench(p);
+    if (other) wrench = wrench - own(i, other->accelerations_[i]).wrench(p);
+    if (!turn.is_identity) wrench = wrench.back(turn);
+    for (int k = 0; k <= tree_.joints[i].depth; ++k) tau[tree_.chains[i][k]] += dot(axes_[i * n_ + k], wrench);
+  }
+
+  // Add to p and c the momentum of a body with parameters `body`, and the rate of the momentum without torques.
+  KERNEL_INLINE void add_momentum(int i, const double* body, T* p, T* c) const {
+    const Turn& turn = tree_.joints[i].own;
+    Motion<T> momentum = own(i, twists_[i]).momentum(body), weight = own(i, twists_[i]).weight(body);
+    if (!turn.is_identity) momentum = momentum.back(turn), weight = weight.back(turn);
+    for (int k = 0; k <= tree_.joints[i].depth; ++k) {
+      const Motion<T>& axis = axes_[i * n_ + k];
+      p[tree_.chains[i][k]] += dot(axis, momentum);
+      c[tree_.chains[i][k]] += dot(rates_[i * n_ + k], momentum) + dot(axis, weight);
     }
   }
 

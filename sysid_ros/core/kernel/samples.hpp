@@ -147,7 +147,7 @@ inline void slotine_li_regressor(const Tree& tree, const Columns& columns, long 
       acceleration[n + j] = -acceleration[j];
     }
     plus.place(&at[0]);
-    minus.place(&at[0]);
+    minus.place_as(plus);
     plus.accelerate(&speed[0], &acceleration[0], 0.5);
     minus.accelerate(&speed[n], &acceleration[n], -0.5);
     const Rows<T> rows{out, columns, width, s, samples};
@@ -155,6 +155,61 @@ inline void slotine_li_regressor(const Tree& tree, const Columns& columns, long 
     for (int b = 0; b < int(columns.bodies.size()); ++b)
       plus.torque_difference(minus, columns.bodies[b],
                              [&](int j, const T* block) { rows.write(block, j, kInertial * b); });
+  }
+}
+
+// Joint values of the samples first.. into `rows`, (samples, n).
+template <class T>
+inline void scatter(const T* values, double* rows, long first, long samples, int n) {
+  for (int lane = 0; lane < kLanes<T> && first + lane < samples; ++lane)
+    for (int j = 0; j < n; ++j) rows[(first + lane) * n + j] = get_lane(values[j], lane);
+}
+
+// H a + C(q, v) v_a + g of bodies with given parameters, (n, 10), see slotine_li_regressor; out: (samples, n).
+template <class T>
+inline void passive_torque(const Tree& tree, const double* parameters, long samples, const double* q, const double* v,
+                           const double* v_a, const double* a, double* out) {
+  const int n = tree.size();
+  Bodies<T> plus(tree, n), minus(tree, n);
+  std::vector<T> at(4 * n), speed(2 * n), acceleration(2 * n), tau(n);
+  for (long s = 0; s < samples; s += kLanes<T>) {
+    gather(q, s, samples, n, &at[0]);
+    gather(v, s, samples, n, &at[n]);
+    gather(v_a, s, samples, n, &at[2 * n]);
+    gather(a, s, samples, n, &at[3 * n]);
+    for (int j = 0; j < n; ++j) {
+      speed[j] = 0.5 * (at[n + j] + at[2 * n + j]);
+      speed[n + j] = 0.5 * (at[n + j] - at[2 * n + j]);
+      acceleration[j] = 0.5 * at[3 * n + j];
+      acceleration[n + j] = -acceleration[j];
+      tau[j] = T(0.0);
+    }
+    plus.place(&at[0]);
+    minus.place_as(plus);
+    plus.accelerate(&speed[0], &acceleration[0], 0.5);
+    minus.accelerate(&speed[n], &acceleration[n], -0.5);
+    for (int i = 0; i < n; ++i) plus.add_torque(i, parameters + kInertial * i, &minus, &tau[0]);
+    scatter(&tau[0], out, s, samples, n);
+  }
+}
+
+// Momentum H v and C^T v - g of bodies with given parameters, (n, 10); out: (samples, n) each.
+template <class T>
+inline void momentum_of(const Tree& tree, const double* parameters, long samples, const double* q, const double* v,
+                        double* momentum, double* force) {
+  const int n = tree.size();
+  Bodies<T> bodies(tree, n);
+  std::vector<T> at(2 * n), p(n), c(n);
+  for (long s = 0; s < samples; s += kLanes<T>) {
+    gather(q, s, samples, n, &at[0]);
+    gather(v, s, samples, n, &at[n]);
+    std::fill(p.begin(), p.end(), T(0.0));
+    std::fill(c.begin(), c.end(), T(0.0));
+    bodies.place(&at[0]);
+    bodies.move(&at[n]);
+    for (int i = 0; i < n; ++i) bodies.add_momentum(i, parameters + kInertial * i, &p[0], &c[0]);
+    scatter(&p[0], momentum, s, samples, n);
+    scatter(&c[0], force, s, samples, n);
   }
 }
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.clearance import CollisionModel, axis_reaches, displacement_factors
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.common.spatial import cross
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.dynamics import Index
-from sysid_ros.core.regressors.joint_tree import JointTree
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
-from sysid_ros.core.regressors.joint_tree import JointTree
 from sysid_ros.core.regressors.rest_torque import RestSavings, rest_of
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State

@@ -11,9 +11,9 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import FRICTION, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.columns import Columns, as_output, as_samples
-from sysid_ros.core.regressors.joint_tree import JointTree
 
 Array = NDArray[np.float64]
 

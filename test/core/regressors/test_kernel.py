@@ -7,9 +7,9 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core import kernel
+from sysid_ros.core.model import joint_tree as tree_module
 from sysid_ros.core.regressors import JointTree, MomentumRegressor, SlotineLiRegressor, TorqueRegressor
 from sysid_ros.core.regressors import columns as columns_module
-from sysid_ros.core.regressors import joint_tree as tree_module
 
 SAMPLES = 9
 """More than any variant has lanes, and not a multiple of them."""
@@ -53,6 +53,11 @@ def check_tree(make_tree, seed):
     found, slopes = torque.inertial(q, v, a), torque.pull_back(q, v, a, weight)
     of_momentum = momentum.evaluate(q, v)[0][..., : 10 * n]
     slotine = SlotineLiRegressor(model).evaluate(q, v, v_a, a)[..., : 10 * n]
+    tree, passive, (p, c) = JointTree.of(model).compiled, np.empty((SAMPLES, n)), np.empty((2, SAMPLES, n))
+    tree.passive_torque(theta, q, v, v_a, a, passive)
+    tree.momentum_of(theta, q, v, p, c)
+    close(passive, slotine @ theta)
+    close(p, of_momentum @ theta)
     moving, resting = momentum.differentiate(q, v), momentum.differentiate(q, 0.0 * v)
     frames = JointTree.of(model).frames(q)
 
@@ -72,7 +77,9 @@ def check_tree(make_tree, seed):
         close(moving.force_v[k], moving.momentum_q[k].transpose(2, 1, 0))
         # dT/dq - g: the transpose of the Coriolis matrix makes the gradient of the kinetic energy.
         coriolis = np.array(pin.computeCoriolisMatrix(model, data, q[k], v[k]))
-        close(moving.force[k] @ theta, coriolis.T @ v[k] - np.array(pin.computeGeneralizedGravity(model, data, q[k])))
+        force = coriolis.T @ v[k] - np.array(pin.computeGeneralizedGravity(model, data, q[k]))
+        close(moving.force[k] @ theta, force)
+        close(c[k], force)
         by_gravity = np.array(pin.computeGeneralizedGravityDerivatives(model, data, q[k]))
         close(resting.force_q[k].transpose(0, 2, 1) @ theta, -by_gravity)
         pin.computeJointJacobians(model, data, q[k])
