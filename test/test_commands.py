@@ -260,7 +260,7 @@ REFUSED = [
     "new-robot none.urdf",
     "calibrate arm none.npz --model xarm7 --serial 1",
     "calibrate arm log.npz=heavy --model xarm7 --serial 1",
-    "calibrate friction log.npz --model xarm7 --serial 1 --known-within 2",
+    "calibrate arm log.npz --model xarm7 --serial 1 --known-within 2",
     "calibrate sensors none.npz --model xarm7",
     "calibrate run --serial 1 --model no_such_arm",
     "identifiability --urdf none.urdf",
