@@ -55,6 +55,7 @@ def check_tree(make_tree, seed):
     slotine = SlotineLiRegressor(model).evaluate(q, v, v_a, a)[..., : 10 * n]
     moving, resting = momentum.differentiate(q, v), momentum.differentiate(q, 0.0 * v)
     frames = JointTree.of(model).frames(q)
+    check_few_samples_and_bodies(model, q, v, a, v_a, rng)
 
     def regressor(model, *state):
         return np.array(pin.computeJointTorqueRegressor(model, data, *state)).reshape(n, 10 * n)
@@ -80,6 +81,28 @@ def check_tree(make_tree, seed):
         for body in range(n):
             close(frames.rotation[body, :, :, k].T, data.oMi[body + 1].rotation)
             close(frames.origin[body, :, k], data.oMi[body + 1].translation)
+
+
+def check_few_samples_and_bodies(model, q, v, a, v_a, rng):
+    """One sample, which is not computed in lanes, and some bodies only: parts of what all samples and bodies have."""
+    bodies = tuple(int(body) for body in 1 + rng.permutation(model.nv)[: 1 + model.nv // 3])
+    torque, momentum, slotine = (kind(model) for kind in (TorqueRegressor, MomentumRegressor, SlotineLiRegressor))
+    part, weights = MomentumRegressor(model, bodies=bodies), rng.uniform(-1.0, 1.0, SAMPLES)
+    whole = momentum.evaluate(q, v)
+    close(torque.evaluate(q[:1], v[:1], a[:1])[0], torque.evaluate(q, v, a)[0])
+    close(slotine.evaluate(q[:1], v[:1], v_a[:1], a[:1])[0], slotine.evaluate(q, v, v_a, a)[0])
+    for one, some, all_of_it in zip(momentum.evaluate(q[:1], v[:1]), part.evaluate(q, v), whole, strict=True):
+        close(one[0], all_of_it[0])
+        close(some, all_of_it[..., part.columns.indices])
+    close(part.integrate(q, v, weights), np.tensordot(weights, whole[1], 1)[:, part.columns.indices])
+    dense = rng.normal(size=whole[0].shape)
+    few = dense * (rng.random(dense.shape) < 0.1)  # most blocks have no weight, or none in their last column
+    parts = [torque.pull_back(q, v, a, weight) for weight in (dense, few, dense - few)]
+    for slope, one, some, rest in zip(
+        parts[0], torque.pull_back(q[:1], v[:1], a[:1], dense[:1]), *parts[1:], strict=True
+    ):
+        close(slope[:1], one)
+        close(some + rest, slope)
 
 
 @pytest.mark.parametrize("seed", range(20))
