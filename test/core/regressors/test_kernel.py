@@ -76,11 +76,27 @@ def check_tree(make_tree, seed):
         close(moving.force[k] @ theta, coriolis.T @ v[k] - np.array(pin.computeGeneralizedGravity(model, data, q[k])))
         by_gravity = np.array(pin.computeGeneralizedGravityDerivatives(model, data, q[k]))
         close(resting.force_q[k].transpose(0, 2, 1) @ theta, -by_gravity)
+        if k == 0:
+            curvature = differentiate_energy_twice(weightless, q[k], v[k])
+            close(moving.force_q[k].transpose(0, 2, 1) @ theta, curvature - by_gravity)
         pin.computeJointJacobians(model, data, q[k])
-        close(frames.axes[:, :, k], np.array(data.J).T)
+        close(frames.axes[:, :, k], np.array(data.J).reshape(6, n).T)  # a vector where n is 1
         for body in range(n):
             close(frames.rotation[body, :, :, k].T, data.oMi[body + 1].rotation)
             close(frames.origin[body, :, k], data.oMi[body + 1].translation)
+
+
+def differentiate_energy_twice(weightless, q, v):
+    """Second derivatives of the kinetic energy by positions: Pinocchio has only ``dp/dq``, and ``v . p = 2 T``."""
+    data, still, step = weightless.createData(), np.zeros(weightless.nv), 0.02
+    result = np.zeros((weightless.nv, weightless.nv))
+    for times, weight in ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280)):  # differences of order eight
+        for joint in range(weightless.nv):
+            for side in (1.0, -1.0):
+                moved = q + side * times * step * np.eye(weightless.nv)[joint]
+                dp_dq = np.array(pin.computeRNEADerivatives(weightless, data, moved, still, v)[0])
+                result[:, joint] += 0.5 * side * weight / step * (v @ dp_dq)
+    return result
 
 
 def check_few_samples_and_bodies(model, q, v, a, v_a, rng):
