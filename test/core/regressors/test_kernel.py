@@ -132,7 +132,7 @@ def test_five_hundred_random_trees_are_pinocchios(variant, make_tree):
         check_tree(make_tree, seed)
 
 
-def test_sines_are_those_of_twice_the_precision(variant):
+def test_sines_are_those_of_extended_precision(variant):
     """Near multiples of a quarter turn, far away and beyond the reduction: through the frame of one joint about z."""
     model = pin.Model()
     model.addJoint(0, pin.JointModelRZ(), pin.SE3.Identity(), "turn")
