@@ -151,3 +151,4 @@ release:
 
 clean:
 	rm -rf $(VENV) build install log dist site sysid_ros.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -f sysid_ros/core/kernel/*.so

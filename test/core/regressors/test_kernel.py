@@ -60,6 +60,7 @@ def check_tree(make_tree, seed):
     close(p, of_momentum @ theta)
     moving, resting = momentum.differentiate(q, v), momentum.differentiate(q, 0.0 * v)
     frames = JointTree.of(model).frames(q)
+    check_few_samples_and_bodies(model, q, v, a, v_a, rng)
 
     def regressor(model, *state):
         return np.array(pin.computeJointTorqueRegressor(model, data, *state)).reshape(n, 10 * n)
@@ -82,11 +83,49 @@ def check_tree(make_tree, seed):
         close(c[k], force)
         by_gravity = np.array(pin.computeGeneralizedGravityDerivatives(model, data, q[k]))
         close(resting.force_q[k].transpose(0, 2, 1) @ theta, -by_gravity)
+        if k == 0:
+            curvature = differentiate_energy_twice(weightless, q[k], v[k])
+            close(moving.force_q[k].transpose(0, 2, 1) @ theta, curvature - by_gravity)
         pin.computeJointJacobians(model, data, q[k])
-        close(frames.axes[:, :, k], np.array(data.J).T)
+        close(frames.axes[:, :, k], np.array(data.J).reshape(6, n).T)  # a vector where n is 1
         for body in range(n):
             close(frames.rotation[body, :, :, k].T, data.oMi[body + 1].rotation)
             close(frames.origin[body, :, k], data.oMi[body + 1].translation)
+
+
+def differentiate_energy_twice(weightless, q, v):
+    """Second derivatives of the kinetic energy by positions: Pinocchio has only ``dp/dq``, and ``v . p = 2 T``."""
+    data, still, step = weightless.createData(), np.zeros(weightless.nv), 0.02
+    result = np.zeros((weightless.nv, weightless.nv))
+    for times, weight in ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280)):  # differences of order eight
+        for joint in range(weightless.nv):
+            for side in (1.0, -1.0):
+                moved = q + side * times * step * np.eye(weightless.nv)[joint]
+                dp_dq = np.array(pin.computeRNEADerivatives(weightless, data, moved, still, v)[0])
+                result[:, joint] += 0.5 * side * weight / step * (v @ dp_dq)
+    return result
+
+
+def check_few_samples_and_bodies(model, q, v, a, v_a, rng):
+    """One sample, which is not computed in lanes, and some bodies only: parts of what all samples and bodies have."""
+    bodies = tuple(int(body) for body in 1 + rng.permutation(model.nv)[: 1 + model.nv // 3])
+    torque, momentum, slotine = (kind(model) for kind in (TorqueRegressor, MomentumRegressor, SlotineLiRegressor))
+    part, weights = MomentumRegressor(model, bodies=bodies), rng.uniform(-1.0, 1.0, SAMPLES)
+    whole = momentum.evaluate(q, v)
+    close(torque.evaluate(q[:1], v[:1], a[:1])[0], torque.evaluate(q, v, a)[0])
+    close(slotine.evaluate(q[:1], v[:1], v_a[:1], a[:1])[0], slotine.evaluate(q, v, v_a, a)[0])
+    for one, some, all_of_it in zip(momentum.evaluate(q[:1], v[:1]), part.evaluate(q, v), whole, strict=True):
+        close(one[0], all_of_it[0])
+        close(some, all_of_it[..., part.columns.indices])
+    close(part.integrate(q, v, weights), np.tensordot(weights, whole[1], 1)[:, part.columns.indices])
+    dense = rng.normal(size=whole[0].shape)
+    few = dense * (rng.random(dense.shape) < 0.1)  # most blocks have no weight, or none in their last column
+    parts = [torque.pull_back(q, v, a, weight) for weight in (dense, few, dense - few)]
+    for slope, one, some, rest in zip(
+        parts[0], torque.pull_back(q[:1], v[:1], a[:1], dense[:1]), *parts[1:], strict=True
+    ):
+        close(slope[:1], one)
+        close(some + rest, slope)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,7 +139,7 @@ def test_five_hundred_random_trees_are_pinocchios(variant, make_tree):
         check_tree(make_tree, seed)
 
 
-def test_sines_are_those_of_twice_the_precision(variant):
+def test_sines_are_those_of_extended_precision(variant):
     """Near multiples of a quarter turn, far away and beyond the reduction: through the frame of one joint about z."""
     model = pin.Model()
     model.addJoint(0, pin.JointModelRZ(), pin.SE3.Identity(), "turn")
