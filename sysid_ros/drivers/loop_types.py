@@ -175,6 +175,7 @@ class LoopStatus:
         law: Control law with its settings; what a tracking bound has to be about.
         transitions: The latest changes of mode, oldest first.
         online_model: What the gate of the online model has decided; None under other control laws.
+        serial_number: Serial number of the arm; empty where it is not known.
     """
 
     mode: LoopMode
@@ -198,6 +199,7 @@ class LoopStatus:
     law: ControlLaw
     transitions: tuple[Transition, ...]
     online_model: OnlineModelStatus | None = None
+    serial_number: str = ""
 
     @property
     def is_moving(self) -> bool:

@@ -51,6 +51,7 @@ def estimate_to_message(
         inertia_is_narrower=Quantity.INERTIA in estimate.narrower,
         shortfall=estimate.shortfall,
         payload_change=estimate.payload_change,
+        doubt=estimate.doubt,
         is_consistent=bool(estimate.is_consistent),
         **_alarm_fields(estimate.alarm),
         target=estimate.target,
@@ -111,6 +112,7 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         narrower=frozenset(quantity for quantity, is_narrower in narrower.items() if is_narrower),
         shortfall=message.shortfall,
         payload_change=message.payload_change,
+        doubt=message.doubt,
         rest=rest_from_message(message),
         origin=(message.session, int(message.payload_epoch)),
     )
