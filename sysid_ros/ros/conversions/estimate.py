@@ -155,15 +155,13 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
         values: The field ``nominal_payload``.
 
     Raises:
-        InvalidMessage: They are not ten finite numbers, or the mass is negative.
+        InvalidMessage: They are not ten finite numbers.
     """
     if not len(values):
         return None
     nominal = np.array(values, dtype=float)
-    if nominal.shape != (10,) or not np.all(np.isfinite(nominal)) or nominal[0] < 0.0:
-        raise InvalidMessage(
-            what, "nominal_payload", f"is {nominal.tolist()}; ten finite numbers are needed, mass 0 or more"
-        )
+    if nominal.shape != (10,) or not np.all(np.isfinite(nominal)):
+        raise InvalidMessage(what, "nominal_payload", f"is {nominal.tolist()}; ten finite numbers are needed")
     return nominal
 
 
