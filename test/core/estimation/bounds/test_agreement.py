@@ -141,4 +141,5 @@ def test_weights_are_named_as_what_cannot_be_checked():
     assert "reference weight (2 kg) cannot be told" in describe_doubts(record)[0]
     assert "(1 kg and 2 kg)" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0)))[0]
     assert not describe_doubts(dataclasses.replace(record, weights=()))
-    assert "97 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.97))[0]
+    assert "99 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.99))[0]
+    assert not describe_doubts(dataclasses.replace(record, weights=(), share=0.97))
