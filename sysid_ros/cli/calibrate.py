@@ -200,7 +200,7 @@ def run_motions(options: argparse.Namespace) -> int:
     """
     status, model = calibrate_by_motions(options)
     if status == ExitStatus.OK:
-        print(f"To use it: sysid identify --model {model}")
+        print(f"To use it: sysid identify --model {model} --serial {options.serial_number}")
     return status
 
 
@@ -263,7 +263,14 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         own = {"identification": known}
         if is_simulated:
             own[simulated] = {"payload": payload, "seed": options.seed}
-        words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
+        words = [
+            "--serial",
+            options.serial_number,
+            "--results",
+            str(motion.folder),
+            "--seed",
+            str(options.seed + number),
+        ]
         words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
         if motion.com is not None:
             # One word, for numbers like -1e-17 look like options.

@@ -93,7 +93,6 @@ def calibrate_parser() -> CommandParser:
         allow_abbrev=False,
     )
     add_launch_options(run, ARGUMENTS)
-    run.add_argument("--serial", required=True, help="serial number of the arm")
     add_record_options(run)
     run.add_argument(
         "--weight",
@@ -194,7 +193,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.command in ("arm", "run"):
         check_record_options(options)
     if options.command != "sensors":
-        require_serial(options.serial)
+        require_serial(options.serial_number if options.command == "run" else options.serial)
     if options.command != "run":
         parse_settings(getattr(options, "set", ()))
         require_writable(Path(options.output))

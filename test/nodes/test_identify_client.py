@@ -56,6 +56,8 @@ class Server(Node):
 
     def _execute(self, handle):
         self.goals.append(handle.request)
+        for doubt in ("", "another arm?", "another arm?", ""):
+            handle.publish_feedback(Identify.Feedback(text="moving", doubt=doubt))
         handle.succeed()
         return self.result
 
@@ -79,7 +81,8 @@ def run_client(result, monkeypatch, lost=0):
 def test_a_goal_is_sent_once_the_server_can_answer(monkeypatch, capsys, lost):
     result = Identify.Result(error_code=Identify.Result.TIMEOUT, error_text="the planner did not answer")
     status, server = run_client(result, monkeypatch, lost)
-    assert "the goal was not answered" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the goal was not answered" not in shown and shown.count("another arm?") == 1
     assert status == ExitStatus.FAILED and [goal.seed for goal in server.goals] == [7]
     assert server.cancelled == [] and server.server._handle.lost == 0
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.calibrated import require_same_arm
 from sysid_ros.core.model.robot import KORTEX, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmError, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
@@ -26,6 +27,7 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     KortexConnectionLost,
     KortexServerError,
     ServoingMode,
+    SubError,
 )
 from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
@@ -55,6 +57,33 @@ def take_over(exchange: CyclicExchange) -> None:
     holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
     enter_torque_mode(exchange, holding)
     hold_and_probe(exchange, holding)
+
+
+def require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
+    """Ask the base which arm it is, and compare that with what was stated and with the calibration in use.
+
+    Returns:
+        The serial number; the stated one where the base does not tell any.
+
+    Raises:
+        TakeoverRefused: It is another arm than was stated.
+        ParameterOutOfRange: It is another arm than the calibration is of.
+        KortexConnectionLost: It does not answer.
+    """
+    call = exchange.client.ask_serial_number()
+    try:
+        told = wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
+    except KortexServerError as error:
+        if error.sub_code not in (SubError.UNSUPPORTED_SERVICE, SubError.UNSUPPORTED_METHOD):
+            raise
+        told = ""
+    if stated and told and told != stated:
+        raise TakeoverRefused(
+            f"the base says that the serial number of its arm is {told}, but {stated} was stated (serial_number); "
+            f"give serial_number:={told} if this is the arm you mean, or connect to the other one"
+        )
+    require_same_arm(exchange.robot, told or stated)
+    return told or stated
 
 
 def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
@@ -268,6 +297,7 @@ class KortexArm(Arm):
         try:
             self._client.open()
             exchange.restart_clock()
+            self.serial_number = require_stated_arm(exchange, self.serial_number)
             take_over(exchange)
         except BaseException as error:
             reason = exchange.find_break() if isinstance(error, KortexServerError) else None
