@@ -1,14 +1,17 @@
 """Single faults put into the kernel, one at a time: how many do its tests against Pinocchio find?
 
-``python bench/bench_mutations.py [--only TEXT]``. Every fault is a change of one text in a header of
+``python bench/bench_mutations.py [--only TEXT] [--results FILE]``. Every fault is a change of one text in a header of
 ``sysid_ros/core/kernel``, compiled into a folder of its own in place of the kernel; nothing in the checkout changes.
 A fault is caught where a test fails or the process dies. The tests must pass with the unchanged kernel, compiled the
-same way. A fault takes about a quarter of a minute of processor time.
+same way. A fault takes about a quarter of a minute of processor time; with ``--results`` the benchmark may be stopped
+and resumed: a fault that was caught in headers that are still the same is not tried again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -61,7 +64,13 @@ FAULTS = (
     Fault(
         NUMBERS, "product rule without its second term", "a.value * b.slope + b.value * a.slope", "a.value * b.slope"
     ),
-    Fault(NUMBERS, "slope keeps its sign in a negation", "{-a.value, -a.slope}", "{-a.value, a.slope}"),
+    Fault(
+        NUMBERS,
+        "slope keeps its sign in a negation",
+        "{-a.value, -a.slope}",
+        "{-a.value, a.slope}",
+        "no algorithm that is instantiated with gradients negates one",
+    ),
     Fault(NUMBERS, "slope not scaled with its value", "{a * b.value, a * b.slope}", "{a * b.value, b.slope}"),
     Fault(NUMBERS, "sign of the derivative of the cosine", "{cosine, -sine * x.slope}", "{cosine, sine * x.slope}"),
     Fault(NUMBERS, "double: sine negated", "s = std::sin(x);", "s = -std::sin(x);"),
@@ -188,19 +197,22 @@ FAULTS = (
 )
 
 
+def read_sources(fault: Fault | None) -> dict[str, str]:
+    """Return the texts of the portable kernel by file, with a fault or as they are."""
+    texts = {path.name: path.read_text() for path in sorted([*KERNEL.glob("*.hpp"), KERNEL / "portable.cpp"])}
+    if fault:
+        texts[fault.file] = texts[fault.file].replace(fault.old, fault.new)
+    return texts
+
+
 def compile_kernel(folder: Path, fault: Fault | None) -> Path:
     """Compile the portable kernel with a fault, or as it is.
 
     Raises:
-        SystemExit: The text of the fault does not occur once, or it does not compile.
+        SystemExit: It does not compile.
     """
-    for path in [*KERNEL.glob("*.hpp"), KERNEL / "portable.cpp"]:
-        text = path.read_text()
-        if fault and path.name == fault.file:
-            if text.count(fault.old) != 1:
-                raise SystemExit(f"'{fault.name}': {fault.old!r} occurs {text.count(fault.old)} times in {path.name}")
-            text = text.replace(fault.old, fault.new)
-        (folder / path.name).write_text(text)
+    for name, text in read_sources(fault).items():
+        (folder / name).write_text(text)
     module = folder / "_portable.so"
     # Mathematics as setup.py compiles it, but for speed.
     words = [os.environ.get("CXX", "g++"), "-O1", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-Wno-psabi"]
@@ -240,10 +252,34 @@ def find(fault: Fault | None) -> str:
         return run_tests(module, FIRST) or run_tests(module, TESTS)
 
 
+class Results:
+    """Which faults were caught, kept in a file if there is one; survivors are always tried again."""
+
+    def __init__(self, path: Path | None):
+        self._path = path
+        lines = path.read_text().splitlines() if path and path.exists() else []
+        self._caught: dict[str, str] = dict(json.loads(line) for line in lines)
+
+    def find(self, fault: Fault) -> str:
+        """Return which test finds a fault, empty if none does."""
+        key = hashlib.sha256(json.dumps(read_sources(fault)).encode()).hexdigest()
+        if key not in self._caught:
+            test = find(fault)
+            print(f"{fault.file}: {fault.name}: {test or 'SURVIVED'}", file=sys.stderr, flush=True)
+            if not test:
+                return ""
+            self._caught[key] = test
+            if self._path:
+                with self._path.open("a") as file:
+                    file.write(json.dumps([key, test]) + "\n")
+        return self._caught[key]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="faults whose file and name contain this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="faults at a time (default: one a core)")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keeps what was caught, to go on from there")
     parser.add_argument("--check", action="store_true", help="only look whether the texts of all faults are there")
     arguments = parser.parse_args()
     faults = [fault for fault in FAULTS if arguments.only in f"{fault.file}: {fault.name}"]
@@ -256,11 +292,9 @@ def main() -> None:
     wrong = find(None)
     if wrong:
         raise SystemExit(f"the tests fail without a fault, too: {wrong}")
-    found = {}
+    results = Results(arguments.results)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for fault, test in zip(faults, pool.map(find, faults), strict=True):
-            found[fault] = test
-            print(f"{fault.file}: {fault.name}: {test or 'SURVIVED'}", file=sys.stderr, flush=True)
+        found = dict(zip(faults, pool.map(results.find, faults), strict=True))
     real = [fault for fault in faults if not fault.equivalent]
     survivors = [fault.name for fault in real if not found[fault]]
     print_lead(
