@@ -72,7 +72,7 @@ class RosPlanner:
         if np.isfinite(request.time_left):
             limit = request.time_left
             if limit <= LEAST_PLAN_TIME:
-                text = f"only {limit:.2f} s are left to plan in"
+                text = f"only {limit:.2f} s are left to plan in" if limit > 0.0 else "no time is left to plan in"
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
         if request.goal is not None:
             message.purpose, message.goal_position = PlanNext.Request.MOVE, request.goal.tolist()
