@@ -27,7 +27,7 @@ unexport CMAKE_PREFIX_PATH
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
-KERNEL   := $(wildcard sysid_ros/core/kernel/*.[ch]pp)
+KERNEL   := $(wildcard sysid_ros/core/kernel/*.[ch]pp sysid_ros/core/kernel/variants/*.cpp)
 
 .PHONY: help demo space check test quick-tests pure-tests process-tests format lint types docs install keystore release clean
 

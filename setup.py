@@ -32,12 +32,13 @@ NODES = (
 HAS_ROS = "AMENT_PREFIX_PATH" in os.environ
 EXECUTABLES = [f"{name} = sysid_ros.nodes.{name}:main" for name in NODES] if HAS_ROS else []
 
-# The kernel is compiled for several kinds of machines; the first module runs on all of them.
+# The kernel is compiled for several kinds of machines. The first module runs on all of them; those in the folder, which
+# is no package, must not be found by what imports all modules of one.
 KERNEL = Path("sysid_ros/core/kernel")
 VARIANTS: dict[str, list[str]] = {"portable": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
-    VARIANTS["avx2"] = ["-mavx2", "-mfma"]
-    VARIANTS["avx512"] = ["-mavx512f", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"]
+    VARIANTS["variants/avx2"] = ["-mavx2", "-mfma"]
+    VARIANTS["variants/avx512"] = ["-mavx512f", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"]
 
 
 class BuildKernel(build_ext):
@@ -67,7 +68,7 @@ def kernel_modules() -> list[Extension]:
     common = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-g0"]
     return [
         Extension(
-            f"sysid_ros.core.kernel._{name}",
+            ".".join([*KERNEL.parts, *Path(name).parts[:-1], f"_{Path(name).name}"]),
             sources=[str(KERNEL / f"{name}.cpp")],
             depends=sorted(str(path) for path in KERNEL.glob("*.hpp")),
             extra_compile_args=common + flags,
@@ -98,7 +99,7 @@ setup(
     cmdclass={"build_ext": BuildKernel},
     packages=find_packages(include=["sysid_ros", "sysid_ros.*"]),
     package_data={
-        "sysid_ros.core.kernel": ["*.hpp", "*.cpp"],
+        "sysid_ros.core.kernel": ["*.hpp", "*.cpp", "variants/*.cpp"],
         "sysid_ros.reports": ["templates/*"],
         "sysid_ros": ["py.typed"],
         "sysid_ros.ros": ["*.xml"],

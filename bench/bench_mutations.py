@@ -38,7 +38,7 @@ name = "sysid_ros.core.kernel._portable"
 spec = importlib.util.spec_from_file_location(name, sys.argv[1])
 sys.modules[name] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[name])
-sys.modules["sysid_ros.core.kernel._avx2"] = sys.modules["sysid_ros.core.kernel._avx512"] = None
+sys.modules["sysid_ros.core.kernel.variants"] = None
 import pytest
 sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=no", *sys.argv[2:]]))
 """

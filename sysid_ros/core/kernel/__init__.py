@@ -1,7 +1,7 @@
 """The chain of an arm, written once and compiled: what all dynamics of the core are computed with.
 
 The headers are templates over a number type (``numbers.hpp``), from the tree of joints (``tree.hpp``) to the regressors
-(``dynamics.hpp``) of many samples (``samples.hpp``); ``binding.cpp`` makes them a module. It is built for several
+(``dynamics.hpp``) of many samples (``samples.hpp``) and along paths (``pieces.hpp``); ``binding.hpp`` makes them a module. It is built for several
 kinds of machines, and the fastest that this one runs is used.
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-VARIANTS = ("_avx512", "_avx2", "_portable")
-"""Modules for kinds of machines, the fastest first; only the last is for all of them."""
+VARIANTS = ("_avx512", "_avx2")
+"""Modules for some machines, the fastest first. They are in a folder that is no package, so that nothing that imports
+all modules of this one finds them: elsewhere their first instruction ends the process."""
 
 
 def load_variants() -> list[Any]:
@@ -28,10 +29,10 @@ def load_variants() -> list[Any]:
             "package again: pip install --no-deps --editable . (in a checkout), or colcon build"
         ) from error
     loaded = []
-    for name in VARIANTS[:-1]:
+    for name in VARIANTS:
         if portable.supports(name):
             try:
-                loaded.append(import_module(f"{__name__}.{name}"))
+                loaded.append(import_module(f"{__name__}.variants.{name}"))
             except ModuleNotFoundError:  # the compiler that built this package had no such machine
                 continue
     return [*loaded, portable]
