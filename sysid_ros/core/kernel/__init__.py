@@ -1,8 +1,8 @@
 """The chain of an arm, written once and compiled: what all dynamics of the core are computed with.
 
 The headers are templates over a number type (``numbers.hpp``), from the tree of joints (``tree.hpp``) to the regressors
-(``dynamics.hpp``) of many samples (``samples.hpp``) and along paths (``pieces.hpp``); ``binding.hpp`` makes them a module. It is built for several
-kinds of machines, and the fastest that this one runs is used.
+(``dynamics.hpp``) of many samples (``samples.hpp``) and along paths (``pieces.hpp``); ``binding.hpp`` makes them a
+module. It is built for several kinds of machines, and the fastest that this one runs is used.
 """
 
 from __future__ import annotations
