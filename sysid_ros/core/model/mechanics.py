@@ -105,7 +105,8 @@ class ArmDynamics:
 
     def gravity(self, q: Array) -> Array:
         """Compute the torque that balances gravity, (n,) [Nm]."""
-        return self._evaluate(np.asarray(q, dtype=float)[None], self._zero, self._zero, self._zero)[0]
+        torque: Array = self._evaluate(np.asarray(q, dtype=float)[None], self._zero, self._zero, self._zero)[0]
+        return torque
 
     def torque(self, q: Array, v: Array, a: Array) -> Array:
         """Compute ``H a + C v + g``, (n,) [Nm]."""
@@ -117,15 +118,16 @@ class ArmDynamics:
         Source: polarisation, ``C(q, v) v_a = c(q, (v + v_a)/2) - c(q, (v - v_a)/2)`` with ``c(q, v) = C(q, v) v``.
         """
         states = np.array((q, v, v_a, a), dtype=float)[:, None]
-        return self._evaluate(*states)[0]
+        torque: Array = self._evaluate(*states)[0]
+        return torque
 
     def inertia(self, q: Array) -> Array:
         """Compute ``H(q)`` at one position (n,) or several (N, n), (..., n, n) [kg m^2]."""
         n = self._robot.n
         positions = np.repeat(np.asarray(q, dtype=float).reshape(-1, n), n, axis=0)
         units = np.tile(self._unit, (len(positions) // n, 1))
-        result = self._momenta(positions, units)[0].reshape(-1, n, n)
-        result = 0.5 * (result + result.swapaxes(1, 2))
+        rows = self._momenta(positions, units)[0].reshape(-1, n, n)
+        result: Array = 0.5 * (rows + rows.swapaxes(1, 2))
         return result.reshape(*np.shape(q)[:-1], n, n)
 
     def momentum(self, q: Array, v: Array) -> tuple[Array, Array]:
