@@ -1,6 +1,7 @@
 """The client of the runner: goals reach the server, and the end of each becomes an exit status."""
 
 import dataclasses
+import time
 
 import pytest
 from node_bench import PATIENCE, Bench
@@ -57,6 +58,7 @@ class Server(Node):
     def _execute(self, handle):
         self.goals.append(handle.request)
         for doubt in ("", "another arm?", "another arm?", ""):
+            time.sleep(0.2)  # before its goal is accepted a client hears none
             handle.publish_feedback(Identify.Feedback(text="moving", doubt=doubt))
         handle.succeed()
         return self.result
