@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from sysid_ros.core.model.joint_tree import JointTree
-from sysid_ros.core.model.robot import INERTIAL, RobotModel
+from sysid_ros.core.model.robot import INERTIAL
 from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 
@@ -217,8 +217,3 @@ class Motion:
         )
         self.tree.compiled.points_along(self.path.position, bodies.tolist(), local, points, axes, origins)
         return points, axes, origins
-
-
-def build_tree(robot: RobotModel) -> JointTree:
-    """Return the tree of an arm in its base frame."""
-    return JointTree.of(robot, robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement)

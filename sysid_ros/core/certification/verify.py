@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, Margin
-from sysid_ros.core.certification.chain import Motion, build_tree, enclose_path
+from sysid_ros.core.certification.chain import Motion, enclose_path
 from sysid_ros.core.certification.checks import AllowedErrors, Check, Division, MotionChecks
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
@@ -28,6 +28,7 @@ from sysid_ros.core.collision.clearance import describe_unchecked_links, spheres
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
@@ -240,7 +241,7 @@ def make_certificate(
 def _prove(
     assumptions: Assumptions, errors: AllowedErrors, trajectory: Trajectory, settings: VerifierSettings
 ) -> Verification:
-    tree, checks = build_tree(assumptions.robot), MotionChecks(assumptions, errors, settings)
+    tree, checks = JointTree.of(assumptions.robot, in_base=True), MotionChecks(assumptions, errors, settings)
     count = max(2, int(np.ceil(trajectory.duration / settings.piece)))
     half = np.full(count, 0.5 * trajectory.duration / count)
     middle = (2.0 * np.arange(count) + 1.0) * half

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,18 +75,31 @@ class JointTree:
         return len(self.parents)
 
     @classmethod
-    def of(cls, robot: RobotModel | pin.Model, base: pin.SE3 | None = None) -> JointTree:
-        """Read the tree from a robot or a Pinocchio model.
+    def of(cls, robot: RobotModel | pin.Model, in_base: bool = False) -> JointTree:
+        """Return the tree of a robot or a Pinocchio model.
+
+        Reading takes longer than a cycle of the torque loop, so that of a robot is read once and kept with it.
 
         Args:
             robot: The robot.
-            base: The frame that plays the part of the base, in the model's own.
+            in_base: Whether the robot's base frame takes the place of the model's own.
 
         Raises:
             UnsupportedJoint: A joint is not revolute, prismatic or helical.
         """
-        model = pinocchio_model(robot)
-        base = base or pin.SE3.Identity()
+        if not isinstance(robot, RobotModel):
+            return cls._read(robot, pin.SE3.Identity())
+        trees = _KEPT.setdefault(id(robot), {})
+        if not trees:
+            weakref.finalize(robot, _KEPT.pop, id(robot), None)
+        if in_base not in trees:
+            model = robot.pin_model
+            base = model.frames[model.getFrameId(robot.base_frame)].placement if in_base else pin.SE3.Identity()
+            trees[in_base] = cls._read(model, base)
+        return trees[in_base]
+
+    @classmethod
+    def _read(cls, model: pin.Model, base: pin.SE3) -> JointTree:
         n = model.njoints - 1
         parents = tuple(int(parent) - 1 for parent in list(model.parents)[1:])
         spins, pitches = np.zeros((2, n))
@@ -113,9 +127,8 @@ class JointTree:
         return result
 
 
-def pinocchio_model(robot: RobotModel | pin.Model) -> pin.Model:
-    """Return the Pinocchio model of a robot, or the bare model given."""
-    return robot.pin_model if isinstance(robot, RobotModel) else robot
+_KEPT: dict[int, dict[bool, JointTree]] = {}
+"""Trees of robots that are in use, by their identities."""
 
 
 def _screw(model: pin.Model, joint_id: int) -> tuple[Array, float, float]:

@@ -6,12 +6,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.chain import Motion, build_tree, enclose_path, stop_corners
+from sysid_ros.core.certification.chain import Motion, enclose_path, stop_corners
 from sysid_ros.core.certification.stop_model import counted_friction
 from sysid_ros.core.certification.torque import TorqueBounds, spread_parameters
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.model import TorqueDemand
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory, clock_rates
 
@@ -25,7 +26,7 @@ def pieces_of(trajectory, count):
 
 
 def build_motion(robot, trajectory, middle, half):
-    return Motion(build_tree(robot), enclose_path(trajectory, middle, half))
+    return Motion(JointTree.of(robot, in_base=True), enclose_path(trajectory, middle, half))
 
 
 def pinocchio_regressors(robot, q, v, a):
