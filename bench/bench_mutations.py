@@ -150,7 +150,9 @@ FAULTS = (
         "cross(twists_[joint.parent < 0 ? i : joint.parent].motion, own_",
     ),
     Fault(DYNAMICS, "rates taken from the axes", "to_child(joint, rates_[", "to_child(joint, axes_["),
-    Fault(DYNAMICS, "reverse: wrench turned the wrong way", "wrench.back(turn)", "wrench.in(turn)"),
+    Fault(
+        DYNAMICS, "reverse: wrench turned the wrong way", "? wrench : wrench.back(turn)", "? wrench : wrench.in(turn)"
+    ),
     Fault(DYNAMICS, "reverse: gyroscopic term of v", "by.u.x * w.y - by.u.y * w.x", "by.u.x * w.y + by.u.y * w.x"),
     Fault(DYNAMICS, "reverse: w behind the joint for before", "here.w.z - speed}", "here.w.z}"),
     Fault(DYNAMICS, "reverse: u behind the joint for before", "here.u.x - speed * w.y", "here.u.x"),
@@ -176,8 +178,8 @@ FAULTS = (
     Fault(SAMPLES, "all lanes get the first block", "get_lane(block[k], lane)", "get_lane(block[k], 0)"),
     Fault(SAMPLES, "weights looked at in their last column", "has_any || row[k] != 0.0", "row[k] != 0.0"),
     Fault(SAMPLES, "friction of the next part", "part > 0 ? friction[part]", "part > 0 ? friction[part - 1]"),
-    Fault(SAMPLES, "polarisation with one velocity", "0.5 * (at[n + j] - at[2 * n + j])", "0.5 * at[n + j]"),
-    Fault(SAMPLES, "gravity cancels in the difference", "&acceleration[n], -0.5", "&acceleration[n], 0.5"),
+    Fault(SAMPLES, "polarisation with one velocity", "0.5 * (at_[n_ + j] - at_[2 * n_ + j])", "0.5 * at_[n_ + j]"),
+    Fault(SAMPLES, "gravity cancels in the difference", "&acceleration_[n_], -0.5", "&acceleration_[n_], 0.5"),
     Fault(
         SAMPLES, "sign of the offset in W_c", "direction, v, nullptr, -1.0, -1.0", "direction, v, nullptr, -1.0, 1.0"
     ),

@@ -1,4 +1,5 @@
-// The kernel for Python, included once for each kind of machine: arrays of float64 in C order, in and out without copies, and without the interpreter's lock.
+// The kernel for Python, included once for each kind of machine: arrays of float64 in C order, in and out without
+// copies, and without the interpreter's lock.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -183,7 +184,8 @@ void torque_along(const Tree& tree, const Array& position, const Array& velocity
                   Array out) {
   const int n = tree.size();
   const long pieces = position.ndim() == 3 ? position.shape(2) : 0;
-  const double *at = read(position, kernel::kPolynomial, n, pieces), *speed = read(velocity, kernel::kPolynomial, n, pieces),
+  const double *at = read(position, kernel::kPolynomial, n, pieces),
+               *speed = read(velocity, kernel::kPolynomial, n, pieces),
                *rate = read(acceleration, kernel::kPolynomial, n, pieces);
   int pairs = 0;
   for (const auto& chain : tree.chains) pairs += int(chain.size());

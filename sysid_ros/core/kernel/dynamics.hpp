@@ -230,12 +230,11 @@ class Bodies {
     }
   }
 
-  // Add to tau what a body with parameters p needs of each joint: the products of its wrench and the axes; the
-  // wrench of `other` accelerations, if there are any, is taken off.
-  KERNEL_INLINE void add_torque(int i, const double* p, const Bodies* other, T* tau) const {
+  // Add to tau what a body with parameters p needs of each joint, the products of its wrench and the axes, less what
+  // the same body needs with other accelerations.
+  KERNEL_INLINE void add_torque_difference(const Bodies& other, int i, const double* p, T* tau) const {
     const Turn& turn = tree_.joints[i].own;
-    Motion<T> wrench = own(i, accelerations_[i]).wrench(p);
-    if (other) wrench = wrench - own(i, other->accelerations_[i]).wrench(p);
+    Motion<T> wrench = own(i, accelerations_[i]).wrench(p) - own(i, other.accelerations_[i]).wrench(p);
     if (!turn.is_identity) wrench = wrench.back(turn);
     for (int k = 0; k <= tree_.joints[i].depth; ++k) tau[tree_.chains[i][k]] += dot(axes_[i * n_ + k], wrench);
   }

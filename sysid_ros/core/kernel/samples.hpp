@@ -126,35 +126,48 @@ inline void torque_pull_back(const Tree& tree, const Columns& columns, long samp
   }
 }
 
-// H a_a + C(q, v) v_a + g with the Christoffel C, and friction at v_a. The torque is quadratic in the velocity, so by
-// polarisation C v_a is its difference between the velocities (v + v_a) / 2 and (v - v_a) / 2.
+// Bodies whose difference of torques is H a + C(q, v) v_a + g with the Christoffel C. The torque is quadratic in the
+// velocity, so by polarisation C v_a is its difference between the velocities (v + v_a) / 2 and (v - v_a) / 2.
+template <class T>
+struct Polarised {
+  Bodies<T> plus, minus;
+
+  Polarised(const Tree& tree, int count)
+      : plus(tree, count), minus(tree, count), n_(tree.size()), at_(4 * n_), speed_(2 * n_), acceleration_(2 * n_) {}
+
+  void set(const double* q, const double* v, const double* v_a, const double* a, long first, long samples) {
+    const double* rows[] = {q, v, v_a, a};
+    for (int k = 0; k < 4; ++k) gather(rows[k], first, samples, n_, &at_[k * n_]);
+    for (int j = 0; j < n_; ++j) {
+      speed_[j] = 0.5 * (at_[n_ + j] + at_[2 * n_ + j]);
+      speed_[n_ + j] = 0.5 * (at_[n_ + j] - at_[2 * n_ + j]);
+      acceleration_[j] = 0.5 * at_[3 * n_ + j];
+      acceleration_[n_ + j] = -acceleration_[j];
+    }
+    plus.place(&at_[0]);
+    minus.place_as(plus);
+    plus.accelerate(&speed_[0], &acceleration_[0], 0.5);
+    minus.accelerate(&speed_[n_], &acceleration_[n_], -0.5);
+  }
+
+ private:
+  int n_;
+  std::vector<T> at_, speed_, acceleration_;
+};
+
+// The regressor of that torque, and friction at v_a.
 template <class T>
 inline void slotine_li_regressor(const Tree& tree, const Columns& columns, long samples, const double* q,
                                  const double* v, const double* v_a, const double* a_a, const double* direction,
                                  double* out, int width) {
-  const int n = tree.size();
-  Bodies<T> plus(tree, columns.count()), minus(tree, columns.count());
-  std::vector<T> at(4 * n), speed(2 * n), acceleration(2 * n);
+  Polarised<T> bodies(tree, columns.count());
   for (long s = 0; s < samples; s += kLanes<T>) {
-    gather(q, s, samples, n, &at[0]);
-    gather(v, s, samples, n, &at[n]);
-    gather(v_a, s, samples, n, &at[2 * n]);
-    gather(a_a, s, samples, n, &at[3 * n]);
-    for (int j = 0; j < n; ++j) {
-      speed[j] = 0.5 * (at[n + j] + at[2 * n + j]);
-      speed[n + j] = 0.5 * (at[n + j] - at[2 * n + j]);
-      acceleration[j] = 0.5 * at[3 * n + j];
-      acceleration[n + j] = -acceleration[j];
-    }
-    plus.place(&at[0]);
-    minus.place_as(plus);
-    plus.accelerate(&speed[0], &acceleration[0], 0.5);
-    minus.accelerate(&speed[n], &acceleration[n], -0.5);
+    bodies.set(q, v, v_a, a_a, s, samples);
     const Rows<T> rows{out, columns, width, s, samples};
     rows.begin(direction, v_a, a_a, 1.0, 1.0);
     for (int b = 0; b < int(columns.bodies.size()); ++b)
-      plus.torque_difference(minus, columns.bodies[b],
-                             [&](int j, const T* block) { rows.write(block, j, kInertial * b); });
+      bodies.plus.torque_difference(bodies.minus, columns.bodies[b],
+                                    [&](int j, const T* block) { rows.write(block, j, kInertial * b); });
   }
 }
 
@@ -165,30 +178,17 @@ inline void scatter(const T* values, double* rows, long first, long samples, int
     for (int j = 0; j < n; ++j) rows[(first + lane) * n + j] = get_lane(values[j], lane);
 }
 
-// H a + C(q, v) v_a + g of bodies with given parameters, (n, 10), see slotine_li_regressor; out: (samples, n).
+// That torque of bodies with given parameters, (n, 10); out: (samples, n).
 template <class T>
 inline void passive_torque(const Tree& tree, const double* parameters, long samples, const double* q, const double* v,
                            const double* v_a, const double* a, double* out) {
   const int n = tree.size();
-  Bodies<T> plus(tree, n), minus(tree, n);
-  std::vector<T> at(4 * n), speed(2 * n), acceleration(2 * n), tau(n);
+  Polarised<T> bodies(tree, n);
+  std::vector<T> tau(n);
   for (long s = 0; s < samples; s += kLanes<T>) {
-    gather(q, s, samples, n, &at[0]);
-    gather(v, s, samples, n, &at[n]);
-    gather(v_a, s, samples, n, &at[2 * n]);
-    gather(a, s, samples, n, &at[3 * n]);
-    for (int j = 0; j < n; ++j) {
-      speed[j] = 0.5 * (at[n + j] + at[2 * n + j]);
-      speed[n + j] = 0.5 * (at[n + j] - at[2 * n + j]);
-      acceleration[j] = 0.5 * at[3 * n + j];
-      acceleration[n + j] = -acceleration[j];
-      tau[j] = T(0.0);
-    }
-    plus.place(&at[0]);
-    minus.place_as(plus);
-    plus.accelerate(&speed[0], &acceleration[0], 0.5);
-    minus.accelerate(&speed[n], &acceleration[n], -0.5);
-    for (int i = 0; i < n; ++i) plus.add_torque(i, parameters + kInertial * i, &minus, &tau[0]);
+    bodies.set(q, v, v_a, a, s, samples);
+    std::fill(tau.begin(), tau.end(), T(0.0));
+    for (int i = 0; i < n; ++i) bodies.plus.add_torque_difference(bodies.minus, i, parameters + kInertial * i, &tau[0]);
     scatter(&tau[0], out, s, samples, n);
   }
 }
