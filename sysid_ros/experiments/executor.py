@@ -95,11 +95,6 @@ def tell_share(share: float) -> None:
         _listener(share)
 
 
-def _listen(listener: Callable[[float], object]) -> None:
-    global _listener  # noqa: PLW0603 - a process carries out one run at a time
-    _listener = listener
-
-
 class Executor(Protocol):
     """What carries out runs.
 
@@ -116,8 +111,10 @@ class Executor(Protocol):
         """Carry out all jobs, and yield each as it ends, in any order; a failure ends no other run."""
 
 
-def carry_out(work: Work, job: Job) -> Completion:
-    """Carry out one run here, and note how it ended."""
+def carry_out(work: Work, job: Job, on_share: Callable[[float], object] | None = None) -> Completion:
+    """Carry out one run here, pass on the shares of it that it tells, and note how it ended."""
+    global _listener  # noqa: PLW0603 - a process carries out one run at a time
+    _listener = on_share
     begin, worker = (time.monotonic(), time.process_time()), f"{os.uname().nodename}:{os.getpid()}"
     try:
         result, failure = work(**job), None
@@ -125,6 +122,8 @@ def carry_out(work: Work, job: Job) -> Completion:
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         where = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         result, failure = None, f"{type(error).__name__}: {error} ({where})"
+    finally:
+        _listener = None
     return Completion(job, result, failure, worker, time.monotonic() - begin[0], time.process_time() - begin[1])
 
 
@@ -139,8 +138,7 @@ class InProcess:
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
         for job in jobs:
-            _listen(partial(self.on_share, job))
-            yield carry_out(work, job)
+            yield carry_out(work, job, partial(self.on_share, job))
 
 
 @dataclass
@@ -222,10 +220,9 @@ class LocalProcesses:
 def _serve(work: Work, connection: Connection) -> None:
     """Carry out the jobs that come, until the other end is closed; Ctrl-C is for the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _listen(connection.send)
     with suppress(EOFError, OSError):
         while True:
-            connection.send(carry_out(work, connection.recv()))
+            connection.send(carry_out(work, connection.recv(), connection.send))
 
 
 class DaskCluster:

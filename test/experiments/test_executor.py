@@ -66,6 +66,9 @@ def test_a_run_tells_how_far_it_is(workers):
         one.done + one.under_way for one in seen if one.completion is None
     )
     assert seen[-1].under_way == 0.0 and seen[-1].left == 0.0
+    count = len(seen)
+    runs.tell_quarters(seed=0)  # once more, for nobody: it may be called outside of an executor, and after one
+    assert len(seen) == count
 
 
 def test_failures_are_told_and_tried_again(tmp_path):
