@@ -163,7 +163,7 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
     wait_for(exchange.client.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
     exchange.begin_commanding()
     try:
-        hold(exchange, holding)
+        hold_until_answered(exchange, holding)
     except KortexServerError as error:
         if periods * exchange.settings.period < _SLOW_ANSWER:
             raise
@@ -172,6 +172,8 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
             f"left it again meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
         ) from None
     for joint, device in enumerate(exchange.devices):
+        # An actuator follows the torque that the base has heard last, which is zero before the first command.
+        hold_until_answered(exchange, holding)
         call = exchange.client.set_control_mode(ControlMode.TORQUE, device)
         # From the request on: the actuator may follow torques before its answer is here.
         exchange.is_torque[joint] = True
@@ -200,8 +202,8 @@ def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
         hold(exchange, holding)
 
 
-def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> None:
-    """Do one cycle under torque control that keeps the arm where it is.
+def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
+    """Do one cycle under torque control that keeps the arm where it is, and return whether the base has answered.
 
     Args:
         exchange: The exchange.
@@ -210,10 +212,19 @@ def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -
 
     Raises:
         TakeoverRefused: It has moved too far.
+        KortexServerError: The base refuses.
+        KortexConnectionLost: It does not answer any more.
     """
-    exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
+    is_answered = exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
     question = "is the sign of the torques right, is the arm touched?"
     holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
+    return is_answered
+
+
+def hold_until_answered(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Hold the arm until the base has heard it; raises as :func:`hold`."""
+    while not hold(exchange, holding):
+        pass
 
 
 def hand_back(exchange: CyclicExchange) -> str | None:
