@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.spatial import axis_frame, motion_cross_matrix, motion_transform
+from sysid_ros.core.common.spatial import axis_frame, force_cross, motion_cross_matrix, motion_transform
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.spans import Spans
 from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, TreeBody
@@ -54,6 +54,11 @@ def projected_momentum(velocities: Array, motion: Array) -> Array:
     """Compute gradients of ``v^T I phi``, (10, c d), for twists (6, c), motions (6, d): ``M`` of RPNA (36), (52)."""
     result: Array = (velocities.T @ INERTIA @ motion).reshape(10, -1)
     return result
+
+
+def _momentum_rate(velocity: Array, acceleration: Array) -> Array:
+    """Return the rate of momentum of a body by its parameters, (6, 10)."""
+    return np.asarray(INERTIA @ acceleration + force_cross(velocity, INERTIA @ velocity)).T
 
 
 LINK = 10
@@ -122,6 +127,24 @@ class JointUnit:
             parts.append(velocities[None, -1])
         return np.concatenate(parts) if count * freedoms else np.zeros((len(self.names), 0))
 
+    def forces(self, velocity: Array, acceleration: Array, columns: Array) -> Array:
+        """Compute generalised forces by the extended parameters, (c, P), in one state.
+
+        Args:
+            velocity: Extended velocity, (S,).
+            acceleration: Extended acceleration, that of the base upwards in place of weight, (S,).
+            columns: Extended velocities along the coordinates the forces belong to, (S, c).
+        """
+        parts = [columns[:6].T @ _momentum_rate(velocity[:6], acceleration[:6])]
+        if self._rotor_basis.shape[1]:
+            rotor = _momentum_rate(velocity[6:12], acceleration[6:12]) @ self._rotor_basis
+            parts.append(columns[6:12].T @ rotor / self.motion[11, 0])
+        if self._has_armature:
+            parts.append(columns[-2, :, None] * acceleration[-2])
+        if self._has_offset:
+            parts.append(columns[-2, :, None] * acceleration[-1])
+        return np.concatenate(parts, axis=1)
+
 
 def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: tuple[str, ...]) -> JointUnit:
     """Build the extended body of a joint.
@@ -130,14 +153,15 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         body: The body and its joint.
         length: Unit of length [m].
         gravity: Unit of acceleration [m/s^2].
-        joint_parameters: Which of ``I_a`` and ``beta`` are parameters; only joints with one freedom have them.
+        joint_parameters: Which of ``I_a`` and ``beta`` are parameters; joints with several freedoms and
+            those that follow others have none.
 
     Returns:
         Its matrices.
     """
     translation = body.translation / length
     motion = _scaled_motion(body, length)
-    is_single = body.dofs == 1
+    is_single = body.dofs == 1 and body.follows is None
     has_armature = is_single and "I_a" in joint_parameters
     has_offset = is_single and "beta" in joint_parameters
     link_transform = motion_transform(body.rotation, translation)
@@ -179,7 +203,7 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
     extended_transform = np.zeros((size, 7))
     extended_transform[: size - 2, :6] = np.concatenate(transforms)
     extended_transform[-1, 6] = 1.0
-    rate = np.ones((1, 1)) if is_single else np.zeros((1, body.dofs))
+    rate = np.full((1, body.dofs), 1.0 if is_single else 0.0)
     extended_motion = np.concatenate([*motions, rate, np.zeros((1, body.dofs))])
     return JointUnit(
         names=tuple(names),
