@@ -214,7 +214,7 @@ def _cost_tables(entries: Sequence[Entry]) -> list[Table]:
 
 
 def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str]]:
-    """Draw Figures 4 to 7 from the first seed of each experiment, and the cost of the regressor.
+    """Draw Figures 4 to 7 from the first seed of each experiment.
 
     Returns:
         Files and captions.
@@ -317,17 +317,4 @@ def _draw_arm(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     return found
 
 
-def _draw_cost(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.subplots()
-    ordered = sorted(entries, key=lambda entry: entry["job"]["joints"])
-    sizes = [entry["job"]["joints"] for entry in ordered]
-    for way in ordered[0]["result"]["seconds"]:
-        axes.loglog(sizes, [1e6 * entry["result"]["seconds"][way] for entry in ordered], "o-", label=way)
-    axes.set_xlabel("joints")
-    axes.set_ylabel("processor time per sample [us]")
-    axes.legend()
-    return [("sva_regressor", figure, "Cost of the regressor over the number of joints.")]
-
-
-_FIGURES = {PENDULUM: _draw_pendulum, LEG: _draw_leg, ARM: _draw_arm, COST: _draw_cost}
+_FIGURES = {PENDULUM: _draw_pendulum, LEG: _draw_leg, ARM: _draw_arm}

@@ -99,8 +99,6 @@ class JointUnit:
     motion: Array
     transfer: Array
     rates: tuple[Array, ...]
-    _link_motion: Array
-    _rotor_motion: Array
     _rotor_basis: Array
     _has_armature: bool
     _has_offset: bool
@@ -117,15 +115,9 @@ class JointUnit:
 
         Source: RPNA appendix I.
         """
-        count, freedoms = velocities.shape[1], self._link_motion.shape[1]
-        parts = [projected_momentum(velocities[:6], self._link_motion)]
-        if self._rotor_basis.shape[1]:
-            parts.append(self._rotor_basis.T @ projected_momentum(velocities[6:12], self._rotor_motion))
-        if self._has_armature:
-            parts.append(velocities[None, -2])
-        if self._has_offset:
-            parts.append(velocities[None, -1])
-        return np.concatenate(parts) if count * freedoms else np.zeros((len(self.names), 0))
+        still = np.zeros(len(velocities))
+        parts = [self.forces(still, column, self.motion) for column in velocities.T]
+        return np.concatenate([np.zeros((0, len(self.names))), *parts]).T
 
     def forces(self, velocity: Array, acceleration: Array, columns: Array) -> Array:
         """Compute generalised forces by the extended parameters, (c, P), in one state.
@@ -169,7 +161,7 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
     transfers, rates = [transfer_matrix(link_transform)], [[mapping_rate(column) for column in motion.T]]
     names, units, scale = list(PARAMETER_NAMES), list(PARAMETER_UNITS), [1.0, *[length] * 3, *[length**2] * 6]
 
-    rotor_basis, rotor_motion = np.zeros((10, 0)), np.zeros((6, 1))
+    rotor_basis = np.zeros((10, 0))
     if body.rotor is not None:
         rotor, kind = body.rotor, body.rotor.parameters
         # One turn of a prismatic joint's rotor is per scaled length.
@@ -184,7 +176,6 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         transfers.append(transfer_matrix(transform) @ rotor_basis / ratio)
         # The bases are closed under A: columns of a symmetric rotor stay zero, a full rotor needs all ten.
         rates.append([ratio * rotor_basis.T @ mapping_rate(spin) @ rotor_basis])
-        rotor_motion = spin[:, None]
         names += _ROTOR_NAMES[kind]
         units += [_UNITS[power] for power in _ROTOR_POWERS[kind]]
         scale += [length**power / ratio for power in _ROTOR_POWERS[kind]]
@@ -214,8 +205,6 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         motion=extended_motion,
         transfer=np.concatenate([*transfers, np.zeros((10, extra))], axis=1),
         rates=tuple(_blocks([part[k] for part in rates], extra) for k in range(body.dofs)),
-        _link_motion=motion,
-        _rotor_motion=rotor_motion,
         _rotor_basis=rotor_basis,
         _has_armature=has_armature,
         _has_offset=has_offset,
