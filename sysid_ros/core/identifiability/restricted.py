@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pinocchio as pin
 from numpy.typing import NDArray
-from scipy.linalg import expm
 
 from sysid_ros.core.identifiability.rpna import LINK, JointUnit
 from sysid_ros.core.identifiability.settings import AnalysisSettings
@@ -99,7 +99,10 @@ def _rows(
         own = slice(start, start + body.dofs)
         start += body.dofs
         cross = np.array(unit.cross).reshape(body.dofs, len(unit.transform), len(unit.transform))
-        transform = expm(-np.tensordot(q[own], cross, 1)) @ unit.transform
+        transform = unit.transform.copy()
+        for block in range(0, len(transform) - 2, 6):  # of the link, and of its rotor
+            moved = pin.exp6(unit.motion[block : block + 6] @ q[own]).toActionMatrixInverse()
+            transform[block : block + 6] = moved @ transform[block : block + 6]
         before = states[body.parent]
         velocity = transform @ before[0]
         acceleration = transform @ before[1] + unit.motion @ accelerations[own]

@@ -161,7 +161,9 @@ def tree_from_urdf(
     tree = tree_from_model(model, massless=massless)
     mimics = {joint.name: joint.mimic for joint in description.robot.joints if joint.mimic is not None}
     bodies = [replace(body, follows=_resolve(body.name, mimics)) for body in tree.bodies]
-    return replace(tree, bodies=tuple(bodies))
+    names = ", ".join(body.name for body in bodies if body.follows is not None)
+    notes = [f"joints that follow others, without a torque of their own: {names}"] if names else []
+    return replace(tree, bodies=tuple(bodies), notes=(*tree.notes, *notes))
 
 
 def _resolve(joint: str, mimics: dict[str, Any]) -> Mimic | None:
