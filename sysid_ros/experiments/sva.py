@@ -40,7 +40,6 @@ from sysid_ros.core.online_model.least_squares import (
     OnlineLeastSquares,
     coefficient_of_determination,
 )
-from sysid_ros.core.online_model.unit_parameters import TreeRegressor, regressor_of
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
@@ -374,20 +373,18 @@ def run_cost(joints: int, seed: int, rounds: int) -> dict[str, Any]:
     model = tree(joints, seed)
     data, rng = model.createData(), np.random.default_rng((seed, joints, 1))
     q, v, a = rng.uniform(-1.5, 1.5, (3, joints))
-    sweep, batch = TreeRegressor(model), TorqueRegressor(model, EffortMeaning.LINK_SIDE)
+    batch = TorqueRegressor(model, EffortMeaning.LINK_SIDE)
     many = [np.tile(one, (64, 1)) for one in (q, v, a)]
 
     inverse_dynamics = linear_inverse_dynamics(model, (q, v, a))
     ways: dict[str, tuple[Callable[[], object], int]] = {
         "algorithm_1": (lambda: regressor_of(inverse_dynamics, joints), 1),
-        "sweep": (lambda: sweep.evaluate(q, v, a), 1),
         "pinocchio": (lambda: pin.computeJointTorqueRegressor(model, data, q, v, a), 1),
         "batched": (lambda: batch.evaluate(*many), 64),
     }
     expected = np.array(pin.computeJointTorqueRegressor(model, data, q, v, a))
     ours = batch.evaluate(*many)[0][:, : INERTIAL * joints]
-    values = {"sweep": sweep.evaluate(q, v, a), "batched": ours}
-    values["algorithm_1"] = regressor_of(inverse_dynamics, joints)
+    values = {"batched": ours, "algorithm_1": regressor_of(inverse_dynamics, joints)}
     size = np.abs(expected).max()
     difference = {name: float(np.abs(value - expected).max() / size) for name, value in values.items()}
     seconds = dict.fromkeys(ways, np.inf)
@@ -399,6 +396,18 @@ def run_cost(joints: int, seed: int, rounds: int) -> dict[str, Any]:
                 call()
             seconds[name] = min(seconds[name], (time.process_time() - begin) / count / samples)
     return {"seconds": seconds, "difference": difference}
+
+
+def regressor_of(inverse_dynamics: Callable[[Array], Array], bodies: int) -> Array:
+    """Build the regressor (nv, 10 bodies) from inverse dynamics that are linear in the inertial parameters.
+
+    Args:
+        inverse_dynamics: Maps inertial parameters, (10 bodies,), to generalised forces, (nv,), at one state.
+        bodies: Number of bodies.
+
+    Source: SVA, Algorithm 1: ten evaluations per body, each of which costs a multiple of the number of joints.
+    """
+    return np.stack([inverse_dynamics(unit) for unit in np.eye(INERTIAL * bodies)], axis=1)
 
 
 def linear_inverse_dynamics(model: pin.Model, state: State) -> Callable[[Array], Array]:

@@ -192,7 +192,6 @@ def _arm_tables(entries: Sequence[Entry]) -> list[Table]:
 def _cost_tables(entries: Sequence[Entry]) -> list[Table]:
     ways = {
         "algorithm_1": "Algorithm 1, unit parameters",
-        "sweep": "one sweep, columns shared",
         "batched": "ours, 64 samples at a time",
         "pinocchio": "Pinocchio, one sample",
     }
