@@ -118,7 +118,8 @@ def seeded_knots(directions: NDArray[np.int8], starts: ArrayLike, ranges: ArrayL
     Source: SPACE (30), (31).
     """
     first = np.asarray(starts, dtype=float)
-    return first + _counts(directions, first.size) * np.asarray(ranges, dtype=float)
+    knots: Array = first + _counts(directions, first.size) * np.asarray(ranges, dtype=float)
+    return knots
 
 
 def significant_values(gram: Array, share: float) -> int:

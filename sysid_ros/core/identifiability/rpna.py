@@ -58,7 +58,8 @@ def projected_momentum(velocities: Array, motion: Array) -> Array:
 
 def _momentum_rate(velocity: Array, acceleration: Array) -> Array:
     """Return the rate of momentum of a body by its parameters, (6, 10)."""
-    return np.asarray(INERTIA @ acceleration + force_cross(velocity, INERTIA @ velocity)).T
+    result: Array = (INERTIA @ acceleration + force_cross(velocity, INERTIA @ velocity)).T
+    return result
 
 
 LINK = 10
@@ -117,7 +118,8 @@ class JointUnit:
         """
         still = np.zeros(len(velocities))
         parts = [self.forces(still, column, self.motion) for column in velocities.T]
-        return np.concatenate([np.zeros((0, len(self.names))), *parts]).T
+        result: Array = np.concatenate([np.zeros((0, len(self.names))), *parts]).T
+        return result
 
     def forces(self, velocity: Array, acceleration: Array, columns: Array) -> Array:
         """Compute generalised forces by the extended parameters, (c, P), in one state.

@@ -114,7 +114,7 @@ def _reduce(base: BaseMap, rows: Array, scale: Array, spans: Spans) -> BaseMap:
     sizes = np.linalg.norm(rows[:, chosen], axis=0)
     is_seen = sizes > spans.tolerance * sizes.max(initial=0.0)
     sizes[~is_seen] = 1.0
-    basis = spans.row_basis(np.linalg.qr(rows[:, chosen] * is_seen / sizes, mode="r"))
+    basis = spans.row_basis(np.asarray(np.linalg.qr(rows[:, chosen] * is_seen / sizes, mode="r")))
     kept = spans.first_columns(basis)
     combination = np.linalg.solve(basis[:, kept], basis)
     combination[np.abs(combination) < spans.tolerance] = 0.0
