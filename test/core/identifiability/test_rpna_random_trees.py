@@ -9,7 +9,10 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.restricted import restricted_rows
+from sysid_ros.core.identifiability.rpna import find_nullspaces
 from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.spans import Spans
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import InvalidTree, Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
@@ -245,6 +248,32 @@ def test_joints_that_follow_others(independent, measured):
         check(structure, np.concatenate(parts), independent.rank, f"seed {10000 + seed}")
         fewer += structure.count < analyze_structure(tree_from_model(model), AnalysisSettings(measured)).count
     assert fewer > 10
+
+
+@pytest.mark.parametrize("measured", ["generalized_forces", "joint_torques", "base_wrench", "joints_and_base"])
+def test_rows_of_random_states_tell_what_the_recursion_says(independent, measured):
+    """Where no motion is restricted, with rotors, armature and offsets, at rest and in motion."""
+    for seed in range(12):
+        rng = seeded(12000 + seed)
+        model = independent.random_tree(rng, independent.ANY, most=5, is_floating=seed % 3 == 0)
+        tree = tree_from_model(model)
+        single = [body for body in tree.bodies if body.dofs == 1]
+        rotors = {body.name: Rotor(rng.choice([-3.0, 50.0]), rng.normal(size=3), rng.normal(size=3)) for body in single}
+        motion = "static" if seed % 4 == 0 else "dynamic"
+        settings = AnalysisSettings(measured, motion, joint_parameters=("I_a", "beta"))
+        structure = analyze_structure(tree.with_rotors(rotors), settings)
+        units = [found.unit for found in find_nullspaces(structure.tree, settings, Spans())]
+        rows = restricted_rows(structure.tree, units, settings) / np.concatenate([unit.scale for unit in units])
+        bodies = structure.tree.bodies
+        names = [f"{body.name}.{name}" for body, unit in zip(bodies, units, strict=True) for name in unit.names]
+        rows = rows[:, structure.columns(names)]  # bodies between two axes have none
+        if not structure.count:  # at rest without gravity
+            assert np.abs(rows).max() < 1e-12
+            continue
+        base = rows[:, list(structure.chosen)]
+        assert independent.rank(base / _norms(base)) == structure.count, f"seed {12000 + seed}"
+        explained = base @ structure.matrix
+        assert np.abs(explained - rows).max() <= 1e-6 * np.abs(rows).max(), f"seed {12000 + seed}"
 
 
 def test_robots_that_nothing_pushes(independent):
