@@ -1,4 +1,4 @@
-"""Exciting motions of the paper's dual-arm robot (SPACE), beside its own numbers, and how searches grow with joints.
+"""Exciting motions of the paper's dual-arm robot (SPACE) with free knots, and how searches grow with joints.
 
     python bench/bench_free_flyer_excitation.py [--seconds 60] [--seeds 6] [--growth-seconds 15] [--intervals 3000]
 
@@ -20,7 +20,7 @@ import pinocchio as pin
 from _table import print_table
 from scipy.optimize import minimize
 
-from sysid_ros.core.free_floating.direction_combinations import direction_combinations, plan_by_direction_combinations
+from sysid_ros.core.free_floating.direction_combinations import plan_by_direction_combinations
 from sysid_ros.core.free_floating.dynamics import embed, simulate
 from sysid_ros.core.free_floating.excitation import (
     ExcitationPlan,
@@ -42,9 +42,6 @@ from sysid_ros.core.free_floating.regression import estimate_minimal
 from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels, load_free_flyer
 from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
 
-PAPER = ("SPACE, as printed", "no", 67, "", "", 248.8, "", "")
-TABLE_4 = ((40.661, -109.403, -78.782, 125.089, -110.0, 51.228), (0.524, 2.51, 2.51, 2.513, 2.036, 2.5))
-"""Start and range parameters of the paper's exciting motion [deg]."""
 FIRST, FIRST_TIME = 11, 0.25
 """Intervals of the first of two parts, and share of the time for planning before it."""
 
@@ -53,22 +50,6 @@ def judge(robot: FreeFlyer, motions: list[FloatingMotion]) -> float:
     """Return the condition number of motions on the true robot [-]."""
     information = IntervalInformation(robot, robot.truth, 1.0, 20)
     return condition_number(sum(information.gram(one.joints.knots, one.wheel_turns) for one in motions))
-
-
-def judge_table_4(robot: FreeFlyer) -> tuple:
-    """Return the row of the paper's own seed parameters, with all combinations in the order of binary counting.
-
-    Which 67 its pruning kept, and in which order, the paper does not say.
-    """
-    directions = np.array(list(direction_combinations(robot.n + robot.wheels.count)), dtype=float)
-    turned = np.concatenate([np.zeros((1, robot.n)), np.cumsum(directions[:, : robot.n], axis=0)])
-    knots = np.deg2rad(TABLE_4[0]) + turned * np.deg2rad(TABLE_4[1])
-    turns = largest_wheel_turns(robot, 1.0) * directions[:, robot.n :]
-    planned, true = (
-        IntervalInformation(robot, values, 1.0, 20).condition_number(knots, turns)
-        for values in (robot.tree.parameters, robot.truth)
-    )
-    return ("its seeds (Table 4), all combinations", "no", len(turns), "", round(planned, 1), round(true, 1), "", "")
 
 
 def row(robot, name, is_clear, plans, begin):
@@ -100,12 +81,9 @@ def plan_in_two_parts(robot, settings: ExcitationSettings, intervals: int) -> li
 
 def compare(seconds: float, seeds: int) -> None:
     robot = load_free_flyer("dual_arm")
-    guess, clock = robot.tree.parameters, time.process_time
+    clock = time.process_time
     settings = ExcitationSettings(time_limit=seconds)
-    rows = [PAPER, judge_table_4(robot)]
-    begin = clock()
-    written = plan_by_direction_combinations(robot, guess, replace(settings, samples=6), clock)
-    rows.append(row(robot, "its method, three steps", False, [written], begin))
+    rows = []
     cases = [(67, True, seed) for seed in range(seeds)] + [(40, True, 0)]
     for count, is_clear, seed in cases:
         begin = clock()

@@ -9,6 +9,7 @@ Source: SVA section VI, Figures 4 to 7.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -39,7 +40,6 @@ from sysid_ros.core.online_model.least_squares import (
     OnlineLeastSquares,
     coefficient_of_determination,
 )
-from sysid_ros.core.online_model.unit_parameters import TreeRegressor, regressor_of
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
@@ -56,7 +56,9 @@ DURATIONS = {PENDULUM: 20.0, LEG: 40.0, ARM: 45.0}
 DENSITY = 1.35
 """True inertial parameters over those of the model that is known at first."""
 SIZES = (2, 3, 4, 6, 8, 12, 16, 22, 30, 44)
-"""Joints of the chains whose regressor is timed; the paper's humanoid has 44."""
+"""Joints of the trees whose regressor is timed; the paper's humanoid has 44."""
+_BRANCHES_FROM = 16
+"""Joints from which on these have arms and legs."""
 ASYMPTOTIC = 12
 """Joints from which on the exponent of the cost is fitted: below, what a call costs at all decides."""
 SHOWN = 300
@@ -210,21 +212,25 @@ def run_pendulum(seed: int, duration: float) -> dict[str, Any]:
                 "parameters": y.shape[2],
                 "rank": int(rank),
             }
-            if kind is Observation.ACCELERATION and with_friction:
-                shown = {"t": _thin(times), "measured": _thin(u), "computed": _thin(predicted)}
+            if kind is Observation.ACCELERATION:
+                model = "with friction" if with_friction else "three parameters"
+                shown |= {"t": _thin(times), "measured": _thin(u), model: _thin(predicted)}
     shown |= {"motion_t": _thin(trace.t), "q": _thin(trace.q)}
     return {"fits": fits, "shown": shown}
 
 
 def run_leg(seed: int, duration: float) -> dict[str, Any]:
-    """Fit the leg online to a buffer that grows, from a wrong guess (SVA (105) to (107), Figure 6)."""
+    """Fit the leg online to a buffer that grows, from a wrong guess (SVA (105) to (107), Figure 6).
+
+    The printed weight of the prior is that of a unit matrix, in SI units; ours is the radius of each parameter's box.
+    """
     robot = robot_of(LEG)
     arm, truth = _arm(robot, seed)
     trace = follow(arm, GravityPid(robot, PidSettings(frequency=25.0)), motion_of(LEG), duration)
     equations, rate = Equations(robot, all_columns(robot)), OnlineFitSettings().rate
-    scale = np.maximum(robot.theta_box.radius, 1e-6)
+    scales = {"weights of the box": np.maximum(robot.theta_box.radius, 1e-6), "weights as printed": None}
     found: dict[str, Any] = {}
-    for kind in Observation:
+    for kind, (weights, scale) in itertools.product(Observation, scales.items()):
         times, y, u = equations.collect(trace, kind, round(1.0 / (rate * _PERIOD)))
         fit = OnlineLeastSquares(robot.theta_nominal, robot.n, OnlineFitSettings(is_growing=True), scale)
         computed, inside, outside = [], [], []
@@ -235,7 +241,7 @@ def run_leg(seed: int, duration: float) -> dict[str, Any]:
             solution = fit.solve()
             inside.append(solution.determination)
             outside.append(equations.validate(solution.theta, truth))
-        found[kind.value] = {
+        found[f"{kind.value}, {weights}"] = {
             "t": times,
             "measured": u,
             "computed": np.array(computed),
@@ -252,7 +258,6 @@ def run_arm(seed: int, duration: float, observation: str) -> dict[str, Any]:
     arm, truth = _arm(robot, seed)
     settings = OnlineModelSettings(
         observation=Observation(observation),
-        fit=OnlineFitSettings(weight=0.95),
         gate=GateSettings(inertia_ratio=np.inf),  # the paper's gate asks for buffer and R^2 alone
     )
     controller = OnlineModelController(robot, settings)
@@ -344,37 +349,42 @@ def _compare_with_bounds(
     return found
 
 
-def chain(joints: int, seed: int = 0) -> pin.Model:
-    """Return a chain of revolute joints with random axes, placements and bodies."""
-    rng, model, parent = np.random.default_rng((seed, joints)), pin.Model(), 0
+def tree(joints: int, seed: int = 0) -> pin.Model:
+    """Return a tree of revolute joints with random axes, placements and bodies.
+
+    From 16 joints on it branches as a humanoid: a spine of a quarter of the joints carries two arms and, at its foot,
+    two legs of equal length.
+    """
+    rng, model = np.random.default_rng((seed, joints)), pin.Model()
     kinds = (pin.JointModelRX, pin.JointModelRY, pin.JointModelRZ)
+    spine = joints if joints < _BRANCHES_FROM else joints // 4
+    starts = [spine, *(spine + k * (joints - spine) // 4 for k in range(1, 4))]  # of two arms and two legs
     for k in range(joints):
+        parent = (spine, spine, 1, 1)[starts.index(k)] if k in starts else k
         placement = pin.SE3(pin.exp3(rng.normal(size=3)), rng.uniform(-0.3, 0.3, 3))
-        parent = model.addJoint(parent, kinds[int(rng.integers(3))](), placement, f"joint_{k}")
+        joint = model.addJoint(parent, kinds[int(rng.integers(3))](), placement, f"joint_{k}")
         com = rng.uniform(-0.1, 0.1, 3)
-        model.appendBodyToJoint(parent, pin.Inertia(1.0, com, np.diag([0.02, 0.03, 0.025])), pin.SE3.Identity())
+        model.appendBodyToJoint(joint, pin.Inertia(1.0, com, np.diag([0.02, 0.03, 0.025])), pin.SE3.Identity())
     return model
 
 
 def run_cost(joints: int, seed: int, rounds: int) -> dict[str, Any]:
-    """Time the regressor of a chain in processor time, and compare it with Pinocchio's."""
-    model = chain(joints, seed)
+    """Time the regressor of a tree in processor time, and compare it with Pinocchio's."""
+    model = tree(joints, seed)
     data, rng = model.createData(), np.random.default_rng((seed, joints, 1))
     q, v, a = rng.uniform(-1.5, 1.5, (3, joints))
-    sweep, batch = TreeRegressor(model), TorqueRegressor(model, EffortMeaning.LINK_SIDE)
+    batch = TorqueRegressor(model, EffortMeaning.LINK_SIDE)
     many = [np.tile(one, (64, 1)) for one in (q, v, a)]
 
     inverse_dynamics = linear_inverse_dynamics(model, (q, v, a))
     ways: dict[str, tuple[Callable[[], object], int]] = {
         "algorithm_1": (lambda: regressor_of(inverse_dynamics, joints), 1),
-        "sweep": (lambda: sweep.evaluate(q, v, a), 1),
         "pinocchio": (lambda: pin.computeJointTorqueRegressor(model, data, q, v, a), 1),
         "batched": (lambda: batch.evaluate(*many), 64),
     }
     expected = np.array(pin.computeJointTorqueRegressor(model, data, q, v, a))
     ours = batch.evaluate(*many)[0][:, : INERTIAL * joints]
-    values = {"sweep": sweep.evaluate(q, v, a), "batched": ours}
-    values["algorithm_1"] = regressor_of(inverse_dynamics, joints)
+    values = {"batched": ours, "algorithm_1": regressor_of(inverse_dynamics, joints)}
     size = np.abs(expected).max()
     difference = {name: float(np.abs(value - expected).max() / size) for name, value in values.items()}
     seconds = dict.fromkeys(ways, np.inf)
@@ -386,6 +396,18 @@ def run_cost(joints: int, seed: int, rounds: int) -> dict[str, Any]:
                 call()
             seconds[name] = min(seconds[name], (time.process_time() - begin) / count / samples)
     return {"seconds": seconds, "difference": difference}
+
+
+def regressor_of(inverse_dynamics: Callable[[Array], Array], bodies: int) -> Array:
+    """Build the regressor (nv, 10 bodies) from inverse dynamics that are linear in the inertial parameters.
+
+    Args:
+        inverse_dynamics: Maps inertial parameters, (10 bodies,), to generalised forces, (nv,), at one state.
+        bodies: Number of bodies.
+
+    Source: SVA, Algorithm 1: ten evaluations per body, each of which costs a multiple of the number of joints.
+    """
+    return np.stack([inverse_dynamics(unit) for unit in np.eye(INERTIAL * bodies)], axis=1)
 
 
 def linear_inverse_dynamics(model: pin.Model, state: State) -> Callable[[Array], Array]:
@@ -430,7 +452,7 @@ def jobs(
         experiments: Which of :data:`EXPERIMENTS`.
         seeds: Runs of each with other parameters and noise.
         scale: Durations over :data:`DURATIONS`.
-        sizes: Joints of the chains.
+        sizes: Joints of the trees.
     """
     found: list[dict[str, Any]] = []
     for experiment in experiments:

@@ -96,7 +96,10 @@ def _pendulum_tables(entries: Sequence[Entry]) -> list[Table]:
         "other motion 1",
         "other motion 2",
     )
-    title = "Double pendulum offline, three parameters per link (Figures 4, 5): R^2, median and least"
+    title = (
+        "Double pendulum offline, three parameters per link as the paper, and with friction (Figures 4, 5): "
+        "R^2, median and least"
+    )
     return [Table(title, columns, tuple(rows))]
 
 
@@ -109,19 +112,26 @@ def _leg_tables(entries: Sequence[Entry]) -> list[Table]:
     rows: list[tuple[object, ...]] = []
     names = robot_of(LEG).joint_names
     guess = [min(entry["result"]["validation_of_the_guess"]) for entry in entries]
-    for kind in Observation if entries else ():
-        fits = [entry["result"]["fits"][kind.value] for entry in entries]
+    for name in entries[0]["result"]["fits"] if entries else ():
+        fits = [entry["result"]["fits"][name] for entry in entries]
         for until in (1.0, 2.0, 5.0, 10.0, 20.0, 40.0):
             at = [int(np.searchsorted(fit["t"], until + 1e-6)) - 1 for fit in fits]
             if any(k < 0 or fit["t"][-1] < until - 1.0 for k, fit in zip(at, fits, strict=True)):
                 continue
             inside = [min(fit["determination"][k]) for k, fit in zip(at, fits, strict=True)]
             outside = [min(fit["validation"][k]) for k, fit in zip(at, fits, strict=True)]
-            rows.append((kind.value, until, at[0] + 1, len(fits), describe_least(inside), describe_least(outside)))
+            rows.append((name, until, at[0] + 1, len(fits), describe_least(inside), describe_least(outside)))
     title = f"Leg online, growing buffer (Figure 6): R^2 of the worst of {len(names)} joints, median and least"
     if guess:
         title += f"; the guess alone has {describe_least(guess)} on the other motion"
-    columns = ("rows", "time [s]", "samples", "runs", "R^2 of the buffer", "R^2 of another motion, without noise")
+    columns = (
+        "rows, prior",
+        "time [s]",
+        "samples",
+        "runs",
+        "R^2 of the buffer",
+        "R^2 of another motion, without noise",
+    )
     return [Table(title, columns, tuple(rows))]
 
 
@@ -182,7 +192,6 @@ def _arm_tables(entries: Sequence[Entry]) -> list[Table]:
 def _cost_tables(entries: Sequence[Entry]) -> list[Table]:
     ways = {
         "algorithm_1": "Algorithm 1, unit parameters",
-        "sweep": "one sweep, columns shared",
         "batched": "ours, 64 samples at a time",
         "pinocchio": "Pinocchio, one sample",
     }
@@ -197,13 +206,14 @@ def _cost_tables(entries: Sequence[Entry]) -> list[Table]:
         exponent = float(np.polyfit(np.log(np.array(sizes)[large]), np.log(seconds[large]), 1)[0])
         differences = [entry["result"]["difference"].get(way, 0.0) for entry in ordered]
         rows.append((name, *(f"{1e6 * one:.3g}" for one in seconds), f"{exponent:.2f}", f"{max(differences):.1e}"))
-    title = f"Regressor of a chain of n joints: processor time [us] per sample, exponent from n = {ASYMPTOTIC} on"
+    title = "Regressor of a tree of n joints, a chain below 16: processor time [us] per sample, exponent from "
+    title += f"n = {ASYMPTOTIC} on"
     columns = ("way", *(f"n = {n}" for n in sizes), "exponent", "largest difference from Pinocchio")
     return [Table(title, columns, tuple(rows))]
 
 
 def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str]]:
-    """Draw Figures 4 to 7 from the first seed of each experiment, and the cost of the regressor.
+    """Draw Figures 4 to 7 from the first seed of each experiment.
 
     Returns:
         Files and captions.
@@ -220,6 +230,10 @@ def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str
     return drawn
 
 
+_PENDULUM_MODELS = {"three parameters": "no friction", "with friction": "with friction"}
+"""Models that are drawn: the paper's, of each link, and ours; and the names of their fits."""
+
+
 def _draw_pendulum(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     shown = {name: np.array(values) for name, values in entries[0]["result"]["shown"].items()}
     figure = Figure(figsize=(9.0, 6.0), layout="constrained")
@@ -229,18 +243,20 @@ def _draw_pendulum(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     top.legend(loc="upper right")
     for joint, axes in enumerate(rest):
         axes.plot(shown["t"], shown["measured"][:, joint], color="0.6", label="measured")
-        axes.plot(shown["t"], shown["computed"][:, joint], "--", linewidth=1.0, label="computed")
+        for model in _PENDULUM_MODELS:
+            axes.plot(shown["t"], shown[model][:, joint], "--", linewidth=1.0, label=f"computed, {model}")
         axes.set_ylabel(f"u{joint + 1} [Nm]")
     rest[0].legend(loc="upper right")
     rest[1].set_xlabel("time [s]")
-    scatter = Figure(figsize=(8.0, 4.0), layout="constrained")
-    fit = entries[0]["result"]["fits"][f"{Observation.ACCELERATION.value}, with friction"]
-    for joint, axes in enumerate(scatter.subplots(1, 2)):
-        x, y = shown["measured"][:, joint], shown["computed"][:, joint]
-        axes.plot(x, y, ".", markersize=3.0)
-        axes.plot([x.min(), x.max()], [x.min(), x.max()], color="0.5", linewidth=0.8)
-        axes.set_title(f"joint {joint + 1}: R² = {fit['determination'][joint]:.4f}")
-        axes.set_xlabel("measured torque [Nm]")
+    scatter = Figure(figsize=(8.0, 7.0), layout="constrained")
+    for row, (model, name) in zip(scatter.subplots(2, 2), _PENDULUM_MODELS.items(), strict=True):
+        fit = entries[0]["result"]["fits"][f"{Observation.ACCELERATION.value}, {name}"]
+        for joint, axes in enumerate(row):
+            x, y = shown["measured"][:, joint], shown[model][:, joint]
+            axes.plot(x, y, ".", markersize=3.0)
+            axes.plot([x.min(), x.max()], [x.min(), x.max()], color="0.5", linewidth=0.8)
+            axes.set_title(f"{model}, joint {joint + 1}: R² = {fit['determination'][joint]:.4f}")
+            axes.set_xlabel("measured torque [Nm]")
     scatter.axes[0].set_ylabel("computed torque [Nm]")
     return [
         ("sva_figure_4", figure, "As Figure 4: motion of the double pendulum, measured and computed torques."),
@@ -252,17 +268,16 @@ def _draw_leg(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     figure = Figure(figsize=(9.0, 6.0), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     fits, names = entries[0]["result"]["fits"], robot_of(LEG).joint_names
-    fit = fits[Observation.ACCELERATION.value]
+    fit = next(iter(fits.values()))
     for joint, name in enumerate(names):
         (line,) = top.plot(fit["t"], np.array(fit["measured"])[:, joint], label=name, linewidth=1.0)
         top.plot(fit["t"], np.array(fit["computed"])[:, joint], ".", color=line.get_color(), markersize=4.0)
     top.set_ylabel("torque [Nm]\nmeasured (line), computed (dots)")
     top.legend(loc="upper right", ncols=4, fontsize=8)
-    for kind, style in zip(Observation, ("-", "--"), strict=True):
-        worst = np.array(fits[kind.value]["validation"]).min(axis=1)
-        bottom.plot(fits[kind.value]["t"], worst, style, label=f"{kind.value}, another motion")
-        inside = np.array(fits[kind.value]["determination"]).min(axis=1)
-        bottom.plot(fits[kind.value]["t"], inside, style, alpha=0.4, label=f"{kind.value}, buffer")
+    for (kind, one), style in zip(fits.items(), ("-", ":", "--", "-."), strict=True):
+        bottom.plot(one["t"], np.array(one["validation"]).min(axis=1), style, label=f"{kind}, another motion")
+        inside = np.array(one["determination"]).min(axis=1)
+        bottom.plot(one["t"], inside, style, alpha=0.4, label=f"{kind}, buffer")
     bottom.axhline(GATE, color="0.5", linewidth=0.8)
     bottom.set_ylim(0.85, 1.005)
     bottom.set_ylabel("R², worst joint")
@@ -301,17 +316,4 @@ def _draw_arm(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     return found
 
 
-def _draw_cost(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.subplots()
-    ordered = sorted(entries, key=lambda entry: entry["job"]["joints"])
-    sizes = [entry["job"]["joints"] for entry in ordered]
-    for way in ordered[0]["result"]["seconds"]:
-        axes.loglog(sizes, [1e6 * entry["result"]["seconds"][way] for entry in ordered], "o-", label=way)
-    axes.set_xlabel("joints")
-    axes.set_ylabel("processor time per sample [us]")
-    axes.legend()
-    return [("sva_regressor", figure, "Cost of the regressor over the number of joints.")]
-
-
-_FIGURES = {PENDULUM: _draw_pendulum, LEG: _draw_leg, ARM: _draw_arm, COST: _draw_cost}
+_FIGURES = {PENDULUM: _draw_pendulum, LEG: _draw_leg, ARM: _draw_arm}

@@ -205,7 +205,7 @@ class OnlineModelSettings(Settings, library_only=True):
     period: float = setting(1e-3, "s", lower=1e-4, upper=0.02)
     """Sampling period."""
     acceleration_time: float = setting(0.02, "s", lower=1e-3, upper=1.0)
-    """Time constant of the exponential moving average of accelerations."""
+    """Time constant of the exponential moving average, of accelerations and all that goes with them."""
     observation: Observation = setting(Observation.ACCELERATION)
     """Where the equations of the fit come from."""
     fit: OnlineFitSettings = field(default_factory=OnlineFitSettings)

@@ -39,16 +39,18 @@ def direction_combinations(count: int, most: int | None = None, seed: int = 0) -
         seed: Seed of the draw.
 
     Yields:
-        Signs, (count,), in the order of binary counting: of ``2^(count - 1)`` combinations.
+        Signs, (count,), of ``2^(count - 1)`` combinations in the order of binary counting, the second joint first and
+        the last wheel fastest. The paper does not print its order; this one has its numbers of significant singular
+        values, interval by interval.
 
-    Source: SPACE section 5.2.
+    Source: SPACE section 5.2, 6.2.5.
     """
     if count < 1:
         raise ParameterOutOfRange("count of joints and wheels", count, "1 or more")
     codes = range(2 ** (count - 1))
     chosen = codes if most is None or len(codes) <= most else sorted(random.Random(seed).sample(codes, most))
     for code in chosen:
-        bits = np.array([(code >> bit) & 1 for bit in range(count - 1)], dtype=np.int8)
+        bits = np.array([(code >> bit) & 1 for bit in reversed(range(count - 1))], dtype=np.int8)
         yield np.concatenate([[1], 1 - 2 * bits]).astype(np.int8)
 
 
@@ -102,6 +104,30 @@ def plan_by_direction_combinations(
     return ExcitationPlan(motion, value, gap, clock() - begin, steps.evaluations)
 
 
+def seeded_knots(directions: NDArray[np.int8], starts: ArrayLike, ranges: ArrayLike) -> Array:
+    """Return the knots of direction combinations with seed parameters.
+
+    Args:
+        directions: Signs of joints and wheels, (K, n + W).
+        starts: Start parameters, (n,) [rad].
+        ranges: Range parameters, (n,) [rad].
+
+    Returns:
+        Knots of the joints, (K + 1, n) [rad].
+
+    Source: SPACE (30), (31).
+    """
+    first = np.asarray(starts, dtype=float)
+    knots: Array = first + _counts(directions, first.size) * np.asarray(ranges, dtype=float)
+    return knots
+
+
+def significant_values(gram: Array, share: float) -> int:
+    """Count the singular values of the regressor with a Gram matrix (P, P) that exceed a share of the largest."""
+    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0.0))
+    return int(np.count_nonzero(singular > share * singular[-1]))
+
+
 def prune_intervals(grams: Array, settings: ExcitationSettings) -> list[int]:
     """Choose the intervals of a motion that are worth their time.
 
@@ -112,24 +138,23 @@ def prune_intervals(grams: Array, settings: ExcitationSettings) -> list[int]:
     Returns:
         Indices of the intervals to keep, ascending.
 
-    Source: SPACE Algorithm 1, with two differences. As printed it never renews the numbers it compares with, and it
-    counts anew after every interval that is dropped, so that at least ``u_max + 1`` of ``u_max + 2`` would stay; here
-    the numbers are those of the intervals kept so far, and only an interval that helps starts the count anew.
+    Source: SPACE Algorithm 1 with three differences. As printed it never renews the numbers it compares with, and
+    keeps everything; here they are those of the intervals kept so far. Intervals without a new significant singular
+    value count as the text says, kept or not: at most ``patience`` in a row stay for that reason. And a condition
+    number has to fall by the share ``gain``, as nearly every interval lowers it a little.
     """
-    size = grams.shape[1]
-    first = -(-(size + 1) // (6 * settings.samples))
-    kept, waited = list(range(min(first, len(grams)))), 0
+    first = -(-(grams.shape[1] + 1) // (6 * settings.samples))
+    kept, equal = list(range(min(first, len(grams)))), 0
     gram = grams[kept].sum(axis=0)
-    significant, condition = _significant(gram, settings.significant), condition_number(gram)
+    significant, condition = significant_values(gram, settings.significant), condition_number(gram)
     for index in range(len(kept), len(grams)):
         trial = gram + grams[index]
-        now, better = _significant(trial, settings.significant), condition_number(trial)
-        helps = now > significant or better < condition
-        is_patient = not helps and now == significant and waited <= settings.patience
-        if helps or is_patient:
+        now, better = significant_values(trial, settings.significant), condition_number(trial)
+        equal = equal + 1 if now == significant else 0
+        is_waiting = 0 < equal <= settings.patience
+        if now > significant or better < condition * (1.0 - settings.gain) or is_waiting:
             kept.append(index)
             gram, significant, condition = trial, now, better
-            waited = waited + 1 if is_patient else 0
     return kept
 
 
@@ -148,10 +173,10 @@ class _Steps:
         self.evaluations = 0
 
     def motion(self, directions: NDArray[np.int8], seeds: Array) -> tuple[Array, Array]:
-        """Return knots and wheel turns of direction combinations with seeds [starts, ranges], SPACE (30), (31)."""
+        """Return knots and wheel turns of direction combinations with seeds [starts, ranges]."""
         robot = self._information.robot
         turns = largest_wheel_turns(robot, self._settings.period) * directions[:, robot.n :]
-        return seeds[: robot.n] + _counts(directions, robot.n) * seeds[robot.n :], turns
+        return seeded_knots(directions, *np.split(seeds, 2)), turns
 
     def optimize(self, directions: NDArray[np.int8], deadline: float) -> Array:
         """Minimise the cost over start and range of each joint, SPACE (32) with (33) and (37)."""
@@ -217,8 +242,3 @@ class _OutOfTime(Exception):
 def _counts(directions: NDArray[np.int8], n: int) -> Array:
     """Return how many ranges each joint is from its start at every knot, (K + 1, n)."""
     return np.concatenate([np.zeros((1, n)), np.cumsum(directions[:, :n], axis=0, dtype=float)])
-
-
-def _significant(gram: Array, share: float) -> int:
-    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0.0))
-    return int(np.count_nonzero(singular > share * singular[-1]))

@@ -83,6 +83,8 @@ class ExcitationSettings(Settings):
     """Share of the largest singular value from which on one is significant."""
     patience: int = setting(5, "-", lower=0, upper=100000)
     """Largest number of intervals in a row that are kept although they add no significant singular value."""
+    gain: float = setting(0.1, "-", lower=0.0, below=1.0)
+    """Share by which an interval has to lower the condition number to be kept for that."""
 
 
 @dataclass(frozen=True, eq=False)

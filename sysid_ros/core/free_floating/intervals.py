@@ -232,7 +232,7 @@ class IntervalInformation:
 def condition_number(gram: Array) -> float:
     """Compute the condition number of the regressor with a Gram matrix (P, P) [-]."""
     values = np.linalg.eigvalsh(gram)
-    return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny))) if values[-1] > 0.0 else float("inf")
+    return float(np.sqrt(values[-1]) / np.sqrt(max(values[0], np.finfo(float).tiny))) if values[-1] > 0.0 else np.inf
 
 
 def smooth_condition(gram: Array) -> tuple[float, Array]:

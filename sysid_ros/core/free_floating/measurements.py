@@ -190,34 +190,6 @@ def data_from_euler_rates(
     return replace(data, rotations=turns, positions=integrate(stamps, linear, rule))
 
 
-def twist_from_poses(times: ArrayLike, rotations: ArrayLike, positions: ArrayLike) -> Array:
-    """Compute the twist of the base from its poses by central differences.
-
-    Args:
-        times: (N,) [s], three or more.
-        rotations: Axes of the base in inertial ones, (N, 3, 3).
-        positions: Origin of the base, (N, 3) [m].
-
-    Returns:
-        Twist in the axes of the base, (N - 2, 6): without the first and the last sample. Errors of the poses come in
-        divided by the time between two samples.
-    """
-    stamps, places = np.asarray(times, dtype=float), np.asarray(positions, dtype=float)
-    turns = np.asarray(rotations, dtype=float)
-    if turns.shape != (stamps.size, 3, 3) or places.shape != (stamps.size, 3) or stamps.size < 3:
-        raise ParameterOutOfRange("the shape of poses", (turns.shape, places.shape), "(N, 3, 3), (N, 3) with N >= 3")
-    spans = (stamps[2:] - stamps[:-2])[:, None]
-    linear = np.einsum("nji,nj->ni", turns[1:-1], (places[2:] - places[:-2]) / spans)
-    relative = np.swapaxes(turns[:-2], 1, 2) @ turns[2:]
-    angle = np.arccos(np.clip(0.5 * (np.trace(relative, axis1=1, axis2=2) - 1.0), -1.0, 1.0))
-    twice_sine = np.stack([relative[:, (k + 2) % 3, (k + 1) % 3] for k in range(3)], axis=1)
-    twice_sine -= np.stack([relative[:, (k + 1) % 3, (k + 2) % 3] for k in range(3)], axis=1)
-    # The turn from the sample before to the one after, seen from the axes of the first, as half of it is behind.
-    vector = twice_sine * (0.5 / np.sinc(angle / np.pi))[:, None]
-    back = np.swapaxes(turns[1:-1], 1, 2) @ turns[:-2]
-    return np.concatenate([linear, np.einsum("nij,nj->ni", back, vector) / spans], axis=1)
-
-
 def add_noise(
     robot: FreeFlyer, truth: FloatingData, rng: np.random.Generator, rule: str = "forward_euler"
 ) -> FloatingData:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.spatial import axis_frame, motion_cross_matrix, motion_transform
+from sysid_ros.core.common.spatial import axis_frame, force_cross, motion_cross_matrix, motion_transform
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.spans import Spans
 from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, TreeBody
@@ -53,6 +53,12 @@ def mapping_rate(twist: Array) -> Array:
 def projected_momentum(velocities: Array, motion: Array) -> Array:
     """Compute gradients of ``v^T I phi``, (10, c d), for twists (6, c), motions (6, d): ``M`` of RPNA (36), (52)."""
     result: Array = (velocities.T @ INERTIA @ motion).reshape(10, -1)
+    return result
+
+
+def _momentum_rate(velocity: Array, acceleration: Array) -> Array:
+    """Return the rate of momentum of a body by its parameters, (6, 10)."""
+    result: Array = (INERTIA @ acceleration + force_cross(velocity, INERTIA @ velocity)).T
     return result
 
 
@@ -94,8 +100,6 @@ class JointUnit:
     motion: Array
     transfer: Array
     rates: tuple[Array, ...]
-    _link_motion: Array
-    _rotor_motion: Array
     _rotor_basis: Array
     _has_armature: bool
     _has_offset: bool
@@ -112,15 +116,28 @@ class JointUnit:
 
         Source: RPNA appendix I.
         """
-        count, freedoms = velocities.shape[1], self._link_motion.shape[1]
-        parts = [projected_momentum(velocities[:6], self._link_motion)]
+        still = np.zeros(len(velocities))
+        parts = [self.forces(still, column, self.motion) for column in velocities.T]
+        result: Array = np.concatenate([np.zeros((0, len(self.names))), *parts]).T
+        return result
+
+    def forces(self, velocity: Array, acceleration: Array, columns: Array) -> Array:
+        """Compute generalised forces by the extended parameters, (c, P), in one state.
+
+        Args:
+            velocity: Extended velocity, (S,).
+            acceleration: Extended acceleration, that of the base upwards in place of weight, (S,).
+            columns: Extended velocities along the coordinates the forces belong to, (S, c).
+        """
+        parts = [columns[:6].T @ _momentum_rate(velocity[:6], acceleration[:6])]
         if self._rotor_basis.shape[1]:
-            parts.append(self._rotor_basis.T @ projected_momentum(velocities[6:12], self._rotor_motion))
+            rotor = _momentum_rate(velocity[6:12], acceleration[6:12]) @ self._rotor_basis
+            parts.append(columns[6:12].T @ rotor / self.motion[11, 0])
         if self._has_armature:
-            parts.append(velocities[None, -2])
+            parts.append(columns[-2, :, None] * acceleration[-2])
         if self._has_offset:
-            parts.append(velocities[None, -1])
-        return np.concatenate(parts) if count * freedoms else np.zeros((len(self.names), 0))
+            parts.append(columns[-2, :, None] * acceleration[-1])
+        return np.concatenate(parts, axis=1)
 
 
 def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: tuple[str, ...]) -> JointUnit:
@@ -130,14 +147,15 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         body: The body and its joint.
         length: Unit of length [m].
         gravity: Unit of acceleration [m/s^2].
-        joint_parameters: Which of ``I_a`` and ``beta`` are parameters; only joints with one freedom have them.
+        joint_parameters: Which of ``I_a`` and ``beta`` are parameters; joints with several freedoms and
+            those that follow others have none.
 
     Returns:
         Its matrices.
     """
     translation = body.translation / length
     motion = _scaled_motion(body, length)
-    is_single = body.dofs == 1
+    is_single = body.dofs == 1 and body.follows is None
     has_armature = is_single and "I_a" in joint_parameters
     has_offset = is_single and "beta" in joint_parameters
     link_transform = motion_transform(body.rotation, translation)
@@ -145,7 +163,7 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
     transfers, rates = [transfer_matrix(link_transform)], [[mapping_rate(column) for column in motion.T]]
     names, units, scale = list(PARAMETER_NAMES), list(PARAMETER_UNITS), [1.0, *[length] * 3, *[length**2] * 6]
 
-    rotor_basis, rotor_motion = np.zeros((10, 0)), np.zeros((6, 1))
+    rotor_basis = np.zeros((10, 0))
     if body.rotor is not None:
         rotor, kind = body.rotor, body.rotor.parameters
         # One turn of a prismatic joint's rotor is per scaled length.
@@ -160,7 +178,6 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         transfers.append(transfer_matrix(transform) @ rotor_basis / ratio)
         # The bases are closed under A: columns of a symmetric rotor stay zero, a full rotor needs all ten.
         rates.append([ratio * rotor_basis.T @ mapping_rate(spin) @ rotor_basis])
-        rotor_motion = spin[:, None]
         names += _ROTOR_NAMES[kind]
         units += [_UNITS[power] for power in _ROTOR_POWERS[kind]]
         scale += [length**power / ratio for power in _ROTOR_POWERS[kind]]
@@ -179,7 +196,7 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
     extended_transform = np.zeros((size, 7))
     extended_transform[: size - 2, :6] = np.concatenate(transforms)
     extended_transform[-1, 6] = 1.0
-    rate = np.ones((1, 1)) if is_single else np.zeros((1, body.dofs))
+    rate = np.full((1, body.dofs), 1.0 if is_single else 0.0)
     extended_motion = np.concatenate([*motions, rate, np.zeros((1, body.dofs))])
     return JointUnit(
         names=tuple(names),
@@ -190,8 +207,6 @@ def build_unit(body: TreeBody, length: float, gravity: float, joint_parameters: 
         motion=extended_motion,
         transfer=np.concatenate([*transfers, np.zeros((10, extra))], axis=1),
         rates=tuple(_blocks([part[k] for part in rates], extra) for k in range(body.dofs)),
-        _link_motion=motion,
-        _rotor_motion=rotor_motion,
         _rotor_basis=rotor_basis,
         _has_armature=has_armature,
         _has_offset=has_offset,

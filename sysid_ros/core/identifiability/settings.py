@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.friction_names import FRICTION_NAMES
 
-MEASURED = ("generalized_forces", "joint_torques", "base_wrench", "joints_and_base")
+MEASURED = ("generalized_forces", "joint_torques", "base_wrench", "joints_and_base", "ballistic")
 MOTIONS = ("dynamic", "static")
 MASSLESS = ("as_modelled", "unknown")
 """What bodies without mass in a URDF are: frames, or bodies of unknown inertia."""
@@ -28,7 +28,7 @@ class AnalysisSettings(Settings, library_only=True):
     measured: str = setting("generalized_forces", choices=MEASURED)
     """generalized_forces: the forces of all joints, with the wrench on a base that floats (RPNA); joint_torques: of all
     joints but a floating base; base_wrench: force and torque under the base and no joint torque; joints_and_base:
-    both."""
+    both; ballistic: of all joints, while nothing pushes a base that floats (RPNA remark 10)."""
     motion: str = setting("dynamic", choices=MOTIONS)
     """dynamic, or static for postures only (RPNA remark 8)."""
     joint_parameters: tuple[str, ...] = setting((), choices=FRICTION_NAMES)
@@ -49,6 +49,11 @@ class AnalysisSettings(Settings, library_only=True):
     def sees_base(self) -> bool:
         """Whether the wrench under a fixed base, or on a floating one, is measured on its own account."""
         return self.measured in ("base_wrench", "joints_and_base")
+
+    @property
+    def is_ballistic(self) -> bool:
+        """Whether nothing pushes the base."""
+        return self.measured == "ballistic"
 
     @property
     def is_static(self) -> bool:

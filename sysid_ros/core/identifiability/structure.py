@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.restricted import restricted_rows
 from sysid_ros.core.identifiability.rpna import BodyNullspace, find_nullspaces
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.spans import Spans
@@ -105,6 +106,20 @@ def _restrict(matrix: Array, chosen: Sequence[int], unknown: NDArray[np.intp], s
     result[np.abs(result) < _CLEAN] = 0.0
     sequence = np.argsort(parameters)
     return result[sequence], [int(k) for k in parameters[sequence]]
+
+
+def _reduce(base: BaseMap, rows: Array, scale: Array, spans: Spans) -> BaseMap:
+    """Choose among base parameters those that rows (N, P) of a restricted motion, in scaled units, tell apart."""
+    chosen = list(base.chosen)
+    sizes = np.linalg.norm(rows[:, chosen], axis=0)
+    is_seen = sizes > spans.tolerance * sizes.max(initial=0.0)
+    sizes[~is_seen] = 1.0
+    basis = spans.row_basis(np.asarray(np.linalg.qr(rows[:, chosen] * is_seen / sizes, mode="r")))
+    kept = spans.first_columns(basis)
+    combination = np.linalg.solve(basis[:, kept], basis)
+    combination[np.abs(combination) < spans.tolerance] = 0.0
+    sizes = sizes / scale[chosen]
+    return BaseMap((combination * sizes / sizes[kept, None]) @ base.matrix, tuple(chosen[k] for k in kept))
 
 
 _FRICTION = ("F_c", "F_v")
@@ -280,6 +295,8 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         if not settings.base_body:
             settings = replace(settings, known=(*settings.known, base_name))
     spans = Spans(settings.tolerance)
+    if settings.is_ballistic and (not tree.is_floating or settings.is_static):
+        raise ParameterOutOfRange("measured", "ballistic", "only of a floating base, and not of static postures")
     nullspaces = find_nullspaces(tree, settings, spans)
     columns = [
         (f"{tree.bodies[i].name}.{name}", unit, i)
@@ -288,6 +305,13 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
     ]
     unknown = [_is_unknown(body, k, settings) for body, f in _pairs(tree, nullspaces) for k in range(len(f.unit.names))]
     base = build_base_map(tree, nullspaces, unknown, spans)
+    if settings.is_ballistic or tree.followers:
+        rows = restricted_rows(tree, [found.unit for found in nullspaces], settings)
+        scale = np.concatenate([found.unit.scale for found in nullspaces])
+        free, base = base, _reduce(base, rows[:, unknown], scale[unknown], spans)
+        if settings.is_ballistic and len(base.chosen) < len(free.chosen) and not tree.followers:
+            problem = "tells less where nothing pushes it, and what depends on the values of the parameters themselves"
+            raise InvalidTree("floating base", f"{problem}; expected joints that move it")
     base, columns = _with_friction(base, tree, settings, [columns[k] for k in np.flatnonzero(unknown)])
     base.matrix.setflags(write=False)
     return Structure(
@@ -337,7 +361,7 @@ def _with_friction(
     they depend on nothing else; without motion or without a torque sensor at the joint they are not seen.
     """
     wanted = [name for name in _FRICTION if name in settings.joint_parameters]
-    joints = [i for i, found in enumerate(tree.bodies) if found.dofs == 1]
+    joints = [i for i, found in enumerate(tree.bodies) if found.dofs == 1 and found.follows is None]
     extra = [(i, name) for i in joints for name in wanted]
     if not extra:
         return base, parameters

@@ -65,6 +65,21 @@ class Rotor:
 
 
 @dataclass(frozen=True)
+class Mimic:
+    """A joint's position in terms of another's: ``multiplier * q + offset``.
+
+    Attributes:
+        joint: Name of the other joint.
+        multiplier: [-, m/rad or rad/m].
+        offset: [rad or m].
+    """
+
+    joint: str
+    multiplier: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
 class TreeBody:
     """A body and the joint that moves it.
 
@@ -77,6 +92,7 @@ class TreeBody:
         links: Names of the links that make up the body.
         has_inertia: False for a body without mass, as between the two axes of a universal joint.
         rotor: Its motor's rotor; only for joints with one degree of freedom.
+        follows: The joint that its own follows, where it does not move by itself; both have one degree of freedom.
     """
 
     name: str
@@ -87,6 +103,7 @@ class TreeBody:
     links: tuple[str, ...] = ()
     has_inertia: bool = True
     rotor: Rotor | None = None
+    follows: Mimic | None = None
 
     @property
     def dofs(self) -> int:
@@ -143,12 +160,24 @@ class KinematicTree:
                     f"is body {i} with parent {body.parent}; parents come first (a loop of joints cannot be analysed)",
                 )
         object.__setattr__(self, "bodies", tuple(_checked(body) for body in self.bodies))
+        leaders = {body.name for body in self.bodies if body.dofs == 1 and body.follows is None}
+        for body in self.bodies:
+            if body.follows is not None and (body.dofs != 1 or body.follows.joint not in leaders):
+                problem = (
+                    f"follows '{body.follows.joint}'; both need one degree of freedom, and that one moves by itself"
+                )
+                raise InvalidTree(f"joint '{body.name}'", problem)
 
     @property
     def is_floating(self) -> bool:
         """Whether the first body floats freely."""
         first = self.bodies[0]
         return first.parent == WORLD and first.dofs == 6
+
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """Names of the joints that follow others."""
+        return tuple(body.name for body in self.bodies if body.follows is not None)
 
     @property
     def length(self) -> float:

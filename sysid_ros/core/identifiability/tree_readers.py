@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import UnreadableYaml, parse_yaml
 from sysid_ros.core.identifiability.settings import MASSLESS
-from sysid_ros.core.identifiability.tree import WORLD, InvalidTree, KinematicTree, Rotor, TreeBody, build_tree
+from sysid_ros.core.identifiability.tree import WORLD, InvalidTree, KinematicTree, Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf
 
 Array = NDArray[np.float64]
@@ -78,7 +79,7 @@ def _parts(joint: pin.JointModel, placement: pin.SE3, name: str) -> list[tuple[s
     """Name, placement and constant motion of the single joints a joint consists of."""
     kind = joint.shortname()
     if "Mimic" in kind:
-        raise InvalidTree(f"joint '{name}'", "follows another joint (mimic), which is not supported; lock it")
+        raise InvalidTree(f"joint '{name}'", "follows another joint (mimic); give the URDF instead, where it may")
     if kind == "JointModelUniversal":
         specific = joint.extract() if hasattr(joint, "extract") else joint
         first, second = (_rotation(np.asarray(axis)) for axis in (specific.axis1, specific.axis2))
@@ -141,14 +142,14 @@ def tree_from_urdf(
         massless: See :func:`sysid_ros.core.identifiability.tree_readers.tree_from_model`.
 
     Returns:
-        The tree. Links joined by fixed or locked joints are one body.
+        The tree. Links joined by fixed or locked joints are one body. Of inertias only whether there is a mass counts.
 
     Raises:
         InvalidUrdf: Not a URDF, a number that is not finite, a zero axis, a loop, several roots.
-        InvalidTree: Nothing moves, or a joint mimics another and is not locked.
+        InvalidTree: Nothing moves, or a joint mimics one that is locked or has several degrees of freedom.
         JointNotFound: A locked joint does not exist.
     """
-    description = read_urdf(text, snap_angles)
+    description = read_urdf(text, snap_angles, needs_bodies=False)
     root = _require_motion(description, locked)
     skeleton = _with_locked(description.skeleton, locked)
     if is_floating:
@@ -157,7 +158,29 @@ def tree_from_urdf(
         model = pin.buildModelFromXML(skeleton)
     model.name = description.robot.name
     model.gravity.linear = np.array(gravity, dtype=float)
-    return tree_from_model(model, massless=massless)
+    tree = tree_from_model(model, massless=massless)
+    mimics = {joint.name: joint.mimic for joint in description.robot.joints if joint.mimic is not None}
+    bodies = [replace(body, follows=_resolve(body.name, mimics)) for body in tree.bodies]
+    names = ", ".join(body.name for body in bodies if body.follows is not None)
+    notes = [f"joints that follow others, without a torque of their own: {names}"] if names else []
+    return replace(tree, bodies=tuple(bodies), notes=(*tree.notes, *notes))
+
+
+def _resolve(joint: str, mimics: dict[str, Any]) -> Mimic | None:
+    """Return what a joint follows in the end, where the one it mimics may follow another; None if it moves itself."""
+    if joint not in mimics:
+        return None
+    found, passed = Mimic(joint), [joint]
+    while found.joint in mimics:
+        mimic = mimics[found.joint]
+        multiplier, offset = (
+            value if given is None else given for given, value in ((mimic.multiplier, 1.0), (mimic.offset, 0.0))
+        )
+        found = Mimic(mimic.joint, found.multiplier * multiplier, found.offset + found.multiplier * offset)
+        if mimic.joint in passed:
+            raise InvalidTree(f"joint '{joint}'", f"follows itself, by way of {', '.join(passed)}")
+        passed.append(mimic.joint)
+    return found
 
 
 def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
@@ -167,17 +190,25 @@ def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
         if name not in movable:
             raise JointNotFound(name, movable)
     for joint in description.robot.joints:
-        if joint.mimic is not None and joint.type in MOVABLE and joint.name not in locked:
-            problem = f"mimics '{joint.mimic.joint}'; joints that follow others are not supported, lock it"
-            raise InvalidTree(f"joint '{joint.name}'", problem)
+        if joint.mimic is not None and joint.name in movable and joint.name not in locked:
+            leader = joint.mimic.joint
+            if leader in locked or leader not in movable:
+                problem = (
+                    f"mimics '{leader}', which {'is locked' if leader in locked else 'does not move'}; lock it, too"
+                )
+                raise InvalidTree(f"joint '{joint.name}'", problem)
     if not set(movable) - set(locked):
         raise InvalidTree("URDF", "no joint of it moves")
     return description.root
 
 
 def _with_locked(skeleton: ElementTree.Element, locked: Sequence[str]) -> str:
-    """Return the skeleton with locked joints fixed, and with limits where Pinocchio asks for them."""
+    """Return the skeleton with locked joints fixed, and with limits and bodies where Pinocchio asks for them."""
     copy = ElementTree.fromstring(ElementTree.tostring(skeleton))
+    for inertial in copy.iter("inertial"):
+        inertial.clear()
+        ElementTree.SubElement(inertial, "mass", value="1")
+        ElementTree.SubElement(inertial, "inertia", dict(ixx="1", iyy="1", izz="1", ixy="0", ixz="0", iyz="0"))
     for joint in copy.findall("joint"):
         if joint.get("name") in locked:
             joint.set("type", "fixed")

@@ -164,6 +164,7 @@ def summarize(structure: Structure) -> str:
         "joint_torques": "the joint torques",
         "base_wrench": "force and torque under the base only",
         "joints_and_base": "joint torques and force and torque under the base",
+        "ballistic": "all joint torques while nothing pushes the base",
     }[settings.measured]
     how = "static postures" if settings.is_static else "any motion"
     gravity = np.array(structure.tree.gravity)

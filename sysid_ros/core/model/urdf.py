@@ -274,13 +274,14 @@ class UrdfDescription:
         return [name for name in names if self.robot.joint_map[name].type in MOVABLE]
 
 
-def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
+def read_urdf(text: str, snap_angles: bool = True, needs_bodies: bool = True) -> UrdfDescription:
     """Read, check and mend a URDF.
 
     Args:
         text: The URDF, with all xacro macros expanded.
         snap_angles: Replace angles that are roundings of a multiple of 15 degrees (1.5708, 3.1416) by the exact ones.
             A rounded angle tilts a joint axis and makes parameters look identifiable that are not.
+        needs_bodies: Whether links that move need the inertia of a body; without, inertias are not looked at.
 
     Returns:
         The description; its warnings tell what was snapped.
@@ -301,7 +302,7 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
         raise InvalidUrdf(None, f"cannot be read: {error}") from error
-    warnings += check_inertias(robot)
+    warnings += check_inertias(robot) if needs_bodies else []
     warnings += ignored
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
     return UrdfDescription(mended, robot, root, tuple(warnings), skeleton)

@@ -2,7 +2,8 @@
 
 Samples are equations ``Y theta = u`` from the cycles of the loop, at a lower rate. Two ways lead to them. With
 accelerations, which nobody measures: the differences of velocities through an exponential moving average, as SVA's
-section VI does; the average lags, and so the equation is not exact. With momenta: the change of momentum over the time
+section VI does; positions, velocities and torques pass the same filter, so that all of them lag alike, and what is left
+is that the average of a product is not the product of averages. With momenta: the change of momentum over the time
 between two samples, which needs no acceleration and loses no cycle (SAFE-ID (13)).
 
 The triangular factor of the rows is updated by orthogonal transformations when a sample comes. A sliding buffer is a
@@ -31,10 +32,15 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 Array = NDArray[np.float64]
 
 
+_SLOWEST = 6.0
+"""Speed of a joint over the error of its sensor below which its row says nothing, from accelerations: at rest its
+friction may be anything up to the Coulomb friction, and such rows are the largest error of all by far."""
+
+
 class Observation(Enum):
     """Where the equations come from.
 
-    ``ACCELERATION``: an exponential moving average of differences of velocities.
+    ``ACCELERATION``: an exponential moving average of everything, accelerations as differences of velocities.
     ``MOMENTUM``: the change of momentum since the last equation.
     """
 
@@ -50,7 +56,7 @@ class ModelObserver:
         kind: Where they come from.
         period: Time between cycles [s].
         every: Cycles per equation.
-        time_constant: Of the exponential moving average of accelerations [s].
+        time_constant: Of the exponential moving average [s].
 
     Raises:
         ParameterOutOfRange: ``every`` is less than 1.
@@ -61,6 +67,7 @@ class ModelObserver:
             raise ParameterOutOfRange("cycles per equation", every, "1 or more")
         self._kind, self._period, self._every = kind, period, every
         self._share = 1.0 - float(np.exp(-period / time_constant))
+        self._slowest = _SLOWEST * robot.sensors.velocity_error
         self._torque = TorqueRegressor(robot)
         self._momentum = MomentumRegressor(robot)
         self.reset()
@@ -68,6 +75,7 @@ class ModelObserver:
     def reset(self) -> None:
         """Forget the cycles since the last equation, after a gap."""
         self._cycles: list[tuple[Array, Array, Array]] = []
+        self._averages: Array | None = None  # of position, velocity, effort, (3, n)
         self._acceleration: Array | None = None
 
     def note(self, q: ArrayLike, v: ArrayLike, effort: ArrayLike) -> tuple[Array, Array] | None:
@@ -82,12 +90,11 @@ class ModelObserver:
             ``Y`` (n, 14 n) and ``u`` (n,) [Nm], or None.
         """
         self._cycles.append((np.array(q, dtype=float), np.array(v, dtype=float), np.array(effort, dtype=float)))
-        if len(self._cycles) < 2:
-            return None
         if self._kind is Observation.ACCELERATION:
-            difference = (self._cycles[-1][1] - self._cycles[-2][1]) / self._period
-            last = np.zeros_like(difference) if self._acceleration is None else self._acceleration
-            self._acceleration = last + self._share * (difference - last)
+            now = np.array(self._cycles[-1])
+            last = now if self._averages is None else self._averages
+            self._averages = last + self._share * (now - last)
+            self._acceleration = (self._averages[1] - last[1]) / self._period
         if len(self._cycles) <= self._every:
             return None
         equation = self._from_momenta() if self._kind is Observation.MOMENTUM else self._from_acceleration()
@@ -95,9 +102,11 @@ class ModelObserver:
         return equation
 
     def _from_acceleration(self) -> tuple[Array, Array]:
-        q, v, effort = self._cycles[-1]
-        assert self._acceleration is not None
-        return self._torque.evaluate(q[None], v[None], self._acceleration[None])[0].copy(), effort
+        assert self._averages is not None and self._acceleration is not None
+        q, v, effort = self._averages
+        rows = self._torque.evaluate(q[None], v[None], self._acceleration[None])[0]
+        turns = np.abs(v) >= self._slowest
+        return rows * turns[:, None], effort * turns
 
     def _from_momenta(self) -> tuple[Array, Array]:
         q, v, effort = (np.array(part) for part in zip(*self._cycles, strict=True))

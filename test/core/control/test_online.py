@@ -80,7 +80,7 @@ def test_the_gate_closes_where_fits_stay_away_while_the_arm_moves():
 
 @pytest.mark.parametrize("kind", Observation)
 def test_equations_hold_for_the_true_parameters(robot, kind):
-    """The momentum is exact to the quadrature; the moving average lags."""
+    """The momentum is exact to the quadrature; moving averages lag alike, or torques would be off by up to 1 Nm."""
     period, steps = 1e-3, 2001
     t = period * np.arange(steps)[:, None]
     phase, rate = np.linspace(0.0, 2.0, robot.n), np.linspace(2.0, 4.0, robot.n)
@@ -99,7 +99,9 @@ def test_equations_hold_for_the_true_parameters(robot, kind):
     equations = [one for one in equations if one is not None]
     assert len(equations) == 20
     worst = np.max([np.abs(y @ theta - u) for y, u in equations], axis=0)
-    assert (worst < (0.03 if kind is Observation.MOMENTUM else 1.0)).all()
+    assert (worst < (0.03 if kind is Observation.MOMENTUM else 0.1)).all()
+    rows = np.array([y.any(axis=1) for y, _ in equations])
+    assert rows.all() or (kind is Observation.ACCELERATION and rows.mean() > 0.9)  # at rest friction may be anything
 
 
 def run_arm(robot, controller, payload, duration):

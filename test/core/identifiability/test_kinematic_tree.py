@@ -9,12 +9,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange
+from sysid_ros.core.common.errors import JointNotFound, ModelError, NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
-from sysid_ros.core.identifiability.tree import InvalidTree, Rotor, TreeBody, build_tree, prismatic, revolute
+from sysid_ros.core.identifiability.tree import InvalidTree, Mimic, Rotor, TreeBody, build_tree, prismatic, revolute
 from sysid_ros.core.identifiability.tree_readers import read_rotors, tree_from_model, tree_from_urdf
-from sysid_ros.core.model.urdf import InvalidUrdf
+from sysid_ros.core.model.urdf import InvalidUrdf, read_urdf
 
 SE3 = pin.SE3.Identity()
 INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
@@ -88,20 +88,47 @@ def test_bad_urdfs_are_refused(text, message):
         tree_from_urdf(text)
 
 
-def test_mimic_joints_must_be_locked():
-    text = urdf(
-        link("a"),
-        link("b"),
-        joint("j1", "base", "a"),
-        joint("j2", "a", "b", extra='<axis xyz="0 0 1"/><mimic joint="j1"/>'),
-    )
-    with pytest.raises(InvalidTree, match="mimics 'j1'.*lock it"):
-        tree_from_urdf(text)
-    assert [found.links for found in tree_from_urdf(text, locked=["j2"]).bodies] == [("a", "b")]
+MIMIC = urdf(
+    link("a"),
+    link("b"),
+    link("c"),
+    joint("j1", "base", "a"),
+    joint("j2", "a", "b", extra='<axis xyz="0 0 1"/><mimic joint="j1" multiplier="-2" offset="0.1"/>'),
+    joint("j3", "b", "c", extra='<axis xyz="0 0 1"/><mimic joint="j2" multiplier="0.5"/>'),
+)
+
+
+def test_mimic_joints_follow_in_the_end_what_moves_by_itself():
+    tree = tree_from_urdf(MIMIC)
+    assert tree.followers == ("j2", "j3")
+    assert tree.bodies[1].follows == Mimic("j1", -2.0, 0.1)
+    assert tree.bodies[2].follows == Mimic("j1", -1.0, 0.05)
+    # A single torque: fewer base parameters than of three, and no friction of its own for what follows.
+    structure = analyze_structure(tree, AnalysisSettings(joint_parameters=("F_c", "I_a")))
+    assert {name for name in structure.names if name.endswith(("F_c", "I_a"))} == {"j1.F_c", "j1.I_a"}
+    assert analyze_structure(tree).count < analyze_structure(tree_from_urdf(TWO)).count + 3
+    assert [found.links for found in tree_from_urdf(MIMIC, locked=["j2", "j3"]).bodies] == [("a", "b", "c")]
+
+
+def test_mimic_joints_that_cannot_follow():
+    with pytest.raises(InvalidTree, match="'j2'.*mimics 'j1', which is locked; lock it, too"):
+        tree_from_urdf(MIMIC, locked=["j1"])
+    with pytest.raises(InvalidTree, match="follows itself, by way of"):
+        tree_from_urdf(MIMIC.replace('<mimic joint="j1"', '<mimic joint="j3"'))
+    with pytest.raises(InvalidTree, match="follows 'j1'; both need one degree of freedom"):
+        tree_from_urdf(MIMIC.replace('name="j1" type="revolute"', 'name="j1" type="planar"'))
     with pytest.raises(JointNotFound, match="j1, j2"):
-        tree_from_urdf(text, locked=["j3"])
+        tree_from_urdf(MIMIC, locked=["j9"])
     with pytest.raises(InvalidTree, match="no joint of it moves"):
-        tree_from_urdf(text, locked=["j1", "j2"])
+        tree_from_urdf(MIMIC, locked=["j1", "j2", "j3"])
+
+
+def test_inertias_are_not_looked_at():
+    """Public URDFs hold inertias that no body can have; identifiability depends on none."""
+    impossible = TWO.replace('ixx="1" iyy="1"', 'ixx="9" iyy="-1"').replace('mass value="1"', 'mass value="1e-9"')
+    assert analyze_structure(tree_from_urdf(impossible)).base_names == analyze_structure(tree_from_urdf(TWO)).base_names
+    with pytest.raises(NotPhysicallyConsistent):
+        read_urdf(impossible)
 
 
 def test_a_urdf_and_the_same_pinocchio_model_give_the_same_tree():

@@ -8,9 +8,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.identifiability.restricted import restricted_rows
+from sysid_ros.core.identifiability.rpna import find_nullspaces
 from sysid_ros.core.identifiability.settings import AnalysisSettings
+from sysid_ros.core.identifiability.spans import Spans
 from sysid_ros.core.identifiability.structure import analyze_structure
-from sysid_ros.core.identifiability.tree import Rotor
+from sysid_ros.core.identifiability.tree import InvalidTree, Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors import MomentumRegressor
@@ -204,6 +208,98 @@ def test_friction_armature_and_offset(independent):
 
 
 _PARAMETERS = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+
+
+def coupled(model, followers):
+    """How all joint velocities follow from the free ones, (nv, free), where joints follow others by (leader, ratio)."""
+    matrix = np.eye(model.nv)
+    index = {name: model.joints[k].idx_v for k, name in enumerate(model.names)}
+    for name, (leader, ratio) in followers.items():
+        matrix[index[name], index[name]] = 0.0
+        matrix[index[name], index[leader]] = ratio
+    return np.delete(matrix, [index[name] for name in followers], axis=1)
+
+
+@pytest.mark.parametrize("measured", ["generalized_forces", "joint_torques"])
+def test_joints_that_follow_others(independent, measured):
+    """The torque of the joint that leads carries those of its followers."""
+    fewer = 0
+    for seed in range(25):
+        rng = seeded(10000 + seed)
+        model = independent.random_tree(rng, independent.SINGLE, most=7, is_floating=seed % 5 == 0)
+        single = [name for k, name in enumerate(model.names) if k and model.joints[k].nv == 1]
+        if len(single) < 2:
+            continue
+        leader, *others = rng.permutation(single)
+        followers = {name: (leader, float(rng.choice([1.0, -0.5]))) for name in others[:2]}
+        tree = tree_from_model(model)
+        bodies = [replace(b, follows=Mimic(*followers[b.name]) if b.name in followers else None) for b in tree.bodies]
+        tree, matrix = replace(tree, bodies=tuple(bodies)), coupled(model, followers)
+        data, parts = model.createData(), []
+        for q, v, a in independent.samples(model, rng, 150):
+            for name, (_, ratio) in followers.items():
+                lead, own = (model.joints[model.getJointId(one)].idx_q for one in (leader, name))
+                q[own] = ratio * q[lead]
+            free = [model.joints[model.getJointId(n)].idx_v for n in followers]
+            v, a = matrix @ np.delete(v, free), matrix @ np.delete(a, free)
+            rows = matrix.T @ pin.computeJointTorqueRegressor(model, data, q, v, a)
+            parts.append(rows[6 if measured == "joint_torques" and tree.is_floating else 0 :])
+        structure = analyze_structure(tree, AnalysisSettings(measured))
+        check(structure, np.concatenate(parts), independent.rank, f"seed {10000 + seed}")
+        fewer += structure.count < analyze_structure(tree_from_model(model), AnalysisSettings(measured)).count
+    assert fewer > 10
+
+
+@pytest.mark.parametrize("measured", ["generalized_forces", "joint_torques", "base_wrench", "joints_and_base"])
+def test_rows_of_random_states_tell_what_the_recursion_says(independent, measured):
+    """Where no motion is restricted, with rotors, armature and offsets, at rest and in motion."""
+    for seed in range(12):
+        rng = seeded(12000 + seed)
+        model = independent.random_tree(rng, independent.ANY, most=5, is_floating=seed % 3 == 0)
+        tree = tree_from_model(model)
+        single = [body for body in tree.bodies if body.dofs == 1]
+        rotors = {body.name: Rotor(rng.choice([-3.0, 50.0]), rng.normal(size=3), rng.normal(size=3)) for body in single}
+        motion = "static" if seed % 4 == 0 else "dynamic"
+        settings = AnalysisSettings(measured, motion, joint_parameters=("I_a", "beta"))
+        structure = analyze_structure(tree.with_rotors(rotors), settings)
+        units = [found.unit for found in find_nullspaces(structure.tree, settings, Spans())]
+        rows = restricted_rows(structure.tree, units, settings) / np.concatenate([unit.scale for unit in units])
+        bodies = structure.tree.bodies
+        names = [f"{body.name}.{name}" for body, unit in zip(bodies, units, strict=True) for name in unit.names]
+        rows = rows[:, structure.columns(names)]  # bodies between two axes have none
+        if not structure.count:  # at rest without gravity
+            assert np.abs(rows).max() < 1e-12
+            continue
+        base = rows[:, list(structure.chosen)]
+        assert independent.rank(base / _norms(base)) == structure.count, f"seed {12000 + seed}"
+        explained = base @ structure.matrix
+        assert np.abs(explained - rows).max() <= 1e-6 * np.abs(rows).max(), f"seed {12000 + seed}"
+
+
+def test_robots_that_nothing_pushes(independent):
+    """RPNA remark 10: motion alone loses one parameter, the total mass; with joint torques nothing is lost."""
+    for seed in range(20):
+        rng = seeded(11000 + seed)
+        model = independent.random_tree(rng, independent.SINGLE, most=6, is_floating=True)
+        theta = np.concatenate([inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]])
+        data, parts = model.createData(), []
+        for q, v, a in independent.samples(model, rng, 150):
+            a[:6] = 0.0
+            wrench = pin.computeJointTorqueRegressor(model, data, q, v, a)[:6] @ theta
+            a[:6] = -np.linalg.solve(pin.crba(model, data, q)[:6, :6], wrench)
+            parts.append(pin.computeJointTorqueRegressor(model, data, q, v, a).copy())
+        tree = tree_from_model(model)
+        structure = analyze_structure(tree, AnalysisSettings("ballistic"))
+        check(structure, np.concatenate(parts), independent.rank, f"seed {11000 + seed}")
+        assert structure.count == analyze_structure(tree).count
+        assert structure.count == independent.rank(np.concatenate([rows[:6] for rows in parts])) + 1
+    with pytest.raises(ParameterOutOfRange, match="only of a floating base"):
+        analyze_structure(tree_from_model(load_robot("kuka_lbr_med7").pin_model), AnalysisSettings("ballistic"))
+    with pytest.raises(InvalidTree, match="tells less where nothing pushes it"):
+        analyze_structure(
+            build_tree("stone", [TreeBody("stone", -1, np.eye(3), np.zeros(3), np.eye(6))]),
+            AnalysisSettings("ballistic"),
+        )
 
 
 def test_known_bodies(independent):
