@@ -29,7 +29,7 @@ from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
-from sysid_ros.emulation.lockstep import run_for, run_trajectory
+from sysid_ros.emulators.lockstep import run_for, run_trajectory
 
 Array = np.ndarray
 

@@ -43,10 +43,10 @@ from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
-from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulation.program import EmulatorSetup
-from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulators.fri.controller import ControllerSettings, FriController
+from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
+from sysid_ros.emulators.program import EmulatorSetup
+from sysid_ros.emulators.relays.faults import NetworkFaults
 
 MODEL = "kuka_lbr_med7"
 PERIOD = 0.002

@@ -70,11 +70,11 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
-from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
-from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulation.plant import PERIOD
-from sysid_ros.emulation.program import EmulatorSetup
-from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulators.kortex.base import TCP, UDP, BaseSettings, KortexBase
+from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
+from sysid_ros.emulators.plant import PERIOD
+from sysid_ros.emulators.program import EmulatorSetup
+from sysid_ros.emulators.relays.faults import NetworkFaults
 
 MODEL = "kinova_gen3_2f85"
 

@@ -39,9 +39,9 @@ from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.experiments.safe_id_conditions import HORIZONS
-from sysid_ros.experiments.safe_id_conditions import PAPER as PAPER_CORRELATIONS
-from sysid_ros.experiments.safe_id_report import TABLE_V
+from sysid_ros.papers.safe_id_conditions import HORIZONS
+from sysid_ros.papers.safe_id_conditions import PAPER as PAPER_CORRELATIONS
+from sysid_ros.papers.safe_id_report import TABLE_V
 
 DUMBBELLS = tuple(f"dumbbell_{pounds}lb" for pounds in range(4, 9))
 EXCITING, RANDOM = "exciting", "random"

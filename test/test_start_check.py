@@ -12,7 +12,7 @@ from sysid_ros.core.certification.possible import NeverCertified, require_certif
 from sysid_ros.core.common.yaml_files import UnreadableYaml
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.nodes import ros2_control_emulator
+from sysid_ros.emulators.nodes import ros2_control_emulator
 from sysid_ros.start_check import read_parameters
 
 COMMANDS = {

@@ -19,7 +19,7 @@ from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.registry import LoopSetup, build_loop
-from sysid_ros.emulation.lockstep import run_for, run_trajectory
+from sysid_ros.emulators.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_to_message

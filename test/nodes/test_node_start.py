@@ -2,8 +2,8 @@
 
 import pytest
 
+from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
-from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.identifiability import IdentifiabilityNode

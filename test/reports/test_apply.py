@@ -10,7 +10,7 @@ import yaml
 from sysid_ros.cli import apply
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.drivers.universal_robots import ControllerPayload
-from sysid_ros.emulation.universal_robots import ControllerState, EmulatedController, ScriptError
+from sysid_ros.emulators.universal_robots import ControllerState, EmulatedController, ScriptError
 from sysid_ros.reports.estimate_yaml import estimate_text, read_summary
 from sysid_ros.reports.exported import read_exported
 from sysid_ros.reports.payload import exported_payload, summarize_behind_flange, tool_parameters

@@ -5,16 +5,16 @@ import time
 import pytest
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
-from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.core.identifiability.tree_readers import read_rotors
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.reports.free_flyer import InvalidEstimate, read_known_robot
 from sysid_ros.reports.recordings.files import read_plans
 from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.writer import OutsideResultsRoot, folder_below
 from sysid_ros.ros.robot import load_scene
+from sysid_ros.space.core.robot import load_free_flyer
+from sysid_ros.space.report import InvalidEstimate, read_known_robot
 
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"

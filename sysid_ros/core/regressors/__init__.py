@@ -3,7 +3,6 @@
 from sysid_ros.core.model.joint_tree import JointTree, UnsupportedJoint
 from sysid_ros.core.regressors.columns import Columns, InvalidSamples
 from sysid_ros.core.regressors.momentum import MomentumRegressor, RegressorDerivatives
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "JointTree",
     "MomentumRegressor",
     "RegressorDerivatives",
-    "SlotineLiRegressor",
     "TorqueRegressor",
     "UnsupportedJoint",
 ]

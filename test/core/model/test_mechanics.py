@@ -11,7 +11,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 STEP = 1e-5
 

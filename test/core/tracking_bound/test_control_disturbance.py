@@ -11,12 +11,12 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, speed_range
 from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.tracking_bound.uncertainty import tighten
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 SLOW = RobustSettings(period=0.002)
 BLENDING = RobustSettings(period=0.002, blend_time=0.3)

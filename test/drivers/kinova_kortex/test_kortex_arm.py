@@ -30,8 +30,8 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulation.kortex.base import _Refused
-from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulators.kortex.base import _Refused
+from sysid_ros.emulators.plant import PlantSettings
 from sysid_ros.ros.waiting import wait_until
 
 QUIET = PlantSettings(noise=Noise.NONE)

@@ -10,9 +10,9 @@ from sysid_ros.drivers.kinova_kortex.messages import Command, decode_feedback, e
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import session_request
 from sysid_ros.drivers.modes import Noise
-from sysid_ros.emulation.kortex.__main__ import main
-from sysid_ros.emulation.kortex.base import TCP, UDP
-from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulators.kortex.__main__ import main
+from sysid_ros.emulators.kortex.base import TCP, UDP
+from sysid_ros.emulators.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 

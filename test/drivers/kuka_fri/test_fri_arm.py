@@ -22,9 +22,9 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import FriVersion, Noise
 from sysid_ros.drivers.network import SocketUnavailable, UdpEndpoint
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulation.arguments import Compensation
-from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
-from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulators.arguments import Compensation
+from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
+from sysid_ros.emulators.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 

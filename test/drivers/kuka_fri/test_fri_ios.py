@@ -9,9 +9,9 @@ from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, IoDirection, IoType, IoValue, SessionState
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.emulation.arguments import fri_parser
-from sysid_ros.emulation.fri.__main__ import setup_of
-from sysid_ros.emulation.fri.ios import IoRefused, IoTable, read_io
+from sysid_ros.emulators.arguments import fri_parser
+from sysid_ros.emulators.fri.__main__ import setup_of
+from sysid_ros.emulators.fri.ios import IoRefused, IoTable, read_io
 
 CLOSED = IoValue("closed", IoType.BOOLEAN, IoDirection.INPUT, 1)
 CLOSE = IoValue("close", IoType.BOOLEAN, IoDirection.OUTPUT, 0)

@@ -6,8 +6,8 @@ import pytest
 from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
 from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.mujoco.simulation import draw_truth
-from sysid_ros.emulation.plant import EmulatedArm, Measured, PlantSettings
-from sysid_ros.emulation.ros2_control.controllers import (
+from sysid_ros.emulators.plant import EmulatedArm, Measured, PlantSettings
+from sysid_ros.emulators.ros2_control.controllers import (
     Broadcaster,
     BroadcastFaults,
     EmulatedHardware,

@@ -15,7 +15,7 @@ from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults
+from sysid_ros.emulators.ros2_control.controllers import BroadcastFaults
 
 
 def link_to(robot, **changes):
