@@ -15,12 +15,13 @@ import os
 import signal
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +33,8 @@ Work = Callable[..., Any]
 """A function of a module, called with the job as keyword arguments; returns what JSON can hold."""
 ATTEMPTS = 2
 """How often a run that fails is tried."""
+_LOOK = 0.1
+"""Longest time between two looks at the shares that runs tell [s]."""
 _CONNECT_TIMEOUT = 10.0
 """How long the scheduler of a cluster is looked for [s]."""
 
@@ -141,13 +144,6 @@ class InProcess:
             yield carry_out(work, job, partial(self.on_share, job))
 
 
-@dataclass
-class _Worker:
-    process: Any
-    connection: Connection
-    job: Job | None = None
-
-
 class LocalProcesses:
     """Runs in processes of this machine, one at a time in each.
 
@@ -166,63 +162,70 @@ class LocalProcesses:
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
-        waiting = list(reversed(jobs))
-        # What a script defines is known to its forks alone; any other function is better off in a fresh process.
-        context = multiprocessing.get_context("fork" if work.__module__ == "__main__" else "spawn")
-        workers = [self._start(context, work) for _ in range(min(self.workers, len(waiting)))]
+        waiting, idle = deque(jobs), [_Worker() for _ in range(min(self.workers, len(jobs)))]
+        busy: dict[futures.Future[Completion], tuple[_Worker, Job]] = {}
         try:
-            while waiting or any(one.job is not None for one in workers):
-                for one in workers:
-                    if one.job is None and waiting:
-                        one.job = waiting.pop()
-                        with suppress(OSError):  # it has died: its connection tells below
-                            one.connection.send(one.job)
-                ready = wait([one.connection for one in workers if one.job is not None])
-                for k, one in enumerate(workers):
-                    if one.connection not in ready:
-                        continue
-                    completion, is_alive = self._receive(one)
-                    if isinstance(completion, float):
-                        assert one.job is not None  # noqa: S101  # only those that work tell shares
-                        self.on_share(one.job, completion)
-                        continue
-                    one.job = None
-                    if not is_alive:
-                        workers[k] = self._start(context, work)
-                    yield completion
+            while waiting or busy:
+                while waiting and idle:
+                    worker, job = idle.pop(), waiting.popleft()
+                    busy[worker.pool.submit(_carry_out_there, work, job)] = worker, job
+                done, _ = futures.wait(busy, _LOOK, futures.FIRST_COMPLETED)
+                for worker, job in busy.values():
+                    for share in worker.take_shares():
+                        self.on_share(job, share)
+                for future in done:
+                    worker, job = busy.pop(future)
+                    error = future.exception()
+                    is_dead = isinstance(error, futures.BrokenExecutor)
+                    idle.append(_Worker() if is_dead else worker)
+                    failure = "its process died: killed, or out of memory" if is_dead else f"{error!r}"
+                    yield Completion(job, None, failure, "", float("nan")) if error else future.result()
         finally:
-            for one in workers:
-                one.process.kill()
-                one.process.join()
-                one.connection.close()
-
-    @staticmethod
-    def _start(context: Any, work: Work) -> _Worker:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-        process.start()
-        theirs.close()  # so that the end of the process is the end of the connection
-        return _Worker(process, ours)
-
-    @staticmethod
-    def _receive(one: _Worker) -> tuple[Completion | float, bool]:
-        assert one.job is not None
-        try:
-            completion: Completion | float = one.connection.recv()
-        except (EOFError, OSError):
-            one.process.join()
-            one.connection.close()
-            failure = f"the worker ended with exit code {one.process.exitcode}"
-            return Completion(one.job, None, failure, f"process {one.process.pid}", float("nan")), False
-        return completion, True
+            for worker in (*idle, *(worker for worker, _ in busy.values())):
+                worker.kill()
 
 
-def _serve(work: Work, connection: Connection) -> None:
-    """Carry out the jobs that come, until the other end is closed; Ctrl-C is for the parent."""
+class _Worker:
+    """A pool of one process, so that its death breaks no other run, and the pipe through which its runs tell shares."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe(duplex=False)
+        self.pool = futures.ProcessPoolExecutor(1, context, _begin_worker, (theirs,))
+        self._pid: int | None = None
+
+    def take_shares(self) -> Iterator[float]:
+        """Yield the shares since the last call; the first message is the number of the process."""
+        with suppress(EOFError, OSError):
+            while self._pipe.poll():
+                if self._pid is None:
+                    self._pid = self._pipe.recv()
+                else:
+                    yield self._pipe.recv()
+
+    def kill(self) -> None:
+        """End the process, whatever it is at."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        list(self.take_shares())
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+
+_pipe: Any = None
+"""Of a worker, to the process that started it."""
+
+
+def _begin_worker(pipe: Any) -> None:
+    """Prepare the process of a worker; Ctrl-C is for the one that started it."""
+    global _pipe  # noqa: PLW0603 - of this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(EOFError, OSError):
-        while True:
-            connection.send(carry_out(work, connection.recv(), connection.send))
+    _pipe = pipe
+    pipe.send(os.getpid())
+
+
+def _carry_out_there(work: Work, job: Job) -> Completion:
+    return carry_out(work, job, _pipe.send)
 
 
 class DaskCluster:
