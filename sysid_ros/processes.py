@@ -42,7 +42,7 @@ class Spelling(Enum):
 
     def title(self, argument: str) -> str:
         """Return how a message calls an argument."""
-        return f"launch argument '{argument}'" if self is Spelling.LAUNCH else f"--{argument.replace('_', '-')}"
+        return f"launch argument {argument}" if self is Spelling.LAUNCH else f"--{argument.replace('_', '-')}"
 
     def pair(self, argument: str, value: str) -> str:
         """Return an argument with its value, as it is typed."""

@@ -16,7 +16,7 @@ import numpy as np
 from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.parse_suites import apply_parser
 from sysid_ros.cli.terminal import show, working
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.drivers.universal_robots import SETTLE, ControllerError, ControllerPayload, RtdeClient, send_payload
@@ -253,7 +253,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise ParameterOutOfRange("--yes", "missing", "given, where nobody can be asked")
+        raise ParameterOutOfRange("--yes", MISSING, "it, where nobody can be asked")
     if ask("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was sent.")
         raise KeyboardInterrupt

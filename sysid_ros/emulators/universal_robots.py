@@ -73,7 +73,7 @@ class ControllerState:
             raise ScriptError(f"{call!r} has arguments that are no numbers ({error})") from error
         fewest, most = (2, 4) if found[1] == "set_target_payload" else (1, 2)
         if not fewest <= len(arguments) <= most:
-            raise ScriptError(f"{call!r} has {len(arguments)} arguments; allowed: {fewest} to {most}")
+            raise ScriptError(f"{call!r} has {len(arguments)} arguments; expected {fewest} to {most}")
         parts = [*arguments[:3], *[self.com, [0.0] * 6][len(arguments) - 1 :]]
         try:
             values = np.concatenate([np.ravel(part).astype(float) for part in parts])

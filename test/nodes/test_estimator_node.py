@@ -197,7 +197,7 @@ def test_unannounced_change_is_an_alarm_until_the_reset(arm, bench, estimates, r
 
 def test_the_state_of_the_gripper_holds_until_the_next_reset(arm, bench, estimates):
     refused = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(gripper="shut"))
-    assert not refused.success and "gripper is 'shut'; allowed: one of open, closed" in refused.message
+    assert not refused.success and "gripper 'shut': expected one of open, closed" in refused.message
     before = estimates.latest
     assert before.is_consistent and before.gripper == ""
     response = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(gripper="closed"))

@@ -250,7 +250,7 @@ def test_settings_reach_the_connection(robot):
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ({"torque_command": "unset"}, ParameterOutOfRange, "allowed: full .* a wrong setting makes it fall or jump"),
+        ({"torque_command": "unset"}, ParameterOutOfRange, "expected full .* a wrong setting makes it fall or jump"),
         ({"arm_interface": "lbr_fri_idl"}, PackageNotInstalled, "lbr_fri_idl is not installed here; it is part"),
         ({"hold_controller": "jtc"}, PackageNotInstalled, "controller_manager_msgs is not installed here"),
         ({"velocity_source": "positions"}, ParameterOutOfRange, "velocity_error of joint_"),

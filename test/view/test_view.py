@@ -75,7 +75,7 @@ def test_without_viser_it_is_said_what_to_install(robot, monkeypatch):
 
 
 def test_a_port_that_is_none_is_refused(robot):
-    with pytest.raises(ParameterOutOfRange, match="port of the view is 80; allowed: 1024 to 65535"):
+    with pytest.raises(ParameterOutOfRange, match="port of the view 80: expected 1024 to 65535"):
         ArmView(robot, 80)
 
 

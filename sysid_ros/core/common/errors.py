@@ -49,6 +49,8 @@ class NotPhysicallyConsistent(ModelError):
         )
 
 
+MISSING = object()
+"""In place of a value that is needed and was not given."""
 _LONGEST_VALUE = 500
 """A longer value is told by its beginning: whoever sends megabytes does not get them back, nor into the log."""
 
@@ -58,15 +60,16 @@ class ParameterOutOfRange(SysidError):
 
     Args:
         name: Name of the setting, with its unit.
-        value: What was given.
-        allowed: What is allowed, in words.
+        value: What was given; ``MISSING`` for nothing.
+        allowed: What is expected, in words.
     """
 
     def __init__(self, name: str, value: object, allowed: str):
         self.name = name
         self.value = value
         self.allowed = allowed
-        text = repr(value)
+        text = repr(value.tolist() if hasattr(value, "tolist") else value)
         if len(text) > _LONGEST_VALUE:
             text = f"{text[:_LONGEST_VALUE]}... ({len(text)} characters)"
-        super().__init__(f"{name} is {text}; allowed: {allowed}")
+        given = f"missing {name}" if value is MISSING else f"invalid {name.removeprefix('the ')} {text}"
+        super().__init__(f"{given}: expected {allowed}")

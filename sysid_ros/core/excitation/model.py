@@ -158,7 +158,7 @@ class StartOutsideLimits(SysidError):
         self.what = what
         self.value = value
         self.allowed = allowed
-        super().__init__(f"the start position cannot be used: {what} is {value:.4g}; allowed: {allowed}")
+        super().__init__(f"the start position cannot be used: {what} is {value:.4g}; expected {allowed}")
 
 
 class NoExcitationFound(SysidError):

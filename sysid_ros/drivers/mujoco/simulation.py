@@ -289,7 +289,7 @@ class UnknownPayload(SysidError):
         self.valid_names = valid_names
         listed = ", ".join(valid_names)
         allowed = f"{listed}, 'none', a mass [kg], as in 1.5, or a mass and its CoM in the tool frame [m], as in "
-        super().__init__(f"payload '{name}' is unknown; allowed: {allowed}1.5 at 0 0 0.1")
+        super().__init__(f"payload '{name}' is unknown; expected {allowed}1.5 at 0 0 0.1")
 
 
 def load_payload(robot: RobotModel, name: str) -> Array | None:

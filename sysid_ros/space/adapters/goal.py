@@ -153,7 +153,7 @@ class FreeFlyerGoal:
 
         def carry_out(result: Identify.Result) -> None:
             if not np.isfinite(goal.target_mass_width) or goal.target_mass_width < 0.0:
-                raise _InvalidGoal(f"target_mass_width [kg] is {goal.target_mass_width}; allowed: 0 or more")
+                raise _InvalidGoal(f"target_mass_width [kg] is {goal.target_mass_width}; expected 0 or more")
             wanted = replace(settings, target_width=float(goal.target_mass_width))
             held = identify_object(
                 self._task_of(goal), wanted, known_robot(), self._link, self._is_cancelled, self._tell
@@ -196,7 +196,7 @@ class FreeFlyerGoal:
     def _task_of(self, goal: Identify.Goal) -> Task:
         settings = self._task.settings
         if not np.isfinite(goal.max_motion_time) or goal.max_motion_time < 0.0:
-            raise _InvalidGoal(f"max_motion_time [s] is {goal.max_motion_time}; allowed: 0 or more")
+            raise _InvalidGoal(f"max_motion_time [s] is {goal.max_motion_time}; expected 0 or more")
         try:
             if goal.max_motion_time:
                 intervals = int(goal.max_motion_time / self._task.excitation.period)

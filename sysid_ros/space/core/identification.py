@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.estimation.parameters.bounds import find_narrower
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
@@ -228,7 +228,7 @@ class FreeFlyerIdentification:
             ParameterOutOfRange: There are no bounds.
         """
         if self.bounds is None:
-            raise ParameterOutOfRange("bounds of the robot", "missing", "an identification with guaranteed bounds")
+            raise ParameterOutOfRange("bounds of the robot", MISSING, "an identification with guaranteed bounds")
         recording = self.task.assumptions.recording(self.task.robot, self.data, holds_object=False)
         return KnownRobot(self.estimate.values, self.bounds.box, (recording,))
 
@@ -356,7 +356,7 @@ def known_before(robot: FreeFlyer) -> KnownRobot:
     """
     if robot.prior is None:
         allowed = "ranges of mass, CoM and inertia of every body, or the estimate of an identification with bounds"
-        raise ParameterOutOfRange(f"section 'prior' of {robot.name}", "missing", allowed)
+        raise ParameterOutOfRange(f"section 'prior' of {robot.name}", MISSING, allowed)
     minimal = build_minimal_parameters(robot.tree)
     return KnownRobot(minimal.values(robot.tree.parameters), minimal.box(robot.prior))
 

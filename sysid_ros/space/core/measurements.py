@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.spatial import skew
 from sysid_ros.space.core.robot import FreeFlyer
 
@@ -40,7 +40,7 @@ class EulerSingularity(SysidError):
         self.angle = angle
         super().__init__(
             f"the Z-X-Y Euler angles of the base are singular at {time:.3f} s: the angle about x is "
-            f"{np.degrees(angle):.2f} deg; allowed: away from +-90 deg. Give the twist of the base in its own axes"
+            f"{np.degrees(angle):.2f} deg; expected away from +-90 deg. Give the twist of the base in its own axes"
         )
 
 
@@ -335,7 +335,7 @@ def _require_same_motion(robot: FreeFlyer, q: Array, travelled: Array) -> None:
 
 def _table(name: str, values: ArrayLike | None, samples: int, columns: int) -> Array:
     if values is None:
-        raise ParameterOutOfRange(name, "missing", f"({samples}, {columns}): the momentum equation needs it")
+        raise ParameterOutOfRange(name, MISSING, f"({samples}, {columns}): the momentum equation needs it")
     table = np.asarray(values, dtype=float)
     if table.shape != (samples, columns):
         raise ParameterOutOfRange(f"the shape of {name}", table.shape, f"({samples}, {columns})")

@@ -62,7 +62,7 @@ def test_a_sweep_can_be_cancelled_and_needs_time():
     assumptions = assumptions_of(load_robot("kuka_lbr_med7"))
     with pytest.raises(PlanningCancelled):
         plan_creep_sweep(assumptions, assumptions.robot.home, is_cancelled=lambda: True)
-    with pytest.raises(ParameterOutOfRange, match=r"duration of a sweep \[s\] is 0.0; allowed: above 0"):
+    with pytest.raises(ParameterOutOfRange, match=r"duration of a sweep \[s\] 0.0: expected above 0"):
         plan_creep_sweep(assumptions, assumptions.robot.home, 0.0)
 
 

@@ -279,7 +279,7 @@ def test_old_commands_are_refused_and_named(base, tcp, udp):
 
 def test_the_command_line_refuses_in_one_sentence(capsys):
     assert main(["--robot", "kuka_lbr_med7"]) == 2
-    assert "allowed: one with 'protocol: kortex'" in capsys.readouterr().err
+    assert "expected one with 'protocol: kortex'" in capsys.readouterr().err
     assert main(["--watchdog-time", "0"]) == 2
     assert main(["--measured-sign", "0.5"]) == 2
 

@@ -62,7 +62,7 @@ def test_a_command_reaches_the_joint_it_is_for(robot):
 
 
 def test_an_unset_torque_command_and_other_arms_are_refused_at_once(robot):
-    with pytest.raises(ParameterOutOfRange, match="'?torque_command'? is 'unset'; allowed: full .* overlay_gravity"):
+    with pytest.raises(ParameterOutOfRange, match="'?torque_command'? 'unset': expected full .* overlay_gravity"):
         Ros2ControlArm(robot, Ros2ControlSettings(), lambda: None)
     scara = replace(robot, joint_names=robot.joint_names[:6])
     with pytest.raises(ParameterOutOfRange, match="an LBR for lbr_fri_idl"):

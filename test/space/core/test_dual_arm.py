@@ -81,7 +81,7 @@ def test_a_wheel_that_saturates_is_named(robot):
         (lambda s: s["truth"]["link_2"].update(mass=-1.0), "mass"),
         (lambda s: s["prior"]["link_2"].update(mass=[3.0, 1.0]), "the least mass before the largest"),
         (lambda s: s["prior"].pop("link_4"), "link_4"),
-        (lambda s: s.update(tool="claw"), "frame is 'claw'; allowed: one of base"),
+        (lambda s: s.update(tool="claw"), "frame 'claw': expected one of base"),
     ],
 )
 def test_settings_that_cannot_be_used(tmp_path, change, text):
@@ -132,7 +132,7 @@ def test_frames_are_joints_and_links(robot):
     body, placement = robot.frame("tool")
     assert body == 6
     np.testing.assert_allclose(placement.translation, [1.0, 0.0, 0.0])
-    with pytest.raises(ParameterOutOfRange, match="frame is 'gripper'; allowed: one of base, joint_1.*link_6, tool"):
+    with pytest.raises(ParameterOutOfRange, match="frame 'gripper': expected one of base, joint_1.*link_6, tool"):
         robot.frame("gripper")
 
 

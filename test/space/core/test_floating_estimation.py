@@ -208,11 +208,11 @@ def test_too_little_motion_is_said(robot, minimal, truth):
 
 def test_bad_input(robot, truth):
     times, zeros = truth.times[:5], np.zeros((5, 6))
-    with pytest.raises(ParameterOutOfRange, match=r"base_twist .* is 'missing'; .* the momentum equation needs it"):
+    with pytest.raises(ParameterOutOfRange, match=r"missing base_twist.*: .* the momentum equation needs it"):
         data_from_rates(robot, times, None, zeros)
-    with pytest.raises(ParameterOutOfRange, match="euler_rates .* is 'missing'"):
+    with pytest.raises(ParameterOutOfRange, match="missing euler_rates"):
         data_from_euler_rates(robot, times, zeros[:, :3], None, zeros)
-    with pytest.raises(ParameterOutOfRange, match=r"shape of v .* is \(5, 5\); allowed: \(5, 6\)"):
+    with pytest.raises(ParameterOutOfRange, match=r"shape of v .* \(5, 5\): expected \(5, 6\)"):
         data_from_rates(robot, times, zeros, zeros[:, :5])
     with pytest.raises(ParameterOutOfRange, match="joint_2.*are these deg/s"):
         data_from_rates(robot, times, zeros, zeros + np.eye(6)[1] * 4.0)
@@ -220,11 +220,11 @@ def test_bad_input(robot, truth):
         data_from_rates(robot, times, zeros, zeros, np.eye(3)[1] * 30.0 * np.ones((5, 1)))
     with pytest.raises(ParameterOutOfRange, match="joint_3 by its positions.*units or joints mixed up"):
         data_from_rates(robot, times, zeros, zeros, q=np.linspace(0.0, 1.0, 5)[:, None] * np.eye(6)[2])
-    with pytest.raises(ParameterOutOfRange, match="base_twist is 'not finite'"):
+    with pytest.raises(ParameterOutOfRange, match="base_twist 'not finite'"):
         data_from_rates(robot, times, np.full((5, 6), np.nan), zeros, start=np.zeros(6))
     with pytest.raises(ParameterOutOfRange, match="ascending order"):
         data_from_rates(robot, times[::-1], zeros, zeros)
-    with pytest.raises(ParameterOutOfRange, match="rule is 'simpson'"):
+    with pytest.raises(ParameterOutOfRange, match="rule 'simpson'"):
         data_from_rates(robot, times, zeros, zeros, rule="simpson")
     fast = np.zeros((5, 3))
     fast[:, 1] = 0.5 * np.pi / (times[1] - times[0])

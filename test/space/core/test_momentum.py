@@ -128,7 +128,7 @@ def test_input_that_cannot_be_used():
         tree.evaluate(np.zeros((2, 4)), q)
     with pytest.raises(ParameterOutOfRange, match="2, as many as of q|1 samples"):
         tree.evaluate(q, np.zeros((1, 3)))
-    with pytest.raises(ParameterOutOfRange, match="v is .not finite."):
+    with pytest.raises(ParameterOutOfRange, match="v .not finite."):
         tree.evaluate(q, q + np.nan)
     with pytest.raises(ParameterOutOfRange, match="not positive definite"):
         compute_base_twist(tree, -tree.parameters, q, q)
