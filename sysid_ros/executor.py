@@ -39,35 +39,6 @@ _CONNECT_TIMEOUT = 10.0
 """How long the scheduler of a cluster is looked for [s]."""
 
 
-class ClusterNotAvailable(SysidError):
-    """There is no cluster to run on.
-
-    Args:
-        address: Address of its scheduler.
-        reason: What is missing.
-    """
-
-    def __init__(self, address: str, reason: str):
-        self.address, self.reason = address, reason
-        super().__init__(f"no cluster at '{address}': {reason}")
-
-
-class ResultsUnreadable(SysidError):
-    """A file of results cannot be used.
-
-    Args:
-        path: The file.
-        line: Its line, from 1.
-    """
-
-    def __init__(self, path: Path, line: int):
-        self.path, self.line = path, line
-        super().__init__(
-            f"line {line} of {path} is no result of a run: an object with 'job' and 'result' is needed; take another "
-            "file, or remove the line"
-        )
-
-
 @dataclass(frozen=True)
 class Completion:
     """How a run ended.
@@ -237,23 +208,25 @@ class DaskCluster:
         address: Of its scheduler, as ``tcp://host:8786``.
 
     Raises:
-        ClusterNotAvailable: ``distributed`` is not installed, nobody answers, or there are no workers.
+        SysidError: ``distributed`` is not installed, nobody answers, or there are no workers.
     """
 
     def __init__(self, address: str):
         try:
             from distributed import Client
         except ImportError as error:
-            raise ClusterNotAvailable(address, "install sysid_ros with its extra [cluster]") from error
+            raise SysidError(f"no cluster at '{address}'", "install sysid_ros with its extra [cluster]") from error
         try:
             self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of what is no address
-            raise ClusterNotAvailable(address, f"{type(error).__name__}: {error}") from error
+            raise SysidError(f"no cluster at '{address}'", f"{type(error).__name__}: {error}") from error
         self.on_share: Callable[[Job, float], object] = lambda job, share: None
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
         if not self.workers:
             self.close()
-            raise ClusterNotAvailable(address, "its scheduler has no workers; start them with 'dask worker'")
+            raise SysidError(
+                f"no cluster at '{address}'", "its scheduler has no workers; start them with 'dask worker'"
+            )
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
@@ -284,7 +257,7 @@ def open_executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor]:
         scheduler: Address of the scheduler of a dask cluster; empty for this machine.
 
     Raises:
-        ClusterNotAvailable: There is no such cluster.
+        SysidError: There is no such cluster.
         ParameterOutOfRange: There are to be less than one worker.
     """
     if scheduler:
@@ -308,7 +281,7 @@ class ResultsFile:
         results: Results by key of their job.
 
     Raises:
-        ResultsUnreadable: A line is no result. A last line that was cut short is dropped: its run is repeated.
+        SysidError: A line is no result. A last line that was cut short is dropped: its run is repeated.
     """
 
     path: Path | None
@@ -329,7 +302,10 @@ class ResultsFile:
                 self.entries.append(entry)
             except (ValueError, TypeError, KeyError) as error:
                 if number <= text.count("\n"):
-                    raise ResultsUnreadable(self.path, number) from error
+                    raise SysidError(
+                        f"line {number} of {self.path} is no result of a run",
+                        "expected an object with 'job' and 'result'; take another file, or remove the line",
+                    ) from error
         if not text.endswith("\n"):  # the machine stopped while the last line was written
             self._mend(text)
 

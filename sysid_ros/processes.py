@@ -426,7 +426,7 @@ def resolve(
     Raises:
         UnknownArgument: There is no such argument.
         ParameterOutOfRange: A value is not allowed.
-        ResourceNotFound: A parameter file is missing.
+        SysidError: A parameter file is missing.
         ModelError: There is no such robot.
     """
     texts, typed = _read(values, ARGUMENTS, spelling)

@@ -331,4 +331,4 @@ def test_a_recording_becomes_a_table_that_reads_the_same(tmp_path, capsys):
     np.testing.assert_allclose(after.tau, tau, rtol=1e-12)
     assert door.main(words) == 2 and "the file is there already" in capsys.readouterr().err
     words[-1] = str(tmp_path / "table.csv")
-    assert door.main(words) == 2 and "the ending '.csv'; expected .npz" in capsys.readouterr().err
+    assert door.main(words) == 2 and "the ending is '.csv'; expected .npz" in capsys.readouterr().err

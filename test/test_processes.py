@@ -27,7 +27,7 @@ from sysid_ros.processes import (
     resolve,
     resolve_space,
 )
-from sysid_ros.resources import ResourceNotFound, resource, share_directories
+from sysid_ros.resources import resource, share_directories
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
 
 sys.path.insert(0, str(Path(__file__).parent / "standins"))
@@ -122,7 +122,7 @@ def test_parameter_files_are_for_nodes_that_exist():
 
 def test_missing_resource_names_where_it_was_looked_for():
     assert resource("config/payloads.yaml").is_file()
-    with pytest.raises(ResourceNotFound, match=f"config/dream.yaml is not in {ROOT}"):
+    with pytest.raises(SysidError, match=f"config/dream.yaml is not in {ROOT}"):
         resource("config/dream.yaml")
     assert share_directories()[0] == ROOT
 
@@ -370,7 +370,9 @@ def test_launch_file_starts_rviz_only_when_asked(launch):
 
 def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
     assert main(["--mode", "hardware", "--results", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == ("error: --robot-ip '': expected the address of the arm, with --mode hardware\n")
+    assert capsys.readouterr().err == (
+        "error: invalid --robot-ip '': expected the address of the arm, with --mode hardware\n"
+    )
     assert main(["--domain-id", "102", "--results", str(tmp_path)]) == 2
     assert "ROS_DOMAIN_ID 102: expected 0 to 101" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -61,19 +61,6 @@ class SimulationTruth:
         return transform_parameters(part, back.rotation, back.translation)
 
 
-class InvalidEstimate(SysidError):
-    """A file that is no estimate of this robot with bounds.
-
-    Args:
-        path: The file.
-        reason: What is wrong with it.
-    """
-
-    def __init__(self, path: Path, reason: str):
-        self.path = path
-        super().__init__(f"{path} is no estimate with guaranteed bounds of this robot: {reason}")
-
-
 def write_free_flyer(
     result: FreeFlyerIdentification, directory: Path, simulation: SimulationTruth | None = None
 ) -> None:
@@ -99,7 +86,7 @@ def read_known_robot(path: Path | str, robot: FreeFlyer) -> KnownRobot:
     """Read what an earlier identification says of a robot from its ``estimate.yaml``.
 
     Raises:
-        InvalidEstimate: It cannot be read, is of another robot, or has no bounds.
+        SysidError: It cannot be read, is of another robot, or has no bounds.
     """
     file, minimal = Path(path), build_minimal_parameters(robot.tree)
     try:
@@ -110,13 +97,14 @@ def read_known_robot(path: Path | str, robot: FreeFlyer) -> KnownRobot:
         )
         return KnownRobot(values, Box(lower, upper))
     except UnreadableYaml as error:
-        raise InvalidEstimate(file, error.reason) from error
+        raise SysidError(f"{file} is no estimate with guaranteed bounds of this robot", error.reason) from error
     except KeyError as error:
-        raise InvalidEstimate(file, f"{error} is missing; names needed are {', '.join(minimal.names[:3])}, ...") from (
-            error
-        )
+        raise SysidError(
+            f"{file} is no estimate with guaranteed bounds of this robot",
+            f"{error} is missing; names needed are {', '.join(minimal.names[:3])}, ...",
+        ) from (error)
     except (TypeError, ValueError) as error:
-        raise InvalidEstimate(file, str(error)) from error
+        raise SysidError(f"{file} is no estimate with guaranteed bounds of this robot", str(error)) from error
 
 
 def free_flyer_yaml(result: FreeFlyerIdentification, simulation: SimulationTruth | None) -> str:

@@ -7,18 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.executor import (
-    ClusterNotAvailable,
-    DaskCluster,
-    InProcess,
-    LocalProcesses,
-    ResultsFile,
-    ResultsUnreadable,
-    open_executor,
-    run_all,
-    throughput,
-)
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.executor import DaskCluster, InProcess, LocalProcesses, ResultsFile, open_executor, run_all, throughput
 from sysid_ros.papers.tables import cost_tables
 
 # Workers are fresh processes: they import what they run, from a folder of their path.
@@ -115,7 +105,7 @@ def test_a_line_that_was_cut_short_is_run_again_and_a_wrong_one_is_named(tmp_pat
     run_all(runs.draw, jobs(4), ResultsFile(path))
     assert len(ResultsFile(path).results) == 4
     path.write_text("{}\n" + text)
-    with pytest.raises(ResultsUnreadable, match=r"line 1 of .*runs.jsonl is no result"):
+    with pytest.raises(SysidError, match=r"line 1 of .*runs.jsonl is no result"):
         ResultsFile(path)
 
 
@@ -141,7 +131,7 @@ def test_no_worker_and_no_cluster_are_refused(monkeypatch):
     with pytest.raises(ParameterOutOfRange, match="workers"), open_executor(0):
         pass
     pytest.importorskip("distributed")
-    with pytest.raises(ClusterNotAvailable, match="127.0.0.1:1"):
+    with pytest.raises(SysidError, match="127.0.0.1:1"):
         DaskCluster("tcp://127.0.0.1:1")
 
 

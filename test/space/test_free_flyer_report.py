@@ -10,6 +10,7 @@ import yaml
 
 from sysid_ros.cli.space import summarize_object
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.dynamics import simulate
@@ -24,7 +25,6 @@ from sysid_ros.space.core.identification import (
 from sysid_ros.space.core.intervals import FloatingMotion
 from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.report import (
-    InvalidEstimate,
     SimulationTruth,
     held_object_html,
     read_known_robot,
@@ -84,7 +84,7 @@ def test_a_robot_whose_bounds_are_inconsistent(robot, identified, tmp_path):
     assert "no parameters are consistent" in content["alarm"]
     assert "lower" not in content["minimal_parameters"][0]
     assert "No guaranteed bounds" in (tmp_path / "report.html").read_text()
-    with pytest.raises(InvalidEstimate, match="'lower' is missing"):
+    with pytest.raises(SysidError, match="'lower' is missing"):
         read_known_robot(tmp_path / "estimate.yaml", robot)
 
 
@@ -144,7 +144,7 @@ def test_estimate_of_an_object(robot, identified, tmp_path):
 def test_files_that_say_nothing_of_the_robot(robot, tmp_path, text, reason):
     path = tmp_path / "estimate.yaml"
     path.write_text(text)
-    with pytest.raises(InvalidEstimate, match=reason):
+    with pytest.raises(SysidError, match=reason):
         read_known_robot(path, robot)
-    with pytest.raises(InvalidEstimate, match="there is no such file"):
+    with pytest.raises(SysidError, match="there is no such file"):
         read_known_robot(tmp_path / "none.yaml", robot)

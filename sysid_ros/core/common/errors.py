@@ -10,25 +10,22 @@ from collections.abc import Sequence
 
 
 class SysidError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    Args:
+        parts: The message; of several parts each says what the next is about.
+    """
+
+    def __init__(self, *parts: object):
+        super().__init__(": ".join(map(str, parts)))
 
 
 class ModelError(SysidError):
     """A robot description that cannot be used."""
 
 
-class JointNotFound(ModelError):
-    """A joint name is not one of the robot's.
-
-    Args:
-        name: The unknown name.
-        valid_names: The names that are allowed.
-    """
-
-    def __init__(self, name: str, valid_names: Sequence[str]):
-        self.name = name
-        self.valid_names = tuple(valid_names)
-        super().__init__(f"joint '{name}' is unknown; this robot has {', '.join(self.valid_names)}")
+class Cancelled(SysidError):
+    """Work ended because its caller asked for it."""
 
 
 class NotPhysicallyConsistent(ModelError):

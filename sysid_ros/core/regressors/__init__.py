@@ -1,6 +1,7 @@
 """Regressors: dynamics as matrices times parameters, in batches over samples."""
 
-from sysid_ros.core.model.joint_tree import JointTree, UnsupportedJoint
+from sysid_ros.core.common.errors import ModelError
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.regressors.columns import Columns, InvalidSamples
 from sysid_ros.core.regressors.momentum import MomentumRegressor, RegressorDerivatives
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -12,5 +13,5 @@ __all__ = [
     "MomentumRegressor",
     "RegressorDerivatives",
     "TorqueRegressor",
-    "UnsupportedJoint",
+    "ModelError",
 ]

@@ -23,7 +23,6 @@ from sysid_ros.drivers.kuka_fri.messages import (
     CommandMode,
     ControlMode,
     DriveState,
-    FriDecodeError,
     IoValue,
     Monitoring,
     OverlayType,
@@ -32,7 +31,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.drivers.network import Arrival, SequenceMonitor
+from sysid_ros.drivers.network import Arrival, InvalidFrame, SequenceMonitor
 from sysid_ros.emulators.fri.inner_loop import InnerLoop, LbrState, Overlay
 from sysid_ros.emulators.fri.ios import IoRefused, IoTable
 from sysid_ros.emulators.plant import PERIOD
@@ -278,7 +277,7 @@ class FriController:
         for datagram in datagrams:
             try:
                 command = self._codec.decode_command(datagram)
-            except FriDecodeError as error:
+            except InvalidFrame as error:
                 self.malformed += 1
                 self._refuse(f"a datagram: {error}")
                 continue

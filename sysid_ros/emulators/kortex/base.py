@@ -19,7 +19,6 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     ErrorCode,
     FrameType,
     Function,
-    KortexDecodeError,
     Service,
     ServoingMode,
     SubError,
@@ -27,6 +26,7 @@ from sysid_ros.drivers.kinova_kortex.enums import (
 )
 from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame, message_class, parse
 from sysid_ros.drivers.kinova_kortex.messages import Feedback, decode_command, encode_feedback, to_wire
+from sysid_ros.drivers.network import InvalidFrame
 from sysid_ros.emulators.kortex.actuators import Actuators
 from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 from sysid_ros.emulators.program import RefusalReporter
@@ -75,7 +75,7 @@ class Sessions:
             Its id, or 0 and why there is none.
 
         Raises:
-            KortexDecodeError: The payload is no request for a session.
+            InvalidFrame: The payload is no request for a session.
         """
         info = parse("CreateSessionInfo", payload)
         if info.username != self._user:
@@ -210,7 +210,7 @@ class KortexBase:
         """
         try:
             frame = decode_frame(data)
-        except KortexDecodeError as error:
+        except InvalidFrame as error:
             self.malformed += 1
             self._say_refused(f"a frame over {transport}: {error}")
             return None
@@ -223,7 +223,7 @@ class KortexBase:
             response = self._serve(transport, client, frame, response)
         except _Refused as refused:
             response = self._refuse(transport, frame, response, refused)
-        except KortexDecodeError as error:
+        except InvalidFrame as error:
             refusal = _Refused(SubError.PAYLOAD_DECODING_ERR, str(error), ErrorCode.PROTOCOL_SERVER)
             response = self._refuse(transport, frame, response, refusal)
         return encode_frame(response)

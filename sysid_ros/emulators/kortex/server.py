@@ -14,9 +14,8 @@ from typing import TypeVar
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import KORTEX
-from sysid_ros.drivers.kinova_kortex.enums import KortexDecodeError
 from sysid_ros.drivers.kinova_kortex.frame import LARGEST_FRAME, TcpFrames, wrap_for_tcp
-from sysid_ros.drivers.network import Address, SocketUnavailable
+from sysid_ros.drivers.network import Address, InvalidFrame, SocketUnavailable
 from sysid_ros.emulators.kortex.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.emulators.plant import PERIOD
 from sysid_ros.emulators.program import CallQueue, EmulatorSetup
@@ -193,7 +192,7 @@ class EmulatorServer:
             frames = connection.frames.feed(data)
         except BlockingIOError:
             return
-        except (OSError, KortexDecodeError):
+        except (OSError, InvalidFrame):
             data, frames = b"", []
         if not data:
             self._drop(number)

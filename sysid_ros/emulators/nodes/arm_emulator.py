@@ -27,18 +27,6 @@ _WATCH_SECONDS = 0.2
 _END_SECONDS = HAND_BACK_SECONDS + 1.0
 
 
-class EmulatorEnded(SysidError):
-    """The emulated controller has ended by itself.
-
-    Args:
-        code: Its exit status.
-    """
-
-    def __init__(self, code: int):
-        self.code = code
-        super().__init__(f"the emulated controller has ended with exit status {code}")
-
-
 @dataclass(frozen=True)
 class ArmEmulatorParameters(RobotParameters):
     """Parameters of the node ``arm_emulator``."""
@@ -152,7 +140,7 @@ class ArmEmulatorNode(Node):
     def _watch(self) -> None:
         code = self._process.poll()
         if code is not None:
-            raise EmulatorEnded(code)
+            raise SysidError(f"the emulated controller has ended with exit status {code}")
 
     def close(self) -> None:
         """End the emulated controller as soon as its driver has handed the arm back."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
@@ -101,14 +101,14 @@ class ForwardController:
         taken: How many commands it took.
 
     Raises:
-        JointNotFound: A joint is not one of the model.
+        ParameterOutOfRange: A joint is not one of the model.
     """
 
     def __init__(self, robot: RobotModel, joints: Sequence[str] = ()):
         self.joints = tuple(joints) or robot.joint_names
         for name in self.joints:
             if name not in robot.joint_names:
-                raise JointNotFound(name, robot.joint_names)
+                raise ParameterOutOfRange("joint", name, f"one of {', '.join(robot.joint_names)}")
         self._places = [robot.joint_names.index(name) for name in self.joints]
         self._n = robot.n
         self.taken = 0

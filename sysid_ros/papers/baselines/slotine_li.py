@@ -38,7 +38,7 @@ class SlotineLiRegressor:
         columns: The columns.
 
     Raises:
-        UnsupportedJoint: A joint is not revolute, prismatic or helical.
+        ModelError: A joint is not revolute, prismatic or helical.
     """
 
     def __init__(self, robot: RobotModel | pin.Model, meaning: EffortMeaning | None = None):

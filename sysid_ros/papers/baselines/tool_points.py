@@ -29,19 +29,6 @@ _SHORTEST_EDGE = 0.15
 """Triangles are divided until their edges are below this share of the extent of the hull."""
 
 
-class InvalidTool(ModelError):
-    """A tool whose shape cannot be used.
-
-    Args:
-        source: File or link.
-        problem: What is wrong and what is expected.
-    """
-
-    def __init__(self, source: str, problem: str):
-        self.source = source
-        super().__init__(f"tool '{source}': {problem}")
-
-
 @dataclass(frozen=True)
 class ToolShape:
     """A tool as spheres about the means of a Gaussian mixture.
@@ -82,7 +69,7 @@ def reduce_tool(points: Array, most: int = 12, seed: int = 0, source: str = "poi
         source: Name of the tool for errors.
 
     Raises:
-        InvalidTool: The points span no volume.
+        ModelError: The points span no volume.
         ParameterOutOfRange: ``most`` is below 1.
 
     Source: EXCITE (10).
@@ -92,7 +79,7 @@ def reduce_tool(points: Array, most: int = 12, seed: int = 0, source: str = "poi
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError) as error:
-        raise InvalidTool(source, f"{len(points)} points span no volume") from error
+        raise ModelError(f"tool '{source}': {len(points)} points span no volume") from error
     triangles = _divide(points[hull.simplices], _SHORTEST_EDGE * float(np.ptp(points, axis=0).max()))
     samples = np.unique(triangles.reshape(-1, 3).round(9), axis=0)
     rng = np.random.default_rng(seed)

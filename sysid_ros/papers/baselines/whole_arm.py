@@ -63,21 +63,6 @@ class WholeArmSettings(Settings, library_only=True):
     more as are as improbable where few blocks tell that error and many terms are tested."""
 
 
-class TooFewSamples(SysidError):
-    """A recording too short for the fit.
-
-    Args:
-        found: Usable samples.
-        needed: Samples needed.
-    """
-
-    def __init__(self, found: int, needed: int):
-        self.found, self.needed = found, needed
-        super().__init__(
-            f"{found} usable samples in one piece or more; at least {needed} are needed: record for longer"
-        )
-
-
 @dataclass(frozen=True)
 class Motion:
     """Smoothed samples of one or more contiguous pieces.
@@ -108,7 +93,7 @@ class Motion:
         largest planned acceleration and the encoder's steps allow.
 
         Raises:
-            TooFewSamples: No piece is long enough to be smoothed.
+            SysidError: No piece is long enough to be smoothed.
         """
         seconds, period = block.seconds, float(np.median(np.diff(block.seconds)))
         reach = max(int(round(settings.smoothing / period)), 3)
@@ -128,7 +113,7 @@ class Motion:
             kept.append((seconds[inner], *smooth, block.tau[inner]))
         stride = -(-sum(len(part[0]) for part in kept) // settings.max_samples)
         if not kept:
-            raise TooFewSamples(len(seconds), 4 * reach)
+            raise _too_few(len(seconds), 4 * reach)
         count = 0
         for k, part_values in enumerate(kept):
             kept[k] = tuple(values[::stride] for values in part_values)
@@ -440,7 +425,7 @@ def _deal_blocks(motion: Motion, settings: WholeArmSettings) -> list[Index]:
     """Return the samples of each fold: blocks that follow each other, since a fit must hold for other motions, too.
 
     Raises:
-        TooFewSamples: There are fewer blocks than folds.
+        SysidError: There are fewer blocks than folds.
     """
     block = np.zeros(len(motion.seconds), dtype=int)
     count = 0
@@ -450,7 +435,7 @@ def _deal_blocks(motion: Motion, settings: WholeArmSettings) -> list[Index]:
         count += int(numbers[-1]) + 1
     if count < settings.folds:
         period = float(np.median(np.diff(motion.seconds)))
-        raise TooFewSamples(len(block), int(settings.folds * settings.block / period) + 1)
+        raise _too_few(len(block), int(settings.folds * settings.block / period) + 1)
     return [np.flatnonzero(block * settings.folds // count == fold) for fold in range(settings.folds)]
 
 
@@ -554,3 +539,9 @@ def compare_blocks(name: str, plain: Array, found: Array, needed: float) -> Term
     score = mean / np.maximum(spread, 1e-300)
     improvement = mean / np.maximum(plain.mean(axis=0), 1e-300)
     return TermTest(name, improvement, score, (score > needed) & (improvement > 0.01))
+
+
+def _too_few(found: int, needed: int) -> SysidError:
+    return SysidError(
+        f"{found} usable samples in one piece or more", f"at least {needed} are needed; record for longer"
+    )

@@ -25,31 +25,6 @@ _LIMIT_TOLERANCE = 1e-6
 """Share by which extrema may exceed a limit, for rounding."""
 
 
-class TrajectoryRefused(SysidError):
-    """A trajectory that a free-flying robot is not moved along.
-
-    Args:
-        joint: Joint or wheel at fault; None where it is not a single one.
-        reason: What is wrong, with numbers.
-    """
-
-    def __init__(self, joint: str | None, reason: str):
-        self.joint, self.reason = joint, reason
-        super().__init__(f"the trajectory is refused: {reason if joint is None else f'{joint} {reason}'}")
-
-
-class ObjectRefused(SysidError):
-    """An object that a simulated robot does not take now.
-
-    Args:
-        reason: Why.
-    """
-
-    def __init__(self, reason: str):
-        self.reason = reason
-        super().__init__(f"the object is refused: {reason}")
-
-
 @dataclass(frozen=True, eq=False)
 class Measurement:
     """What is measured at one time.
@@ -129,18 +104,23 @@ class FreeFlyerLoop:
             trajectory: Cycloids, (n + W) columns, from where the robot is told to be.
 
         Raises:
-            TrajectoryRefused: It is not such a one, leaves a limit, or another is being followed.
+            SysidError: It is not such a one, leaves a limit, or another is being followed.
             SelfCollision: The robot would touch itself, or come too near.
         """
         if self._trajectory is not None:
-            raise TrajectoryRefused(None, "another one is being followed; brake, or wait for its end")
+            raise SysidError("the trajectory is refused", "another one is being followed; brake, or wait for its end")
         if not isinstance(trajectory, CycloidTrajectory):
-            raise TrajectoryRefused(None, f"it is of kind '{trajectory.kind}'; free-flying robots follow cycloids")
+            raise SysidError(
+                "the trajectory is refused", f"it is of kind '{trajectory.kind}'; free-flying robots follow cycloids"
+            )
         require_within_limits(self.robot, trajectory)
         distance = np.abs(trajectory.knots[0] - self._rest)
         if distance.max() > _START_TOLERANCE:
             name = (*self.robot.joint_names, *self.robot.wheels.names)[int(distance.argmax())]
-            raise TrajectoryRefused(name, f"would jump: it starts {distance.max():.4f} rad from where the robot is")
+            raise SysidError(
+                "the trajectory is refused",
+                f"{name} would jump: it starts {distance.max():.4f} rad from where the robot is",
+            )
         self._collisions.prove(
             CycloidTrajectory(trajectory.knots[:, : self.robot.n], trajectory.period), self._clearance
         )
@@ -153,11 +133,11 @@ class FreeFlyerLoop:
             parameters: Its inertial parameters about the joint of that body, (10,); zeros for nothing.
 
         Raises:
-            ObjectRefused: The robot is moving.
+            SysidError: The robot is moving.
             NotPhysicallyConsistent: No body can have them.
         """
         if self._trajectory is not None:
-            raise ObjectRefused("a trajectory is being followed; wait for its end")
+            raise SysidError("the object is refused", "a trajectory is being followed; wait for its end")
         if np.any(parameters):
             require_physically_consistent(parameters, "object")
         total = self._own.copy()
@@ -211,11 +191,13 @@ def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> No
     """Require that cycloids of joints and wheels stay within the limits, by their exact extrema.
 
     Raises:
-        TrajectoryRefused: A limit is exceeded, or the number of columns is wrong.
+        SysidError: A limit is exceeded, or the number of columns is wrong.
     """
     names = (*robot.joint_names, *robot.wheels.names)
     if trajectory.n != len(names):
-        raise TrajectoryRefused(None, f"it moves {trajectory.n} axes; the robot has {len(names)}: {', '.join(names)}")
+        raise SysidError(
+            "the trajectory is refused", f"it moves {trajectory.n} axes; the robot has {len(names)}: {', '.join(names)}"
+        )
     unbounded = np.full(robot.wheels.count, np.inf)
     lower, upper = trajectory.position_extrema()
     speed = np.abs(trajectory.velocity_extrema()).max(axis=0)
@@ -225,8 +207,16 @@ def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> No
     for k, name in enumerate(names):
         if k < robot.n and (lower[k] < robot.q_lower[k] - 1e-9 or upper[k] > robot.q_upper[k] + 1e-9):
             span = f"[{robot.q_lower[k]:g}, {robot.q_upper[k]:g}] rad"
-            raise TrajectoryRefused(name, f"goes from {lower[k]:.4f} to {upper[k]:.4f} rad; its limits are {span}")
+            raise SysidError(
+                "the trajectory is refused",
+                f"{name} goes from {lower[k]:.4f} to {upper[k]:.4f} rad; its limits are {span}",
+            )
         if speed[k] > v_max[k] * (1.0 + _LIMIT_TOLERANCE):
-            raise TrajectoryRefused(name, f"reaches {speed[k]:.4f} rad/s; its limit is {v_max[k]:g} rad/s")
+            raise SysidError(
+                "the trajectory is refused", f"{name} reaches {speed[k]:.4f} rad/s; its limit is {v_max[k]:g} rad/s"
+            )
         if change[k] > a_max[k] * (1.0 + _LIMIT_TOLERANCE):
-            raise TrajectoryRefused(name, f"reaches {change[k]:.4f} rad/s^2; its limit is {a_max[k]:g} rad/s^2")
+            raise SysidError(
+                "the trajectory is refused",
+                f"{name} reaches {change[k]:.4f} rad/s^2; its limit is {a_max[k]:g} rad/s^2",
+            )

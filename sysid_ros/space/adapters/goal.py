@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sysid_msgs.action import Identify
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
@@ -17,9 +17,9 @@ from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import contents_of
-from sysid_ros.space.adapters.link import DriverSilent, FreeFlyerLink, MotionCancelled, MotionFailed
+from sysid_ros.space.adapters.link import DriverSilent, FreeFlyerLink, MotionFailed
 from sysid_ros.space.adapters.pictures import FloatingPictures
-from sysid_ros.space.core.bounds import EstimationCancelled, InconsistentMomentum
+from sysid_ros.space.core.bounds import InconsistentMomentum
 from sysid_ros.space.core.identification import (
     FreeFlyerIdentification,
     KnownRobot,
@@ -45,8 +45,7 @@ from sysid_ros.space.report import (
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (PlanningCancelled, Identify.Result.CANCELED),
-    (MotionCancelled, Identify.Result.CANCELED),
-    (EstimationCancelled, Identify.Result.CANCELED),
+    (Cancelled, Identify.Result.CANCELED),
     (SelfCollision, Identify.Result.PLAN_FAILED),
     (MotionFailed, Identify.Result.EXECUTION_FAILED),
     (DriverSilent, Identify.Result.DRIVER_NOT_READY),

@@ -19,7 +19,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import DriverStatus, Trajectory
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros import qos
@@ -60,13 +60,6 @@ class MotionFailed(SysidError):
     def __init__(self, code: int, text: str):
         self.code, self.text = code, text
         super().__init__(f"the motion failed: {text}")
-
-
-class MotionCancelled(SysidError):
-    """A motion that was cancelled; the robot is at rest."""
-
-    def __init__(self) -> None:
-        super().__init__("cancelled; the robot has come to rest")
 
 
 class FreeFlyerLink:
@@ -185,7 +178,7 @@ class FreeFlyerLink:
         Raises:
             DriverSilent: The driver does not answer.
             MotionFailed: It refused the motion, or ended it early.
-            MotionCancelled: ``is_cancelled`` said so; the robot has been brought to rest.
+            Cancelled: ``is_cancelled`` said so; the robot has been brought to rest.
         """
         try:
             self.planned = trajectory
@@ -212,7 +205,7 @@ class FreeFlyerLink:
             self._heartbeat.publish(Empty())
             if self.is_cancelled():
                 self._stop()
-                raise MotionCancelled
+                raise Cancelled("cancelled; the robot has come to rest")
             if status.mode == DriverStatus.MODE_TRACK:
                 on_progress(float(status.progress))
             time.sleep(0.1)
@@ -238,5 +231,5 @@ class FreeFlyerLink:
             if time.monotonic() > end:
                 raise DriverSilent(what, self.timeout)
             if self.is_cancelled():
-                raise MotionCancelled
+                raise Cancelled("cancelled; the robot has come to rest")
             time.sleep(_POLL)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds
 from sysid_ros.core.estimation.bounds.consistency import find_inconsistent_rows
 from sysid_ros.core.estimation.bounds.set_membership import SidedBounds, WarmStart, bound_by_membership, seed_cuts
@@ -41,10 +41,6 @@ _GROUP = 8
 """Objectives whose linear programmes are solved together; more of them need more memory."""
 _COM_ROUNDS = 3
 _AXES = ("x", "y", "z")
-
-
-class EstimationCancelled(SysidError):
-    """Estimation ended because its caller asked for it."""
 
 
 class InconsistentMomentum(SysidError):
@@ -150,7 +146,7 @@ def bound_minimal(
         The bounds.
 
     Raises:
-        EstimationCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
         InconsistentMomentum: No parameters in the prior are consistent with the data.
         ParameterOutOfRange: The prior has another size, or a recording is too short.
     """
@@ -163,7 +159,7 @@ def bound_minimal(
         sides = []
         for begin in range(0, minimal.count, _GROUP):
             if is_cancelled():
-                raise EstimationCancelled("the bounds were cancelled")
+                raise Cancelled("the bounds were cancelled")
             share = (step + begin / minimal.count) / passes
             on_progress(share, f"bounds of {minimal.names[begin]} and on, pass {step + 1} of {passes}")
             sides.append(_bound(problem, np.arange(begin, min(begin + _GROUP, minimal.count)), tolerance))
@@ -204,7 +200,7 @@ def estimate_object(
         on_progress: Called with the share that is done, 0..1, and what is being done.
 
     Raises:
-        EstimationCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
         InconsistentMomentum: No object in the prior is consistent with the data.
         ParameterOutOfRange: There is no such frame, or no recording holds the object.
     """
@@ -217,7 +213,7 @@ def estimate_object(
         box = _intersected(box, earlier.box.lower, earlier.box.upper)
     for step in range(passes):
         if is_cancelled():
-            raise EstimationCancelled("the bounds were cancelled")
+            raise Cancelled("the bounds were cancelled")
         on_progress(step / (passes + 1), f"bounds of the object, pass {step + 1} of {passes}")
         whole = Box(np.concatenate([box.lower, rest.box.lower]), np.concatenate([box.upper, rest.box.upper]))
         matrix = np.concatenate([columns, rest.matrix], axis=1)

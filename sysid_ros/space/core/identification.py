@@ -314,7 +314,7 @@ def estimate_free_flyer(
         on_progress: Called with every change.
 
     Raises:
-        EstimationCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
         NotIdentifiable: The data do not determine all minimal parameters.
     """
     robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero
@@ -384,7 +384,7 @@ def estimate_held(
         on_progress: Called with every change.
 
     Raises:
-        EstimationCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
         ParameterOutOfRange: There is no such frame.
     """
 

@@ -27,23 +27,6 @@ _SHORT_DISTANCE = 0.02
 """Distances [rad, m] up to which they may differ in any case."""
 
 
-class EulerSingularity(SysidError):
-    """Euler angles from which no rates can be computed.
-
-    Args:
-        time: When it happens [s].
-        angle: Middle angle there, about x [rad].
-    """
-
-    def __init__(self, time: float, angle: float):
-        self.time = time
-        self.angle = angle
-        super().__init__(
-            f"the Z-X-Y Euler angles of the base are singular at {time:.3f} s: the angle about x is "
-            f"{np.degrees(angle):.2f} deg; expected away from +-90 deg. Give the twist of the base in its own axes"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class FloatingData:
     """Samples of a motion; arrays are read-only.
@@ -174,7 +157,7 @@ def data_from_euler_rates(
         rule: See :func:`data_from_rates`.
 
     Raises:
-        EulerSingularity: The middle angle comes close to a right angle.
+        SysidError: The middle angle comes close to a right angle.
         ParameterOutOfRange: See :func:`data_from_rates`.
 
     Source: SPACE (44) to (47), appendix 7.2.
@@ -293,14 +276,18 @@ def euler_rate_matrices(angles: Array, times: Array) -> Array:
         times: For the error, (N,) [s].
 
     Raises:
-        EulerSingularity: The middle angle is close to a right angle.
+        SysidError: The middle angle is close to a right angle.
 
     Source: SPACE (46).
     """
     (_, cx, cy), (_, sx, sy) = np.cos(angles).T, np.sin(angles).T
     singular = np.flatnonzero(np.abs(cx) < _SINGULAR)
     if singular.size:
-        raise EulerSingularity(float(times[singular[0]]), float(angles[singular[0], 1]))
+        raise SysidError(
+            f"the Z-X-Y Euler angles of the base are singular at {times[singular[0]]:.3f} s: the angle about x is "
+            f"{np.degrees(angles[singular[0], 1]):.2f} deg; expected away from +-90 deg. Give the twist of the base in "
+            "its own axes"
+        )
     zero, one = np.zeros_like(cx), np.ones_like(cx)
     rows = ((-cx * sy, cy, zero), (sx, zero, one), (cx * cy, sy, zero))
     return np.stack([np.stack(row, -1) for row in rows], -2)

@@ -83,7 +83,7 @@ def identify_free_flyer(
 
     Raises:
         PlanningCancelled: ``is_cancelled`` said so while planning.
-        EstimationCancelled: ``is_cancelled`` said so while bounds were computed.
+        Cancelled: ``is_cancelled`` said so while bounds were computed.
         SelfCollision: No motion that keeps clear was found.
         NotIdentifiable: The data do not determine all minimal parameters.
         SysidError: What the port raises.
@@ -121,7 +121,7 @@ def identify_object(
 
     Raises:
         PlanningCancelled: ``is_cancelled`` said so while planning.
-        EstimationCancelled: ``is_cancelled`` said so while bounds were computed.
+        Cancelled: ``is_cancelled`` said so while bounds were computed.
         SelfCollision: No motion that keeps clear was found.
         ParameterOutOfRange: There is no such frame.
         SysidError: What the port raises.

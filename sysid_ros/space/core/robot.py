@@ -147,7 +147,6 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     Raises:
         ModelError: The name is unknown, a file cannot be read, or the URDF has joints that are neither revolute nor
             prismatic.
-        JointNotFound: The settings name a joint the URDF has not.
         ParameterOutOfRange: A setting is missing, unknown or out of range.
     """
     path = _find(name)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sysid_ros.core.certification.assumptions import robot_hash
-from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import calibrated_settings, load_robot
 from sysid_ros.core.model.robot import frame_placement
 from sysid_ros.core.model.robot_files import available_robots, config_directories
@@ -77,10 +77,10 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
         (
             "joints.joint_8",
             {"home": 0, "acceleration": 1},
-            JointNotFound,
-            "joint 'joint_8' is unknown; .*joint_1, joint_2",
+            ParameterOutOfRange,
+            "invalid joint 'joint_8': .*joint_1, joint_2",
         ),
-        ("friction.joint_8", {"nominal": [0] * 4}, JointNotFound, "joint 'joint_8' is unknown"),
+        ("friction.joint_8", {"nominal": [0] * 4}, ParameterOutOfRange, "invalid joint 'joint_8'"),
         (
             "friction.joint_7",
             ...,
@@ -125,7 +125,7 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
         ("inertial_uncertainty.relative", 5.0, ParameterOutOfRange, r"relative 5.0: expected 0 to 1 \[-\]"),
         ("inertial_uncertainty.pseudo_inertia", 1.0, ParameterOutOfRange, r"pseudo_inertia 1.0: expected 0 to 0.9"),
         ("inertial_uncertainty.pseudo_inertia", 0.2, ParameterOutOfRange, "absent where a gripper has states"),
-        ("inertial_uncertainty.absolute", {"joint_9": [0] * 10}, JointNotFound, "joint 'joint_9' is unknown"),
+        ("inertial_uncertainty.absolute", {"joint_9": [0] * 10}, ParameterOutOfRange, "invalid joint 'joint_9'"),
         ("inertial_uncertainty.absolute.joint_7", [0] * 9, ParameterOutOfRange, "a list of 10 numbers"),
         ("sensors.effort_meaning", "current", ParameterOutOfRange, "one of motor_side, link_side"),
         ("sensors.effort_sign", 0.5, ParameterOutOfRange, "effort_sign 0.5: expected 1 or -1"),

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.robot import Sphere, tool_transform
-from sysid_ros.papers.baselines.tool_points import (
-    InvalidTool,
-    LinkEllipsoid,
-    reduce_tool,
-)
+from sysid_ros.papers.baselines.tool_points import LinkEllipsoid, reduce_tool
 
 BOX = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T * [0.02, 0.03, 0.15]
 
@@ -66,7 +62,7 @@ def test_ellipsoids_enclose_their_spheres_and_what_is_near():
 
 
 def test_flat_tools_and_no_components_are_refused():
-    with pytest.raises(InvalidTool, match="8 points span no volume"):
+    with pytest.raises(ModelError, match="8 points span no volume"):
         reduce_tool(BOX * [1, 1, 0])
     with pytest.raises(ParameterOutOfRange, match="1 or more components"):
         reduce_tool(BOX, most=0)

@@ -73,7 +73,7 @@ def test_a_wheel_that_saturates_is_named(robot):
     ("change", "text"),
     [
         (lambda s: s["joints"].pop("joint_3"), "joint_3"),
-        (lambda s: s["joints"].update(elbow={}), "joint 'elbow' is unknown"),
+        (lambda s: s["joints"].update(elbow={}), "invalid joint 'elbow'"),
         (lambda s: s["joints"]["joint_1"].update(position=[1.0, -1.0]), "the lower limit below the upper"),
         (lambda s: s["reaction_wheels"]["wheel_x"].update(axis=[1.0, 1.0, 0.0]), "a vector of length 1"),
         (lambda s: s.update(colour="red"), "no setting of that name"),

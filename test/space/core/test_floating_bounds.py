@@ -20,7 +20,7 @@ from bench._floating_trials import (
     small_robot,
 )
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
 from sysid_ros.space.core.assumptions import (
     Assumptions,
@@ -30,7 +30,6 @@ from sysid_ros.space.core.assumptions import (
     integrated_position_error,
 )
 from sysid_ros.space.core.bounds import (
-    EstimationCancelled,
     InconsistentMomentum,
     bound_minimal,
     estimate_object,
@@ -274,7 +273,7 @@ def test_bad_input(robot, minimal, values, truth):
         MomentumRange(Box(np.zeros(3), np.ones(3)))
     with pytest.raises(ParameterOutOfRange, match="probability"):
         SensorBounds.of_noise(np.ones(3), 0.0, 5, 100, 2.0)
-    with pytest.raises(EstimationCancelled):
+    with pytest.raises(Cancelled):
         bound_minimal(robot, minimal, [recording], Box.around(values, np.abs(values)), is_cancelled=lambda: True)
 
 

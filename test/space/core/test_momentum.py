@@ -124,7 +124,7 @@ def test_input_that_cannot_be_used():
     q = np.zeros((2, 3))
     with pytest.raises(ParameterOutOfRange, match=r"\(2, 6\) finite numbers"):
         system_kinematic_matrix(tree, q, q, np.zeros((1, 6)))
-    with pytest.raises(ParameterOutOfRange, match="the shape of q"):
+    with pytest.raises(ParameterOutOfRange, match="shape of q"):
         tree.evaluate(np.zeros((2, 4)), q)
     with pytest.raises(ParameterOutOfRange, match="2, as many as of q|1 samples"):
         tree.evaluate(q, np.zeros((1, 3)))

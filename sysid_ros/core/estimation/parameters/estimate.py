@@ -249,7 +249,7 @@ class ParameterEstimate:
         """The bounds as a box, with the torque at rest.
 
         Raises:
-            InvalidBox: There is no estimate (``is_consistent`` is false).
+            SysidError: There is no estimate (``is_consistent`` is false).
         """
         return WeighedBox.of(Box(self.lower, self.upper), self.rest)
 
