@@ -17,7 +17,6 @@ ROOT = Path(__file__).parent
 # Without a marker of its own a test gets the first one whose pattern matches its file. "pure" ends the search.
 MARKERS = {
     "test/nodes/test_driver_choice.py": "pure",
-    "test/nodes/test_free_flyer_messages.py": "pure",
     "test/nodes/test_identification_arm.py": "pure",
     "test/nodes/test_identify_arm_goal.py": "pure",
     "test/nodes/test_node_parameters.py": "pure",
@@ -35,8 +34,9 @@ MARKERS = {
     "test/nodes/*": "realtime",
     "test/reports/test_apply.py": "processes",
     "test/test_processes.py": "pure",
+    "test/space/test_free_flyer_nodes.py": "realtime",
     "test/test_suite.py": "processes",
-    "test/emulation/relays/*": "processes",
+    "test/emulators/relays/*": "processes",
     "test/drivers/test_loop_process.py": "realtime",
     "test/drivers/*/test_*_process.py": "realtime",
     "test/drivers/kinova_kortex/test_kortex_arm.py": "processes",

@@ -12,25 +12,25 @@ PACKAGE = ElementTree.parse(Path(__file__).with_name("package.xml")).getroot()
 NAME = PACKAGE.findtext("name")
 MAINTAINER = PACKAGE.find("maintainer")
 
-# Executables of ROS 2: `ros2 run sysid_ros <name>` runs sysid_ros/nodes/<name>.py. Without a sourced ROS there is no
-# `ros2 run`, and names such as "monitor" have no place in a user's PATH: `python -m sysid_ros.nodes.<name>` runs them.
+# Executables of ROS 2, named after the last part of their module: `ros2 run sysid_ros monitor`. Without a sourced ROS
+# there is no `ros2 run`, and such names have no place in a user's PATH: `python -m sysid_ros.nodes.monitor` runs them.
 NODES = (
-    "arm_driver",
-    "arm_emulator",
-    "calibrate_client",
-    "estimator",
-    "excitation_planner",
-    "free_flyer_client",
-    "free_flyer_driver",
-    "free_flyer_identification",
-    "identifiability",
-    "identification",
-    "identify_client",
-    "monitor",
-    "safe_planner",
+    "nodes.arm_driver",
+    "emulators.nodes.arm_emulator",
+    "nodes.calibrate_client",
+    "nodes.estimator",
+    "nodes.excitation_planner",
+    "space.nodes.free_flyer_client",
+    "space.nodes.free_flyer_driver",
+    "space.nodes.free_flyer_identification",
+    "nodes.identifiability",
+    "nodes.identification",
+    "nodes.identify_client",
+    "nodes.monitor",
+    "nodes.safe_planner",
 )
 HAS_ROS = "AMENT_PREFIX_PATH" in os.environ
-EXECUTABLES = [f"{name} = sysid_ros.nodes.{name}:main" for name in NODES] if HAS_ROS else []
+EXECUTABLES = [f"{name.rpartition('.')[2]} = sysid_ros.{name}:main" for name in NODES] if HAS_ROS else []
 
 # The kernel is compiled for several kinds of machines. The first module runs on all of them; those in the folder, which
 # is no package, must not be found by what imports all modules of one.

@@ -56,7 +56,7 @@ def takes_priority() -> bool:
     with simulated_loop() as loop:
         policies = [os.sched_getscheduler(loop.pid)]
     for module, model in (("fri", "kuka_lbr_med7"), ("kortex", "kinova_gen3_2f85")):
-        command = [sys.executable, "-m", f"sysid_ros.emulation.{module}", "--robot", model, "--seconds", "1"]
+        command = [sys.executable, "-m", f"sysid_ros.emulators.{module}", "--robot", model, "--seconds", "1"]
         output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
         if "scheduling: " not in output:
             raise RuntimeError(output)

@@ -19,7 +19,11 @@ from tempfile import TemporaryDirectory
 from sysid_ros.processes import EMULATED, IDENTIFY, SPACE, STOP_TIMEOUT, key_variables, resolve
 from sysid_ros.ros.environment import choose_domain_id, loopback_environment
 
-CLIENTS = ("identify_client", "calibrate_client", "free_flyer_client")
+CLIENTS = (
+    "sysid_ros.nodes.identify_client",
+    "sysid_ros.nodes.calibrate_client",
+    "sysid_ros.space.nodes.free_flyer_client",
+)
 FIRST_SIGNAL = (0.4, 8.0)
 """After the start of the process: while it loads, while its node comes up, and when it runs [s]."""
 GAP = 0.6
@@ -45,9 +49,10 @@ def _commands(folder: Path) -> dict[str, list[str]]:
     """Return the command of every executable, started by a script as colcon and pip install them."""
     given = {one.process.executable: one for one in resolve({"model": MODEL, "mode": "mock"})}
     commands = {}
-    for name in (*(one.executable for one in (*IDENTIFY, *EMULATED, *SPACE)), *CLIENTS):
+    for module in (*(one.module for one in (*IDENTIFY, *EMULATED, *SPACE)), *CLIENTS):
+        name = module.rpartition(".")[2]
         script = folder / name
-        script.write_text(f"import sys\nfrom sysid_ros.nodes.{name} import main\nsys.exit(main())\n")
+        script.write_text(f"import sys\nfrom {module} import main\nsys.exit(main())\n")
         words = [sys.executable, str(script)]
         if name in given:
             words += ["--ros-args", *_parameters(given[name].parameters)]

@@ -29,13 +29,15 @@ from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
-from sysid_ros.emulation.lockstep import run_for, run_trajectory
+from sysid_ros.emulators.lockstep import run_for, run_trajectory
+from sysid_ros.papers.baselines.sensitivity import bound_by_sensitivity
 
 Array = np.ndarray
 
 NOISES = (Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN)
 ESTIMATOR = "estimator"
-METHODS = ("set_membership", "left_inverse", "sensitivity")
+PAPER_METHOD = "sensitivity"
+METHODS = ("set_membership", "left_inverse", PAPER_METHOD)
 LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS, LONG = KINDS = (
     "control loop",
     "exact motion",
@@ -302,6 +304,13 @@ def build_problem(robot: RobotModel, rows: Rows, unknowns: Unknowns) -> Problem:
     return Problem.build(rows, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
 
 
+def bounds_by(method: str, problem: Problem, unknowns: Unknowns, settings: EstimatorSettings):
+    """Bounds from all rows by a method of the estimator, or by the paper's."""
+    if method == PAPER_METHOD:
+        return bound_by_sensitivity(problem, from_parameters(unknowns.nominal))
+    return compute_bounds(problem, unknowns, replace(settings, method=method))
+
+
 def estimate_all(robot: RobotModel, blocks: list[SampleBlock], payload: Array, settings: EstimatorSettings) -> dict:
     """What the estimator makes of the samples, and what each method makes of the same rows at once.
 
@@ -322,8 +331,7 @@ def estimate_all(robot: RobotModel, blocks: list[SampleBlock], payload: Array, s
     for method in METHODS:
         lower, upper = prior.lower, prior.upper
         if problem is not None:
-            start = from_parameters(unknowns.nominal)
-            found = compute_bounds(problem, unknowns, replace(settings, method=method), start)
+            found = bounds_by(method, problem, unknowns, settings)
             lower, upper = np.maximum(found.lower, lower), np.minimum(found.upper, upper)
         bounds[method] = (lower, upper)
         inside[method] = bool(np.all((lower <= payload) & (payload <= upper)))

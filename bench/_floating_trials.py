@@ -8,17 +8,17 @@ import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.free_floating.assumptions import MomentumRange, Recording, SensorBounds
-from sysid_ros.core.free_floating.bounds import bound_minimal, estimate_object, known_minimal
-from sysid_ros.core.free_floating.dynamics import simulate
-from sysid_ros.core.free_floating.intervals import FloatingMotion
-from sysid_ros.core.free_floating.kinematics import FloatingTree
-from sysid_ros.core.free_floating.measurements import FloatingData
-from sysid_ros.core.free_floating.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.core.free_floating.regression import unit_momenta
-from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.families import CycloidTrajectory
+from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
+from sysid_ros.space.core.bounds import bound_minimal, estimate_object, known_minimal
+from sysid_ros.space.core.dynamics import simulate
+from sysid_ros.space.core.intervals import FloatingMotion
+from sysid_ros.space.core.kinematics import FloatingTree
+from sysid_ros.space.core.measurements import FloatingData
+from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
+from sysid_ros.space.core.regression import unit_momenta
+from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels
 
 KINDS = ("random", "corner", "constant", "worst")
 """Errors within their bounds: anywhere, at corners, the same corner all the time, against one parameter."""

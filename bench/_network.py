@@ -24,9 +24,9 @@ from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.process import LoopProcess
-from sysid_ros.emulation.plant import EmulatedArm
-from sysid_ros.emulation.relays.faults import NetworkFaults
-from sysid_ros.emulation.relays.relay import FaultyRelay
+from sysid_ros.emulators.plant import EmulatedArm
+from sysid_ros.emulators.relays.faults import NetworkFaults
+from sysid_ros.emulators.relays.relay import FaultyRelay
 
 CAMPAIGN = {
     "none (baseline)": NetworkFaults(),

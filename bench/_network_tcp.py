@@ -16,8 +16,8 @@ from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal
 from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.process import LoopProcess
-from sysid_ros.emulation.relays.faults import Cut, StreamFaults
-from sysid_ros.emulation.relays.relay import TcpRelay
+from sysid_ros.emulators.relays.faults import Cut, StreamFaults
+from sysid_ros.emulators.relays.relay import TcpRelay
 
 START, MOTION, STOP = "start", "motion", "stop"
 PATIENCE = 0.2

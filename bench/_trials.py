@@ -18,7 +18,7 @@ from typing import IO
 
 from _table import describe_commit
 
-from sysid_ros.experiments.executor import open_executor
+from sysid_ros.executor import open_executor
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
 

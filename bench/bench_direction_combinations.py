@@ -16,16 +16,16 @@ import numpy as np
 from _table import print_figure, print_table
 from matplotlib.figure import Figure
 
-from sysid_ros.core.free_floating.direction_combinations import (
+from sysid_ros.papers.baselines.direction_combinations import (
     direction_combinations,
     plan_by_direction_combinations,
     prune_intervals,
     seeded_knots,
     significant_values,
 )
-from sysid_ros.core.free_floating.excitation import ExcitationSettings, largest_wheel_turns
-from sysid_ros.core.free_floating.intervals import IntervalInformation, condition_number
-from sysid_ros.core.free_floating.robot import FreeFlyer, load_free_flyer
+from sysid_ros.space.core.excitation import ExcitationSettings, largest_wheel_turns
+from sysid_ros.space.core.intervals import IntervalInformation, condition_number
+from sysid_ros.space.core.robot import FreeFlyer, load_free_flyer
 
 STARTS = np.deg2rad([40.661, -109.403, -78.782, 125.089, -110.0, 51.228])
 RANGES = np.deg2rad([0.524, 2.51, 2.51, 2.513, 2.036, 2.5])

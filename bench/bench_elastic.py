@@ -21,8 +21,9 @@ import numpy as np  # noqa: E402
 from _table import describe_machine, print_table  # noqa: E402
 
 from sysid_ros.core.common.box import Box  # noqa: E402
+from sysid_ros.core.common.errors import SysidError  # noqa: E402
 from sysid_ros.core.control import RobustController, RobustSettings  # noqa: E402
-from sysid_ros.core.control.gains import NoStableGains, choose_gains, margins_of  # noqa: E402
+from sysid_ros.core.control.gains import choose_gains, margins_of  # noqa: E402
 from sysid_ros.core.control.model import ControlModel  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import PositionSide, RobotModel  # noqa: E402
@@ -159,7 +160,7 @@ def rows_of(facts: Known, robot: RobotModel, label: str, broken: Broken) -> list
         lag = robot.elasticity.actuator_lag if broken.is_known else 0.0
         by_rule = choose_gains(replace(robot, elasticity=replace(robot.elasticity, actuator_lag=lag)), RobustSettings())
         options = {"highest": RobustSettings(), "by rule": by_rule.settings}
-    except NoStableGains:
+    except SysidError:
         options = {"highest": RobustSettings()}
         rows.append([label, side, "by rule", "none", "-", "-", "-", "-"])
     for name, settings in options.items():

@@ -279,9 +279,9 @@ def _suite_pids(domain: int) -> dict[int, str]:
                 is_ours = f"ROS_DOMAIN_ID={domain}\0" in (entry / "environ").read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            module = next((word for word in words if word.startswith("sysid_ros.nodes.")), "")
+            module = next((word for word in words if word.startswith("sysid_ros.") and ".nodes." in word), "")
             if module and is_ours:
-                found[int(entry.name)] = module.removeprefix("sysid_ros.nodes.")
+                found[int(entry.name)] = module.rpartition(".")[2]
     return found
 
 

@@ -18,16 +18,16 @@ import numpy as np
 from bench_free_flyer_excitation import plan_in_two_parts
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.free_floating.direction_combinations import plan_by_direction_combinations
-from sysid_ros.core.free_floating.dynamics import embed, predict_torques, rms, simulate, validation_motion
-from sysid_ros.core.free_floating.excitation import ExcitationSettings
-from sysid_ros.core.free_floating.intervals import FloatingMotion, IntervalInformation
-from sysid_ros.core.free_floating.measurements import add_noise
-from sysid_ros.core.free_floating.method import Method
-from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.regression import MomentumRegression
-from sysid_ros.core.free_floating.robot import FreeFlyer, load_free_flyer
 from sysid_ros.core.trajectories.families import CycloidTrajectory
+from sysid_ros.papers.baselines.direction_combinations import plan_by_direction_combinations
+from sysid_ros.space.core.dynamics import embed, predict_torques, rms, simulate, validation_motion
+from sysid_ros.space.core.excitation import ExcitationSettings
+from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
+from sysid_ros.space.core.measurements import add_noise
+from sysid_ros.space.core.method import Method
+from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
+from sysid_ros.space.core.regression import MomentumRegression
+from sysid_ros.space.core.robot import FreeFlyer, load_free_flyer
 
 PAPER = {67: (2.08, 174.02), 40: (12.28, 2141.79), 20: (150.22, 51817.41)}
 """Median and largest relative error [%] by number of intervals; one run each."""

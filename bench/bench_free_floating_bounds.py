@@ -18,18 +18,18 @@ from _floating_trials import KINDS, minimal_trial, object_trial
 from bench_free_floating import plan_motion, sample_times
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.free_floating.assumptions import MomentumRange, Recording, SensorBounds
-from sysid_ros.core.free_floating.bounds import (
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
+from sysid_ros.space.core.bounds import (
     bound_minimal,
     estimate_object,
     known_minimal,
     minimal_box,
     object_prior,
 )
-from sysid_ros.core.free_floating.dynamics import simulate
-from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.robot import load_free_flyer
-from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.space.core.dynamics import simulate
+from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
+from sysid_ros.space.core.robot import load_free_flyer
 
 OBJECT = from_com_form(25.0, [0.8, 0.1, -0.15], np.diag([1.5, 2.0, 1.2]))
 PROBABILITY = 1e-6

@@ -20,27 +20,27 @@ import pinocchio as pin
 from _table import print_table
 from scipy.optimize import minimize
 
-from sysid_ros.core.free_floating.direction_combinations import plan_by_direction_combinations
-from sysid_ros.core.free_floating.dynamics import embed, simulate
-from sysid_ros.core.free_floating.excitation import (
+from sysid_ros.papers.baselines.direction_combinations import plan_by_direction_combinations
+from sysid_ros.space.core.dynamics import embed, simulate
+from sysid_ros.space.core.excitation import (
     ExcitationPlan,
     ExcitationSettings,
     largest_range,
     largest_wheel_turns,
     plan_with_free_knots,
 )
-from sysid_ros.core.free_floating.intervals import (
+from sysid_ros.space.core.intervals import (
     FloatingMotion,
     IntervalInformation,
     condition_number,
     smooth_condition,
 )
-from sysid_ros.core.free_floating.kinematics import FloatingTree
-from sysid_ros.core.free_floating.measurements import add_noise
-from sysid_ros.core.free_floating.minimal_parameters import build_minimal_parameters
-from sysid_ros.core.free_floating.regression import estimate_minimal
-from sysid_ros.core.free_floating.robot import FreeFlyer, ReactionWheels, load_free_flyer
-from sysid_ros.core.free_floating.self_collision import SelfCollisionModel
+from sysid_ros.space.core.kinematics import FloatingTree
+from sysid_ros.space.core.measurements import add_noise
+from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
+from sysid_ros.space.core.regression import estimate_minimal
+from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels, load_free_flyer
+from sysid_ros.space.core.self_collision import SelfCollisionModel
 
 FIRST, FIRST_TIME = 11, 0.25
 """Intervals of the first of two parts, and share of the time for planning before it."""

@@ -38,15 +38,15 @@ from _table import print_table
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
-from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, Monitoring, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.messages import Command, Monitoring, Quality, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.drivers.network import free_port
+from sysid_ros.drivers.network import InvalidFrame, free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
-from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulation.program import EmulatorSetup
-from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulators.fri.controller import ControllerSettings, FriController
+from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
+from sysid_ros.emulators.program import EmulatorSetup
+from sysid_ros.emulators.relays.faults import NetworkFaults
 
 MODEL = "kuka_lbr_med7"
 PERIOD = 0.002
@@ -222,7 +222,7 @@ def run_fuzz(count: int) -> None:
             ("monitoring", codec.decode_monitoring, codec.encode_monitoring(good)),
             ("command", codec.decode_command, codec.encode_command(Command(1, 1, q, q))),
         ):
-            rows.append(fuzz_row(f"FRI {version.value} {what}", data, decode, FriDecodeError, count))
+            rows.append(fuzz_row(f"FRI {version.value} {what}", data, decode, InvalidFrame, count))
     print_fuzz(rows)
 
 

@@ -37,7 +37,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import draw_truth
-from sysid_ros.emulation.lockstep import run_for
+from sysid_ros.emulators.lockstep import run_for
 
 MODELS = ("nominal", "vendor-like", "identified", "truth")
 DRIFT_TIME, MOVE_TIME, MOVE_WAY = 5.0, 3.0, 0.15

@@ -44,7 +44,6 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     DeviceType,
     FrameType,
     Function,
-    KortexDecodeError,
     ServoingMode,
 )
 from sysid_ros.drivers.kinova_kortex.frame import (
@@ -68,13 +67,13 @@ from sysid_ros.drivers.kinova_kortex.messages import (
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import error_of, session_request
-from sysid_ros.drivers.network import free_port
+from sysid_ros.drivers.network import InvalidFrame, free_port
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
-from sysid_ros.emulation.kortex.base import TCP, UDP, BaseSettings, KortexBase
-from sysid_ros.emulation.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulation.plant import PERIOD
-from sysid_ros.emulation.program import EmulatorSetup
-from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulators.kortex.base import TCP, UDP, BaseSettings, KortexBase
+from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
+from sysid_ros.emulators.plant import PERIOD
+from sysid_ros.emulators.program import EmulatorSetup
+from sysid_ros.emulators.relays.faults import NetworkFaults
 
 MODEL = "kinova_gen3_2f85"
 
@@ -285,7 +284,7 @@ def run_fuzz(count: int) -> None:
     session = request._replace(function=Function.CREATE_SESSION, payload=session_request(KortexSettings()))
     stream = b"".join(wrap_for_tcp(encode_frame(frame)) for frame in (devices, error))
     rows = [
-        fuzz_row(what, data if isinstance(data, bytes) else encode_frame(data), decode, KortexDecodeError, count)
+        fuzz_row(what, data if isinstance(data, bytes) else encode_frame(data), decode, InvalidFrame, count)
         for what, decode, data in (
             ("frame", decode_frame, request),
             ("command in a frame", in_frame(partial(decode_command, n=7)), request),

@@ -26,26 +26,24 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from _containment import METHODS, build_problem, collect_rows, random_motion
+from _containment import METHODS, PAPER_METHOD, bounds_by, build_problem, collect_rows, random_motion
 from _paper import draw_plans, paper_robot, record
 from _table import describe_machine, print_table
 from _trials import read_results, write_result
 
-from sysid_ros.core.estimation.bounds.state import compute_bounds
 from sysid_ros.core.estimation.parameters.settings import QUADRATURES, EstimatorSettings
-from sysid_ros.core.estimation.point.coordinates import from_parameters
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.experiments.safe_id_conditions import HORIZONS
-from sysid_ros.experiments.safe_id_conditions import PAPER as PAPER_CORRELATIONS
-from sysid_ros.experiments.safe_id_report import TABLE_V
+from sysid_ros.papers.safe_id_conditions import HORIZONS
+from sysid_ros.papers.safe_id_conditions import PAPER as PAPER_CORRELATIONS
+from sysid_ros.papers.safe_id_report import TABLE_V
 
 DUMBBELLS = tuple(f"dumbbell_{pounds}lb" for pounds in range(4, 9))
 EXCITING, RANDOM = "exciting", "random"
-PAPER = ("sensitivity", "forward_euler")
+PAPER = (PAPER_METHOD, "forward_euler")
 VARIANTS = [(method, rule) for rule in QUADRATURES for method in METHODS]
 
 
@@ -81,11 +79,11 @@ def identify(robot: RobotModel, dumbbell: str, motion: str, candidates: int, see
     block, truth = record(robot, plans, load_payload(robot, dumbbell), seed)
     bounds = {}
     for method, rule in VARIANTS:
-        settings = EstimatorSettings(target="end_effector", method=method, quadrature=rule)
+        settings = EstimatorSettings(target="end_effector", quadrature=rule)
         if method == METHODS[0]:
             rows, unknowns = collect_rows(robot, [block], settings)
             problem = build_problem(robot, rows, unknowns)
-        found = compute_bounds(problem, unknowns, settings, from_parameters(unknowns.nominal))
+        found = bounds_by(method, problem, unknowns, settings)
         bounds[method, rule] = np.array([found.lower, found.upper])
     return Result(dumbbell, motion, truth, bounds, float(np.linalg.cond(rows.y)))
 
@@ -231,7 +229,7 @@ def main() -> int:
     print_results(results, robot)
     if arguments.motions:
         correlate(robot, arguments.motions, arguments.seed)
-    guaranteed = [variant for variant in VARIANTS if variant[0] != "sensitivity"]
+    guaranteed = [variant for variant in VARIANTS if variant[0] != PAPER_METHOD]
     return int(not all(result.inside(variant).all() for result in results for variant in guaranteed))
 
 

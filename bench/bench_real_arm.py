@@ -30,8 +30,12 @@ from _table import describe_machine, print_lead, print_table
 from scipy.signal import butter, sosfiltfilt
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.point.acceleration_regression import fit_bounded_regression, tracked
-from sysid_ros.core.estimation.point.whole_arm import (
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.papers.baselines.acceleration_regression import fit_bounded_regression, tracked
+from sysid_ros.papers.baselines.friction import FrictionLaw, Ripple
+from sysid_ros.papers.baselines.whole_arm import (
     Motion,
     TermTest,
     WholeArmFit,
@@ -40,10 +44,6 @@ from sysid_ros.core.estimation.point.whole_arm import (
     fit_whole_arm,
     select_friction,
 )
-from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.regressors.friction import FrictionLaw, Ripple
 from sysid_ros.reports.recordings.files import read_recording
 
 Array = np.ndarray

@@ -51,8 +51,8 @@ class Arm:
 
     def __init__(self, rate: float, *options: str):
         self._command = [
-            sys.executable, "-m", "sysid_ros.nodes.ros2_control_emulator", "--robot", MODEL, "--payload", "0.6",
-            "--update-rate", str(rate), *options, "--while-stdin",
+            sys.executable, "-m", "sysid_ros.emulators.nodes.ros2_control_emulator", "--robot", MODEL,
+            "--payload", "0.6", "--update-rate", str(rate), *options, "--while-stdin",
         ]  # fmt: skip
 
     def __enter__(self) -> Arm:

@@ -26,7 +26,7 @@ from _table import describe_machine, print_figure, print_lead, print_table
 
 from sysid_ros.cli.papers_safe_id import collect_runs
 from sysid_ros.cli.parse_others import safe_id_parser
-from sysid_ros.experiments import safe_id_report
+from sysid_ros.papers import safe_id_report
 
 
 def main() -> int:

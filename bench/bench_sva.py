@@ -21,8 +21,8 @@ from pathlib import Path
 from _table import describe_machine, print_figure, print_lead, print_table
 
 from sysid_ros.cli.many_runs import carry_out_runs
-from sysid_ros.experiments import sva, sva_report
-from sysid_ros.experiments.names import SVA_EXPERIMENTS
+from sysid_ros.papers import sva, sva_report
+from sysid_ros.papers.names import SVA_EXPERIMENTS
 
 
 def main() -> int:

@@ -37,7 +37,6 @@ from sysid_ros.core.excitation.criteria import BaseParameters
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
 from sysid_ros.core.excitation.planner import base_regressor, condition_number, plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.tool_points import reduce_tool
 from sysid_ros.core.excitation.whole_arm import (
     ArmExcitation,
     NoProvenMotion,
@@ -51,6 +50,7 @@ from sysid_ros.core.model.robot import RobotModel, tool_transform
 from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.trajectories.families import FourierTrajectory
+from sysid_ros.papers.baselines.tool_points import reduce_tool
 
 TOOL_SIZE = np.array([0.03, 0.03, 0.15])
 """Edges of the tool's box [m], the long one along the tool frame's z."""

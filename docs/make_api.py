@@ -8,7 +8,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = ("core", "drivers", "emulation", "reports", "cli", "ros")
+LAYERS = ("core", "drivers", "reports", "cli", "ros", "space", "emulators", "papers")
 """Nodes are described by the page of nodes, topics and parameters."""
 
 

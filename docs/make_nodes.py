@@ -88,11 +88,11 @@ def _quality(argument: ast.expr) -> str:
 
 
 def _helpers(module: ModuleType) -> list[ModuleType]:
-    """Modules of ``sysid_ros.adapters`` that hold parts of the node, and those named after it."""
+    """Modules of the adapters beside the package of the node that hold parts of it, and those named after it."""
     names = {getattr(value, "__module__", "") for value in vars(module).values()}
-    executable = module.__name__.rsplit(".", 1)[-1]
-    packages = [executable, "free_flyer"] if executable.startswith("free_flyer_") else [executable]
-    parts = (module.__name__ + "_", *(f"sysid_ros.adapters.{package}." for package in packages))
+    adapters = module.__package__.replace(".nodes", ".adapters")
+    own = "" if adapters == "sysid_ros.space.adapters" else module.__name__.rsplit(".", 1)[-1] + "."
+    parts = (module.__name__ + "_", f"{adapters}.{own}")
     return [sys.modules[name] for name in sorted(names) if name.startswith(parts)]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from make_nodes import interfaces_of
 
-from sysid_ros.processes import EMULATED, IDENTIFY, SPACE, enclave_of
+from sysid_ros.processes import EMULATED, IDENTIFY, SPACE, Process, enclave_of
 
 PATH = Path(__file__).parents[1] / "config" / "security" / "sysid_ros.policy.xml"
 
@@ -62,9 +62,9 @@ _FOR_OPERATORS = {"arm_driver": {"brake", "guide", "reconnect", "set_payload"}, 
 """Services of these nodes that an operator may call."""
 
 
-def rules_of(executable: str) -> Rules:
+def rules_of(process: Process) -> Rules:
     """Return what a node may do."""
-    module = importlib.import_module(f"sysid_ros.nodes.{executable}")
+    module, executable = importlib.import_module(process.module), process.executable
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for what, name, _ in interfaces_of(module):
         found[_RIGHTS[what]].add(name)
@@ -96,7 +96,7 @@ def operator_rules(nodes: dict[str, Rules]) -> Rules:
 
 def build_policy() -> str:
     """The text of the policy."""
-    nodes = {one.executable: rules_of(one.executable) for one in (*IDENTIFY, *EMULATED, *SPACE)}
+    nodes = {one.executable: rules_of(one) for one in (*IDENTIFY, *EMULATED, *SPACE)}
     publisher: Rules = {
         ("topic", "publish"): {"/rosout", "/parameter_events", "/tf", "/tf_static", "~/robot_description"},
         ("topic", "subscribe"): {"/clock", "/parameter_events", "joint_states"},

@@ -9,9 +9,9 @@ from __future__ import annotations
 from launch import LaunchContext, LaunchDescription
 from launch_ros.actions import Node
 
-from sysid_ros.core.free_floating.robot import load_free_flyer
 from sysid_ros.launching import describe_launch, make_description_publisher, make_nodes, make_rviz, read_arguments
 from sysid_ros.processes import SPACE_ARGUMENTS, Spelling, resolve_space
+from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.start_check import require_modules, require_parameters
 
 

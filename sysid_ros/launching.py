@@ -34,19 +34,6 @@ _OF_LAUNCH = ("launch-prefix", "launch-prefix-filter", "sigterm_timeout", "sigki
 """Launch configurations that ``launch`` itself reads for every process, so anybody may give them."""
 
 
-class RequiredProcessEnded(SysidError):
-    """A process has ended that the suite needs.
-
-    Args:
-        name: Its name.
-        code: Its exit status; minus the signal's number if one ended it.
-    """
-
-    def __init__(self, name: str, code: int):
-        self.name, self.code = name, code
-        super().__init__(f"{name} ended with exit code {code}, and the suite needs it")
-
-
 def describe_launch(
     arguments: Sequence[Argument], start_nodes: Callable[[LaunchContext], list[Node]]
 ) -> LaunchDescription:
@@ -141,10 +128,10 @@ def end_launch(name: str, event: Any, context: LaunchContext) -> None:
         context: The launch.
 
     Raises:
-        RequiredProcessEnded: Always, unless the launch is ending anyhow; ``launch`` then ends all others in order.
+        SysidError: Always, unless the launch is ending anyhow; ``launch`` then ends all others in order.
     """
     if not context.is_shutdown:
-        raise RequiredProcessEnded(name, event.returncode)
+        raise SysidError(f"{name} ended with exit code {event.returncode}, and the suite needs it")
 
 
 def _make_node(started: StartedProcess, variables: Mapping[str, str]) -> Node:

@@ -42,7 +42,7 @@ class Spelling(Enum):
 
     def title(self, argument: str) -> str:
         """Return how a message calls an argument."""
-        return f"launch argument '{argument}'" if self is Spelling.LAUNCH else f"--{argument.replace('_', '-')}"
+        return f"launch argument {argument}" if self is Spelling.LAUNCH else f"--{argument.replace('_', '-')}"
 
     def pair(self, argument: str, value: str) -> str:
         """Return an argument with its value, as it is typed."""
@@ -196,7 +196,7 @@ class Process:
     """One node in a process of its own.
 
     Attributes:
-        executable: Name of the executable, of the node and of its module in ``sysid_ros.nodes``.
+        executable: Name of the executable, of the node and of its module.
         description: What it does, in one sentence.
         arguments: Launch arguments it takes as parameters of the same name.
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
@@ -204,6 +204,7 @@ class Process:
         ends_last: Whether it is ended only when all others have: they need it to end in order.
         is_required: Whether the suite ends when it ends: what a motion or its data need. Others are started again.
         has_key: Whether it gets the key of the suite, with which it signs what others rely on, or checks that.
+        package: Where its module is, in this package.
     """
 
     executable: str
@@ -214,11 +215,12 @@ class Process:
     ends_last: bool = False
     is_required: bool = True
     has_key: bool = False
+    package: str = "nodes"
 
     @property
     def module(self) -> str:
         """Module that runs it: ``python -m <module>``."""
-        return f"{PACKAGE}.nodes.{self.executable}"
+        return f"{PACKAGE}.{self.package}.{self.executable}"
 
 
 _CONNECTION = ("serial_number", "fri_version", "port_id", "port", "username")
@@ -280,6 +282,7 @@ EMULATED = (
         "emulates the controller of an arm, with a simulated arm behind it",
         arguments=("model", "use_sim_time", "mode", "payload", "gripper", *_CONNECTION),
         ends_last=True,
+        package="emulators.nodes",
     ),
 )
 """What is started before them with ``mode:=emulated`` and its like, and ended after them: a driver hands back first."""
@@ -310,6 +313,7 @@ SPACE_DRIVER = Process(
     "simulates a free-flying robot and follows trajectories of its joints and wheels",
     arguments=("model", "use_sim_time", "speed"),
     parameter_files=(),
+    package="space.nodes",
 )
 """The simulated robot; a real one has a driver of its own with the same topics."""
 
@@ -320,6 +324,7 @@ SPACE = (
         "plans exciting motions of a free-flying robot, lets it follow them and estimates its minimal parameters",
         arguments=("model", "use_sim_time", "record", "results_root"),
         parameter_files=(),
+        package="space.nodes",
     ),
 )
 """The processes of ``space_robot.launch.py`` and ``sysid space``."""
@@ -421,7 +426,7 @@ def resolve(
     Raises:
         UnknownArgument: There is no such argument.
         ParameterOutOfRange: A value is not allowed.
-        ResourceNotFound: A parameter file is missing.
+        SysidError: A parameter file is missing.
         ModelError: There is no such robot.
     """
     texts, typed = _read(values, ARGUMENTS, spelling)

@@ -11,21 +11,6 @@ from sysid_ros.core.common.errors import SysidError
 PACKAGE = "sysid_ros"
 
 
-class ResourceNotFound(SysidError):
-    """A file of the package is missing.
-
-    Args:
-        name: Path inside the package, as in ``config/nodes/mock.yaml``.
-        directories: Where it was looked for.
-    """
-
-    def __init__(self, name: str, directories: tuple[Path, ...]):
-        self.name = name
-        self.directories = directories
-        listed = ", ".join(str(directory) for directory in directories)
-        super().__init__(f"{name} is not in {listed}: install the package, or run from its checkout")
-
-
 def share_directories() -> tuple[Path, ...]:
     """Where files of the package may be: the checkout, then the install prefixes of Python and of ROS."""
     checkout = Path(__file__).resolve().parents[1]
@@ -42,10 +27,12 @@ def resource(name: str) -> Path:
         name: Path inside the package, as in ``config/nodes/mock.yaml``.
 
     Raises:
-        ResourceNotFound: There is no such file.
+        SysidError: There is no such file.
     """
     directories = share_directories()
     for directory in directories:
         if (directory / name).exists():
             return directory / name
-    raise ResourceNotFound(name, directories)
+    raise SysidError(
+        f"{name} is not in {', '.join(map(str, directories))}: install the package, or run from its checkout"
+    )

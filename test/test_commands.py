@@ -130,9 +130,9 @@ def test_unknown_commands_are_refused(capsys):
     [
         (["--model", "gen4"], "robot 'gen4' is unknown; known are"),
         (["--payload", "anvil"], "anvil"),
-        (["--trajectories", "-3"], "--trajectories is -3; allowed: 0 or more"),
-        (["--max-motion-time", "nan"], "--max-motion-time is nan; allowed: 0 or more"),
-        (["--target-mass-width", "-1"], "--target-mass-width is -1.0; allowed: 0 or more"),
+        (["--trajectories", "-3"], "--trajectories -3: expected 0 or more"),
+        (["--max-motion-time", "nan"], "--max-motion-time nan: expected 0 or more"),
+        (["--target-mass-width", "-1"], "--target-mass-width -1.0: expected 0 or more"),
     ],
 )
 def test_what_some_process_would_refuse_is_refused_before_any_starts(words, message, capfd, tmp_path, monkeypatch):
@@ -150,17 +150,17 @@ def test_what_some_process_would_refuse_is_refused_before_any_starts(words, mess
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("calibrate arm log.csv --model ur5e --serial 1 --output none/c.yaml", "--output is 'none/c.yaml'; allowed: a"),
-        ("calibrate arm log.csv --model ur5e --serial 1 --valid-days -3", "--valid-days is -3; allowed: 0 or more"),
-        ("calibrate run --serial 1 --motion-time nan", "--motion-time is nan; allowed: 0 or more"),
-        ("emulate fri --port x", "'x' is no port; allowed: a whole number from 0 to 65535"),
-        ("emulate kortex --port 99999999", "'99999999' is no port"),
-        ("emulate ur --script-port -5", "'-5' is no port"),
-        ("papers safe-id --seeds 0", "--seeds is 0; allowed: 1 or more"),
-        ("papers sva --scale nan", "--scale is nan; allowed: 0.01 or more"),
-        ("papers sva --seeds -1", "--seeds is -1; allowed: 1 or more"),
-        ("space --momentum -1 0", "linear_momentum [kg m/s] is -1.0"),
-        ("space --parts -2", "--parts is -2; allowed: 0 or more"),
+        ("calibrate arm log.csv --model ur5e --serial 1 --output none/c.yaml", "--output 'none/c.yaml': expected a"),
+        ("calibrate arm log.csv --model ur5e --serial 1 --valid-days -3", "--valid-days -3: expected 0 or more"),
+        ("calibrate run --serial 1 --motion-time nan", "--motion-time nan: expected 0 or more"),
+        ("emulate fri --port x", "invalid port 'x': expected 0 to 65535"),
+        ("emulate kortex --port 99999999", "invalid port '99999999'"),
+        ("emulate ur --script-port -5", "invalid port '-5'"),
+        ("papers safe-id --seeds 0", "--seeds 0: expected 1 or more"),
+        ("papers sva --scale nan", "--scale nan: expected 0.01 or more"),
+        ("papers sva --seeds -1", "--seeds -1: expected 1 or more"),
+        ("space --momentum -1 0", "linear_momentum [kg m/s] -1.0"),
+        ("space --parts -2", "--parts -2: expected 0 or more"),
     ],
 )
 def test_numbers_and_places_are_refused_before_any_work(words, message, tmp_path, monkeypatch, capsys):
@@ -226,7 +226,7 @@ def test_experiments_that_lack_a_package_begin_no_run(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["new-robot", str(ROOT / "urdf" / "ur5e.urdf"), "--joints", ""], "--joints is ''; allowed: names of joints"),
+        (["new-robot", str(ROOT / "urdf" / "ur5e.urdf"), "--joints", ""], "--joints '': expected names of joints"),
         (["identifiability", "--model", ""], "robot '' is unknown; known are"),
         (
             ["papers", "sva", "--experiment", "regressor", "--results", "/proc/none"],
@@ -331,4 +331,4 @@ def test_a_recording_becomes_a_table_that_reads_the_same(tmp_path, capsys):
     np.testing.assert_allclose(after.tau, tau, rtol=1e-12)
     assert door.main(words) == 2 and "the file is there already" in capsys.readouterr().err
     words[-1] = str(tmp_path / "table.csv")
-    assert door.main(words) == 2 and "the ending is '.csv'; allowed: .npz" in capsys.readouterr().err
+    assert door.main(words) == 2 and "the ending is '.csv'; expected .npz" in capsys.readouterr().err

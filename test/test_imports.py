@@ -1,4 +1,4 @@
-"""Dependencies point one way: nodes -> {ros, drivers, reports} -> core; the core knows neither ROS nor simulators."""
+"""Dependencies point one way: nodes -> adapters -> {ros, drivers, reports} -> core; wings are imported by nothing."""
 
 import ast
 import subprocess
@@ -20,11 +20,14 @@ LAYERS = {
     "library": {"core", "reports"},
     "view": {"core"},
     "ros": {"core"},
-    "emulation": {"core", "drivers"},
-    "experiments": {"core", "drivers", "emulation"},
-    "adapters": {"core", "drivers", "emulation", "reports", "ros"},
-    "nodes": {"core", "drivers", "emulation", "reports", "ros", "view", "adapters", "cli", "experiments"},
+    "adapters": {"core", "drivers", "reports", "ros"},
+    "nodes": {"core", "drivers", "reports", "ros", "view", "adapters", "cli"},
+    "space": {"core", "drivers", "reports", "ros", "cli"},
+    "emulators": {"core", "drivers", "ros"},
+    "papers": {"core", "drivers", "space", "emulators", "executor"},
 }
+WINGS = {"space", "emulators", "papers"}
+"""Beside the product: only commands and processes, the front door, may name what is in them."""
 
 
 @cache
@@ -53,7 +56,10 @@ def files_of(layer):
     return files
 
 
-@pytest.mark.parametrize("path", files_of("core"), ids=lambda path: str(path.relative_to(ROOT)))
+PURE = [*files_of("core"), *files_of("space/core"), *files_of("papers/baselines")]
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_core_imports_no_ros_no_simulator_no_driver(path):
     for name in imported_modules(path):
         top = name.split(".")[0]
@@ -71,7 +77,25 @@ def test_layers_import_only_what_lies_below(layer):
                 assert parts[1] in allowed, f"{path.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("layer", ["drivers", "reports", "view", "experiments"])
+def test_only_commands_import_a_wing():
+    """Also no file of the top, such as the table of processes, which names modules of the wings as texts."""
+    for path in sorted(ROOT.rglob("*.py")):
+        home = path.relative_to(ROOT).parts[0]
+        if home not in WINGS | {"cli"}:
+            tops = {name.split(".")[1] for name in imported_modules(path) if name.startswith("sysid_ros.")}
+            assert not tops & WINGS, f"{path.relative_to(ROOT)} imports {sorted(tops & WINGS)}"
+
+
+@pytest.mark.parametrize("folder", ["core", "adapters"])
+def test_the_wing_of_space_has_the_layers_of_the_product(folder):
+    below = {"core": set(), "adapters": {"core", "simulation", "report"}}
+    for path in files_of(f"space/{folder}"):
+        for name in imported_modules(path):
+            if name.startswith("sysid_ros.space."):
+                assert name.split(".")[2] in below[folder] | {folder}, f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("layer", ["drivers", "reports", "view", "papers"])
 def test_layers_without_ros_know_no_ros(layer):
     for path in files_of(layer):
         for name in imported_modules(path):
@@ -92,7 +116,7 @@ def test_the_walk_sees_every_kind_of_import(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nodes").glob("[!_]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("nodes/[!_]*.py")), ids=lambda path: path.stem)
 def test_nodes_holds_entry_points_only(path):
     functions = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert "main" in functions, f"{path.name} is no executable; put what nodes share into ros/ or adapters/"

@@ -39,7 +39,8 @@ def ros(monkeypatch):
 
 def check_nodes(nodes):
     """Hold each node against what exists: its executable, its files, and its parameters with types and ranges."""
-    executables = ast.literal_eval(re.search(r"^NODES = (\(.*?\))", (ROOT / "setup.py").read_text(), re.S | re.M)[1])
+    modules = ast.literal_eval(re.search(r"^NODES = (\(.*?\))", (ROOT / "setup.py").read_text(), re.S | re.M)[1])
+    executables = {name.rpartition(".")[2]: name for name in modules}
     needed = (ROOT / "package.xml").read_text()
     for node in nodes:
         assert all(isinstance(text, str) for pair in node.additional_env.items() for text in pair)
@@ -47,7 +48,7 @@ def check_nodes(nodes):
             assert f"<exec_depend>{node.package}</exec_depend>" in needed
             continue
         assert node.package == "sysid_ros" and node.executable in executables
-        module = importlib.import_module(f"sysid_ros.nodes.{node.executable}")
+        module = importlib.import_module(f"sysid_ros.{executables[node.executable]}")
         assert callable(module.main)
         known = declared(parameters_of(module))
         *files, own = node.parameters

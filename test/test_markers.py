@@ -29,7 +29,7 @@ def test_every_folder_has_quick_tests(request, conftest):
     names = (*conftest.ORDER, "skipif")
     quick = {item.path.parent for item in items if not any(map(item.get_closest_marker, names))}
     folders = {(ROOT / path).parent for path in FILES}
-    needs_processes = {ROOT / "test" / "emulation" / "relays"}
+    needs_processes = {ROOT / "test" / "emulators" / "relays"}
     assert folders - quick == needs_processes
 
 

@@ -78,7 +78,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(urdf, tmp_path, c
 
     assert "cannot read the URDF" in refused(tmp_path / "none.urdf")
     assert "link 'hand': does not exist" in refused(urdf, "--tool", "hand")
-    assert "joint 'elbow' is unknown" in refused(urdf, "--joints", "joint1,elbow")
+    assert "invalid joint 'elbow'" in refused(urdf, "--joints", "joint1,elbow")
     assert "a name without slashes" in refused(urdf, "--name", "a/b")
     bad = urdf.with_name("bad.urdf")
     bad.write_text(urdf.read_text().replace("<mass value=", "<mass weight="))

@@ -27,7 +27,7 @@ from sysid_ros.processes import (
     resolve,
     resolve_space,
 )
-from sysid_ros.resources import ResourceNotFound, resource, share_directories
+from sysid_ros.resources import resource, share_directories
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
 
 sys.path.insert(0, str(Path(__file__).parent / "standins"))
@@ -86,20 +86,20 @@ def test_what_a_user_with_a_real_lbr_types():
             UnknownArgument,
             r"'modell' is unknown \(did you mean model or mode\?\); there are model, robot_name",
         ),
-        ({"mode": "dream"}, ParameterOutOfRange, "'mode' is 'dream'; allowed: one of mock, emulated, hardware"),
-        ({"record": "yes"}, ParameterOutOfRange, "'record' is 'yes'; allowed: one of true, false"),
-        ({"mode": "hardware"}, ParameterOutOfRange, "'robot_ip' is ''; allowed: the address of the arm"),
+        ({"mode": "dream"}, ParameterOutOfRange, "mode 'dream': expected one of mock, emulated, hardware"),
+        ({"record": "yes"}, ParameterOutOfRange, "record 'yes': expected one of true, false"),
+        ({"mode": "hardware"}, ParameterOutOfRange, "robot_ip '': expected the address of the arm"),
         ({"model": "kinova_gen4"}, ModelError, "robot 'kinova_gen4' is unknown; known are .*kinova_gen3, "),
         (
             {"model": "no/such.yaml"},
             ParameterOutOfRange,
-            "'model' is 'no/such.yaml'; allowed: the name of a robot or an",
+            "model 'no/such.yaml': expected the name of a robot or an",
         ),
-        ({"port_id": "x"}, ParameterOutOfRange, "'port_id' is 'x'; allowed: a number"),
+        ({"port_id": "x"}, ParameterOutOfRange, "port_id 'x': expected a number"),
         (
             {"mode": "ros2_control", "payload": "1"},
             ParameterOutOfRange,
-            "'payload' is '1'; allowed: nothing, with a real",
+            "payload '1': expected nothing, with a real",
         ),
     ],
 )
@@ -122,7 +122,7 @@ def test_parameter_files_are_for_nodes_that_exist():
 
 def test_missing_resource_names_where_it_was_looked_for():
     assert resource("config/payloads.yaml").is_file()
-    with pytest.raises(ResourceNotFound, match=f"config/dream.yaml is not in {ROOT}"):
+    with pytest.raises(SysidError, match=f"config/dream.yaml is not in {ROOT}"):
         resource("config/dream.yaml")
     assert share_directories()[0] == ROOT
 
@@ -174,13 +174,13 @@ def launch(monkeypatch, checked_launch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"payload": "10"}, "payload is '10'; allowed: inside the payload prior 'held_object' of kinova_gen3_2f85"),
+        ({"payload": "10"}, "payload '10': expected inside the payload prior 'held_object' of kinova_gen3_2f85"),
         ({"gripper": "ajar"}, "ajar"),
-        ({"mode": "hardware"}, "launch argument 'robot_ip' is ''; allowed: .* with mode:=hardware"),
-        ({"robot_ip": "10.0.0.1"}, "'robot_ip' is '10.0.0.1'; .*no connection to kinova_gen3_2f85 with mode:=mock"),
-        ({"robot_name": "a b"}, "launch argument 'robot_name' is 'a b'; allowed: letters"),
-        ({"model": "ur5e", "mode": "emulated"}, "mode of ur5e is 'emulated'; allowed: mock, ros2_control or"),
-        ({"mode": "ros2_control"}, "torque_command is 'unset'"),
+        ({"mode": "hardware"}, "launch argument robot_ip '': expected .* with mode:=hardware"),
+        ({"robot_ip": "10.0.0.1"}, "robot_ip '10.0.0.1': .*no connection to kinova_gen3_2f85 with mode:=mock"),
+        ({"robot_name": "a b"}, "launch argument robot_name 'a b': expected letters"),
+        ({"model": "ur5e", "mode": "emulated"}, "mode of ur5e 'emulated': expected mock, ros2_control or"),
+        ({"mode": "ros2_control"}, "torque_command 'unset'"),
         ({"model": "ur5e"}, r"model:=ur5e: no motion of 'ur5e' can be certified[^$]*launch.py works with kinova_gen3"),
     ],
 )
@@ -218,7 +218,7 @@ def test_space_launch_file_and_runner_start_the_same(checked_launch, tmp_path):
     assert Path(rviz.arguments[1]).is_file()
     # A robot with a driver of its own needs no simulated one.
     assert [one.process for one in resolve_space({"mode": "external"})] == list(SPACE[1:])
-    with pytest.raises(ParameterOutOfRange, match="'speed' is 'fast'; allowed: a number"):
+    with pytest.raises(ParameterOutOfRange, match="speed 'fast': expected a number"):
         resolve_space({"speed": "fast"})
     with pytest.raises(UnknownArgument, match="'payload' is unknown"):
         resolve_space({"payload": "1"})
@@ -314,7 +314,7 @@ def test_how_an_arm_is_reached_goes_to_those_that_need_it_and_only_where_it_is_g
     parameters = ArmDriverParameters(model="kinova_gen3", mode="hardware", password_file=str(secret))
     assert parameters.kortex_settings.password == "geheim" and "geheim" not in repr(parameters)
     secret.chmod(0o644)
-    with pytest.raises(ParameterOutOfRange, match="'password_file' is .*only its owner may read.*chmod 600"):
+    with pytest.raises(ParameterOutOfRange, match="'password_file' .*only its owner may read.*chmod 600"):
         _ = parameters.kortex_settings
 
 
@@ -371,10 +371,10 @@ def test_launch_file_starts_rviz_only_when_asked(launch):
 def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
     assert main(["--mode", "hardware", "--results", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        "error: --robot-ip is ''; allowed: the address of the arm, with --mode hardware\n"
+        "error: invalid --robot-ip '': expected the address of the arm, with --mode hardware\n"
     )
     assert main(["--domain-id", "102", "--results", str(tmp_path)]) == 2
-    assert "ROS_DOMAIN_ID is 102; allowed: 0 to 101" in capsys.readouterr().err
+    assert "ROS_DOMAIN_ID 102: expected 0 to 101" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--mode", "dream"])
 

@@ -12,7 +12,7 @@ from sysid_ros.core.certification.possible import NeverCertified, require_certif
 from sysid_ros.core.common.yaml_files import UnreadableYaml
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.nodes import ros2_control_emulator
+from sysid_ros.emulators.nodes import ros2_control_emulator
 from sysid_ros.start_check import read_parameters
 
 COMMANDS = {
@@ -39,34 +39,34 @@ def run(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("demo --model ur5e --mode emulated", "mode of ur5e is 'emulated'; allowed: mock, ros2_control or"),
-        ("demo --payload 10", "payload is '10'; allowed: inside the payload prior 'held_object' of kinova_gen3_2f85"),
-        ("demo --payload none --calibrate", "--payload is 'none'; allowed: something to weigh"),
-        ("demo --seed 99999999999", "--seed is 99999999999; allowed: 0 to 2147483647"),
+        ("demo --model ur5e --mode emulated", "mode of ur5e 'emulated': expected mock, ros2_control or"),
+        ("demo --payload 10", "payload '10': expected inside the payload prior 'held_object' of kinova_gen3_2f85"),
+        ("demo --payload none --calibrate", "--payload 'none': expected something to weigh"),
+        ("demo --seed 99999999999", "--seed 99999999999: expected 0 to 2147483647"),
         ("identify --mode mock --robot-ip 10.0.0.1", "there is no connection to kinova_gen3_2f85 with --mode mock"),
-        ("identify --mode hardware --robot-ip 10.0.0.1 --fri-version 2.5", "--fri-version is '2.5'; allowed: nothing"),
-        ("identify --mode hardware --robot-ip 10.0.0.300", "--robot-ip is '10.0.0.300'; allowed: the address"),
-        ("identify --model kuka_lbr_med7 --mode emulated --fri-version 9", "parameter 'fri_version' is '9'"),
-        ("identify --robot-name 'a b'", "--robot-name is 'a b'; allowed: letters, digits and _"),
-        ("identify --max-motion-time 1e9", r"max_motion_time \[s\] is 1000000000.0; allowed: above 0, at most 600"),
-        ("identify --trajectories 1000", "trajectories .* is 1000; allowed: from 0 to 100"),
-        ("identify --nodes-only --trajectories 3", "--trajectories is 3; allowed: nothing with --nodes-only"),
-        ("identify --parameters-file none.yaml", "--parameters-file is 'none.yaml'"),
-        ("identify --mode ros2_control", "torque_command is 'unset'"),
-        ("calibrate run --model kinova_gen3 --serial ' '", "--serial is ' '; allowed: the serial number"),
-        ("calibrate run --model kinova_gen3 --serial 1 --com-tolerance 1", "--com-tolerance is 1.0; allowed: nothing"),
-        ("calibrate run --model kinova_gen3 --serial 1 --mode monitor_only", "--mode is 'monitor_only'; allowed: one"),
-        ("calibrate run --model kinova_gen3 --serial 1 --motion-time 1", "motion_time .* is 1.0; allowed: from 2"),
+        ("identify --mode hardware --robot-ip 10.0.0.1 --fri-version 2.5", "--fri-version '2.5': expected nothing"),
+        ("identify --mode hardware --robot-ip 10.0.0.300", "--robot-ip '10.0.0.300': expected the address"),
+        ("identify --model kuka_lbr_med7 --mode emulated --fri-version 9", "parameter fri_version '9'"),
+        ("identify --robot-name 'a b'", "--robot-name 'a b': expected letters, digits and _"),
+        ("identify --max-motion-time 1e9", r"max_motion_time \[s\] 1000000000.0: expected above 0, at most 600"),
+        ("identify --trajectories 1000", "trajectories .* 1000: expected from 0 to 100"),
+        ("identify --nodes-only --trajectories 3", "--trajectories 3: expected nothing with --nodes-only"),
+        ("identify --parameters-file none.yaml", "--parameters-file 'none.yaml'"),
+        ("identify --mode ros2_control", "torque_command 'unset'"),
+        ("calibrate run --model kinova_gen3 --serial ' '", "--serial ' ': expected the serial number"),
+        ("calibrate run --model kinova_gen3 --serial 1 --com-tolerance 1", "--com-tolerance 1.0: expected nothing"),
+        ("calibrate run --model kinova_gen3 --serial 1 --mode monitor_only", "--mode 'monitor_only': expected one"),
+        ("calibrate run --model kinova_gen3 --serial 1 --motion-time 1", "motion_time .* 1.0: expected from 2"),
         ("calibrate run --model kinova_gen3 --serial 1 --weight -1", "the mass of a reference weight is -1.0 kg"),
-        ("space --speed 0", r"parameter 'speed' \[-\] is 0.0; allowed: .* from 0.01 to 50"),
-        ("space --parts 1000", r"parts \[-\] is 1000; allowed: from 1 to 20"),
-        ("space --object hand", "frame is 'hand'; allowed: one of base"),
+        ("space --speed 0", r"parameter speed \[-\] 0.0: expected .* from 0.01 to 50"),
+        ("space --parts 1000", r"parts \[-\] 1000: expected from 1 to 20"),
+        ("space --object hand", "frame 'hand': expected one of base"),
         ("space --recording x.mcap --speed 2", "--speed can only be given without --recording"),
         ("space --before x.mcap", "--before can only be given with --recording"),
         ("space --known x.yaml", "--known can only be given with --object"),
-        ("emulate-ros2 --update-rate 0", "--update-rate is 0.0; allowed: 50 to 1000"),
-        ("emulate-ros2 --namespace 'a b'", "--namespace is 'a b'; allowed: letters"),
-        ("emulate-ros2 --seconds nan", "--seconds is nan; allowed: more than 0"),
+        ("emulate-ros2 --update-rate 0", "--update-rate 0.0: expected 50 to 1000"),
+        ("emulate-ros2 --namespace 'a b'", "--namespace 'a b': expected letters"),
+        ("emulate-ros2 --seconds nan", "--seconds nan: expected more than 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_starts(run, tmp_path, line, said):

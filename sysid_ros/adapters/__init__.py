@@ -1,1 +1,1 @@
-"""What nodes need beyond wiring, of ROS and of drivers, emulation or reports; never imported from below."""
+"""What nodes need beyond wiring, of ROS, drivers and reports; never imported from below."""

@@ -16,7 +16,7 @@ import numpy as np
 from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.parse_suites import apply_parser
 from sysid_ros.cli.terminal import show, working
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.drivers.universal_robots import SETTLE, ControllerError, ControllerPayload, RtdeClient, send_payload
@@ -28,18 +28,6 @@ MASS, COM, INERTIA = 1e-3, 1e-4, 1e-4
 """Largest differences of a payload that was read back [kg], [m], [kg m^2]."""
 _UR_CURE = "they come with Universal Robots' driver, ros-<distribution>-ur-msgs; without ROS there is: sysid apply ur"
 _MOVEIT_CURE = "they come with MoveIt, ros-<distribution>-moveit-msgs"
-
-
-class NotConfirmed(SysidError):
-    """Something was sent, and the running system does not say that it has it.
-
-    Args:
-        where: The system.
-        reason: What it says, or why it says nothing.
-    """
-
-    def __init__(self, where: str, reason: str):
-        super().__init__(f"not confirmed: {where} {reason}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,10 +74,12 @@ def _apply_ur(options: argparse.Namespace, exported: ExportedPayload) -> int:
         try:
             found, different = _read_back(client, load, sent_inertia)
         except ControllerError as error:
-            raise NotConfirmed(options.robot_ip, f"was given it and says nothing ({error})") from error
+            raise SysidError(f"not confirmed: {options.robot_ip} was given it and says nothing ({error})") from error
     show(f"Read back:  {_describe(found)}")
     if different:
-        raise NotConfirmed(options.robot_ip, f"does not have what was sent: {'; '.join(different)}. {_ADVICE}")
+        raise SysidError(
+            f"not confirmed: {options.robot_ip} does not have what was sent: {'; '.join(different)}. {_ADVICE}"
+        )
     if has_inertia and not sent_inertia:
         show("note: the messages of this driver have no inertia; it was left out")
     if sent_inertia and found.inertia is None:
@@ -145,7 +135,7 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
     """Return what sends a payload and returns whether its inertia was among it.
 
     Raises:
-        MessagesMissing: The driver's messages are not installed.
+        SysidError: The driver's messages are not installed.
     """
     if options.command == "ur":
 
@@ -164,7 +154,7 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
             try:
                 return set_ur_payload(caller, kind, options.service, load.mass, load.com, inertia)
             except (ServiceRefused, ServiceTimeout) as error:
-                raise NotConfirmed("the driver", f"did not say that it was set ({error})") from error
+                raise SysidError(f"not confirmed: the driver did not say that it was set ({error})") from error
 
     return call_driver
 
@@ -200,12 +190,12 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
             apply_scene(caller, kinds[0], f"{prefix}/apply_planning_scene", scene)
             found = read_attached(caller, kinds[1], where, name)
         except (ServiceRefused, ServiceTimeout) as error:
-            raise NotConfirmed("MoveIt", f"did not say that it has it ({error})") from error
+            raise SysidError(f"not confirmed: MoveIt did not say that it has it ({error})") from error
     if found is None:
-        raise NotConfirmed(where, f"has no attached object '{name}'; see the log of move_group")
+        raise SysidError(f"not confirmed: {where} has no attached object '{name}'; see the log of move_group")
     different = compare_attached(fill_message(type(found)(), fields), found)
     if different:
-        raise NotConfirmed(where, f"does not have what was sent: {'; '.join(different)}")
+        raise SysidError(f"not confirmed: {where} does not have what was sent: {'; '.join(different)}")
     if found.weight == 0.0:
         show("note: MoveIt keeps no weight of attached objects; give it to the robot's controller, too")
     show("Confirmed: link, links that may be touched, shapes and places (within 0.1 mm and 1 mrad).")
@@ -253,7 +243,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise ParameterOutOfRange("--yes", "missing", "given, where nobody can be asked")
+        raise ParameterOutOfRange("--yes", MISSING, "it, where nobody can be asked")
     if ask("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was sent.")
         raise KeyboardInterrupt
@@ -261,7 +251,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(apply_parser().read(argv)), (NotConfirmed,))
+    return run_command(lambda: run(apply_parser().read(argv)), (SysidError,))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from sysid_ros.cli.parse_others import SHELLS, completion_parser
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.common.yaml_files import read_yaml
-from sysid_ros.core.free_floating.robot import available_free_flyers
 from sysid_ros.core.model.robot_files import available_robots, config_directories
+from sysid_ros.space.core.robot import available_free_flyers
 
 shtab = optional_module("shtab")
 _MODELS, _PAYLOADS, _FLOATING = "_sysid_models", "_sysid_payloads", "_sysid_floating"

@@ -30,7 +30,7 @@ from sysid_ros.cli.parse_recordings import (
 )
 from sysid_ros.cli.parse_suites import apply_parser, demo_parser, identify_parser, space_parser
 from sysid_ros.core.common.command_line import CommandParser, fill, tell
-from sysid_ros.emulation.arguments import fri_parser, kortex_parser, ros2_control_parser, ur_parser
+from sysid_ros.emulators.arguments import fri_parser, kortex_parser, ros2_control_parser, ur_parser
 
 PACKAGE = "sysid_ros"
 
@@ -53,10 +53,10 @@ class Command:
 
 
 EMULATORS: Mapping[str, Command] = MappingProxyType({
-    "fri": Command("a KUKA LBR controller with FRI", "emulation.fri.__main__", fri_parser),
-    "kortex": Command("the base of a Kinova Gen3 with Kortex", "emulation.kortex.__main__", kortex_parser),
-    "ros2_control": Command("an arm under ros2_control", "nodes.ros2_control_emulator", ros2_control_parser),
-    "ur": Command("the payload of a controller of Universal Robots", "emulation.universal_robots", ur_parser),
+    "fri": Command("a KUKA LBR controller with FRI", "emulators.fri.__main__", fri_parser),
+    "kortex": Command("the base of a Kinova Gen3 with Kortex", "emulators.kortex.__main__", kortex_parser),
+    "ros2_control": Command("an arm under ros2_control", "emulators.nodes.ros2_control_emulator", ros2_control_parser),
+    "ur": Command("the payload of a controller of Universal Robots", "emulators.universal_robots", ur_parser),
 })  # fmt: skip
 """Other ends of a connection, for the drivers of this package and for any other client."""
 PAPERS: Mapping[str, Command] = MappingProxyType({

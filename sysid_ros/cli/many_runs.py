@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from sysid_ros.cli.terminal import ProgressDisplay, duration_text
 from sysid_ros.core.common.command_line import tell
-from sysid_ros.experiments.executor import (
+from sysid_ros.executor import (
     Completion,
     Executor,
     Job,
@@ -84,7 +84,7 @@ def carry_out_runs(
 
 
 class Report(Protocol):
-    """What a module of :mod:`sysid_ros.experiments` makes of entries."""
+    """What a module of :mod:`sysid_ros.papers` makes of entries."""
 
     def tables(self, entries: Sequence[Any], /) -> Sequence[Any]:
         """Return the tables."""

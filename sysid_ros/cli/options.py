@@ -58,7 +58,7 @@ def add_view_option(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add who carries out the runs; :func:`~sysid_ros.experiments.executor.open_executor` takes both."""
+    """Add who carries out the runs; :func:`~sysid_ros.executor.open_executor` takes both."""
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of this machine (default: 1)")
     parser.add_argument(
         "--scheduler",

@@ -12,8 +12,8 @@ from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.many_runs import carry_out_runs, show
 from sysid_ros.cli.parse_others import TABLES, safe_id_parser
 from sysid_ros.core.common.optional import require_module
-from sysid_ros.experiments import safe_id_runs
-from sysid_ros.experiments.executor import Completion, ResultsFile
+from sysid_ros.executor import Completion, ResultsFile
+from sysid_ros.papers import safe_id_runs
 
 
 def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Completion]]:
@@ -63,7 +63,7 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
 
 def run(options: argparse.Namespace) -> int:
     """Make the runs that are missing, print the tables and draw the figures; return the exit status."""
-    from sysid_ros.experiments import safe_id_report
+    from sysid_ros.papers import safe_id_report
 
     entries, failures = collect_runs(options)
     show(safe_id_report, entries, Path(options.results))

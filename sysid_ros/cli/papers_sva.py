@@ -11,13 +11,13 @@ from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.many_runs import carry_out_runs, show
 from sysid_ros.cli.parse_others import sva_parser
 from sysid_ros.core.common.optional import require_module
-from sysid_ros.experiments import sva
-from sysid_ros.experiments.names import SVA_EXPERIMENTS, SVA_ROBOTS
+from sysid_ros.papers import sva
+from sysid_ros.papers.names import SVA_EXPERIMENTS, SVA_ROBOTS
 
 
 def run(options: argparse.Namespace) -> int:
     """Run what is missing, print the tables and draw the figures; return the exit status."""
-    from sysid_ros.experiments import sva_report
+    from sysid_ros.papers import sva_report
 
     wanted = SVA_EXPERIMENTS if options.experiment == "all" else (options.experiment,)
     if set(wanted) & set(SVA_ROBOTS):  # the cost of the regressor needs no simulated robot

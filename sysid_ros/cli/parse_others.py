@@ -7,7 +7,7 @@ import argparse
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.options import add_run_options
 from sysid_ros.core.common.command_line import CommandParser, require_numbers
-from sysid_ros.experiments.names import DUMBBELLS, EXPERIMENTS, METHODS, SVA_EXPERIMENTS
+from sysid_ros.papers.names import DUMBBELLS, EXPERIMENTS, METHODS, SVA_EXPERIMENTS
 
 TABLES = ("table-2", "table-3", "table-4", "table-5")
 """The paper's tables: methods with their errors, successes, correlations and condition numbers."""

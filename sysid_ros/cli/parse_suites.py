@@ -8,13 +8,13 @@ from pathlib import Path
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.options import add_launch_options, add_view_option, check_view, launch_values
 from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, port_number, require_numbers
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.free_floating.method import Method
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot_files import require_robot
 from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS, Spelling, resolve, resolve_space
 from sysid_ros.reports.folders import require_result
 from sysid_ros.reports.recordings.options import InvalidRecording
+from sysid_ros.space.core.method import Method
 
 DEFAULT_PAYLOAD = "dumbbell_4lb"
 """What a simulated arm holds where nothing is said."""
@@ -243,4 +243,4 @@ def _check_apply(options: argparse.Namespace) -> None:
         raise ParameterOutOfRange("--robot-ip", "", "the controller's address")
     if options.robot_ip is None and not (options.unconfirmed or options.dry_run):
         allowed = "the controller's address, from which the payload is read back; or --unconfirmed"
-        raise ParameterOutOfRange("--robot-ip", "missing", allowed)
+        raise ParameterOutOfRange("--robot-ip", MISSING, allowed)

@@ -148,7 +148,7 @@ def admit_takeover(
         text = f"it continues {continued}, but the arm follows {present_id[:12]}; plan it again"
         raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
     if not 0.0 < time <= present.duration:
-        text = f"it takes over after {time:g} s of a plan of {present.duration:g} s; allowed: above 0, at most that"
+        text = f"it takes over after {time:g} s of a plan of {present.duration:g} s; expected above 0, at most that"
         raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
     states = zip(trajectory.evaluate(0.0), present.evaluate(time), _TAKEOVER_TOLERANCES, strict=True)
     for starts, left, (name, unit, tolerance) in states:

@@ -19,7 +19,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.settings import Settings, setting
 
 Array = NDArray[np.float64]
@@ -34,18 +34,6 @@ class ArmError(SysidError):
     """The arm cannot do what is asked."""
 
 
-class ArmNotConnected(ArmError):
-    """A call that needs a connected arm.
-
-    Args:
-        call: What was asked.
-    """
-
-    def __init__(self, call: str):
-        self.call = call
-        super().__init__(f"{call} needs a connected arm; call connect() first")
-
-
 class ArmLost(ArmError):
     """The arm no longer obeys: power, session or communication is gone. Nothing further may be commanded.
 
@@ -56,20 +44,6 @@ class ArmLost(ArmError):
     def __init__(self, reason: str):
         self.reason = reason
         super().__init__(f"the arm is lost: {reason}")
-
-
-class InvalidCommand(ArmError):
-    """A torque that must not reach a motor.
-
-    Args:
-        joint: Name of the first joint at fault.
-        value: What was commanded [Nm].
-    """
-
-    def __init__(self, joint: str, value: float):
-        self.joint = joint
-        self.value = value
-        super().__init__(f"torque command of {joint} is {value} Nm; it must be a finite number")
 
 
 class Pacing(Enum):
@@ -146,7 +120,7 @@ class Arm(ABC):
         """Return the newest state; wait for it where the controller paces the loop, but never without a timeout.
 
         Raises:
-            ArmNotConnected: Before ``connect`` or after ``close``.
+            ArmError: Before ``connect`` or after ``close``.
             ArmLost: The arm no longer obeys.
         """
 
@@ -159,8 +133,8 @@ class Arm(ABC):
                 gravity or friction of its own subtracts them here.
 
         Raises:
-            ArmNotConnected: Not connected, or stopped.
-            InvalidCommand: An entry is not finite.
+            ArmError: Not connected, or stopped.
+            ArmError: An entry is not finite.
             ArmLost: The arm no longer obeys.
         """
 
@@ -190,11 +164,11 @@ def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
     """Check torques (n,) [Nm] before they go to a motor.
 
     Raises:
-        InvalidCommand: An entry is not finite.
+        ArmError: An entry is not finite.
     """
     if not is_all_finite(tau):
         joint = int(np.isfinite(tau).argmin())
-        raise InvalidCommand(joint_names[joint], float(tau[joint]))
+        raise ArmError(f"torque command of {joint_names[joint]} is {tau[joint]} Nm; it must be a finite number")
 
 
 @dataclass(frozen=True)
@@ -239,11 +213,11 @@ class InjectedFaults(Settings):
         """Check the joint names.
 
         Raises:
-            JointNotFound: A fault names a joint the arm does not have.
+            ParameterOutOfRange: A fault names a joint the arm does not have.
         """
         for name in (*self.stuck_encoders, *self.nan_torques, *self.nan_positions):
             if name not in joint_names:
-                raise JointNotFound(name, joint_names)
+                raise ParameterOutOfRange("joint", name, f"one of {', '.join(joint_names)}")
 
 
 class SimulatedArm(Arm):
@@ -265,7 +239,7 @@ class SimulatedArm(Arm):
         """Replace all injected faults.
 
         Raises:
-            JointNotFound: A fault names a joint the arm does not have.
+            ParameterOutOfRange: A fault names a joint the arm does not have.
         """
 
     @abstractmethod

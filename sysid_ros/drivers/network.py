@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import ArmError
 
 _MODULUS = 1 << 32
@@ -148,6 +149,20 @@ _FREE_PORTS = (61_000, 65_500)
 """Where free ports are looked for: above those that Linux chooses itself (to 60999) and those of ROS 2 domains."""
 
 Address = tuple[str, int]
+
+
+class InvalidFrame(SysidError):
+    """Bytes that are no message of the protocol.
+
+    Args:
+        reason: What is wrong.
+        size: Number of bytes.
+    """
+
+    def __init__(self, reason: str, size: int):
+        self.reason = reason
+        self.size = size
+        super().__init__(f"{size} bytes refused: {reason}")
 
 
 class SocketUnavailable(ArmError):

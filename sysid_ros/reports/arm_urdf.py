@@ -19,17 +19,6 @@ _READS_BACK = 1e-9
 """How far what is read back may be from what was written, relative to the largest entry of its body."""
 
 
-class ArmUrdfError(SysidError):
-    """Identified parameters that cannot be written into a robot description.
-
-    Args:
-        reason: Why, in a sentence.
-    """
-
-    def __init__(self, reason: str):
-        super().__init__(f"cannot write the arm's parameters into the URDF: {reason}")
-
-
 def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified parameters of the arm") -> str:
     """Return the description with these parameters; what is fixed to a link keeps its own where a body is left for it.
 
@@ -43,7 +32,7 @@ def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified paramet
         comment: One line for the reader of the file.
 
     Raises:
-        ArmUrdfError: A body has parameters that no body can have, or what was written does not read back the same.
+        SysidError: A body has parameters that no body can have, or what was written does not read back the same.
     """
     parser = ET.XMLParser(target=ET.TreeBuilder(insert_comments=True))
     root = ET.fromstring(robot.urdf, parser=parser)
@@ -57,7 +46,10 @@ def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified paramet
         attached = _attached(joints, links, _end(joint, "child"), robot.joint_names)
         whole = theta[robot.inertial_slice(index + 1)]
         if not is_physically_consistent(whole):
-            raise ArmUrdfError(f"no body can have the parameters of everything moved by {name}")
+            raise SysidError(
+                "cannot write the arm's parameters into the URDF",
+                f"no body can have the parameters of everything moved by {name}",
+            )
         others = sum((_parameters(link, placement) for link, placement in attached), np.zeros(10))
         rest = whole - others
         if not is_physically_consistent(rest):
@@ -141,4 +133,7 @@ def _require_reads_back(robot: RobotModel, text: str, theta: Array) -> None:
     for index, name in enumerate(robot.joint_names):
         seen, wanted = model.inertias[index + 1].toDynamicParameters(), theta[robot.inertial_slice(index + 1)]
         if np.abs(seen - wanted).max() > _READS_BACK * max(1.0, float(np.abs(wanted).max())):
-            raise ArmUrdfError(f"what {name} moves reads back as {seen.tolist()} instead of {wanted.tolist()}")
+            raise SysidError(
+                "cannot write the arm's parameters into the URDF",
+                f"what {name} moves reads back as {seen.tolist()} instead of {wanted.tolist()}",
+            )

@@ -37,17 +37,6 @@ _SNIPPET = """
 """
 
 
-class UrdfExportError(SysidError):
-    """A payload cannot be added to a robot description.
-
-    Args:
-        reason: Why, in a sentence.
-    """
-
-    def __init__(self, reason: str):
-        super().__init__(f"cannot write the payload into the URDF: {reason}")
-
-
 def add_payload(
     urdf: str, parent: str, payload: ArrayLike, link: str = PAYLOAD_LINK, comment: str | None = None
 ) -> str:
@@ -62,7 +51,7 @@ def add_payload(
 
     Raises:
         NotPhysicallyConsistent: No body can have these parameters.
-        UrdfExportError: The description is not XML, has no such parent or has the new names already; or what was
+        SysidError: The description is not XML, has no such parent or has the new names already; or what was
             written does not read back as the same payload.
     """
     inertia.require_physically_consistent(payload, link)
@@ -92,14 +81,23 @@ def _require_names(urdf: str, parent: str, link: str) -> None:
     try:
         root = ElementTree.fromstring(urdf)
     except ElementTree.ParseError as error:
-        raise UrdfExportError(f"the robot description is not XML ({error})") from error
+        raise SysidError(
+            "cannot write the payload into the URDF", f"the robot description is not XML ({error})"
+        ) from error
     links = [element.get("name") for element in root.findall("link")]
     if parent not in links:
-        raise UrdfExportError(f"link '{parent}' is unknown; there are {', '.join(map(str, links))}")
+        raise SysidError(
+            "cannot write the payload into the URDF",
+            f"link '{parent}' is unknown; there are {', '.join(map(str, links))}",
+        )
     if link in links:
-        raise UrdfExportError(f"it has a link '{link}' already; choose another name")
+        raise SysidError(
+            "cannot write the payload into the URDF", f"it has a link '{link}' already; choose another name"
+        )
     if any(element.get("name") == f"{link}_joint" for element in root.findall("joint")):
-        raise UrdfExportError(f"it has a joint '{link}_joint' already; choose another name")
+        raise SysidError(
+            "cannot write the payload into the URDF", f"it has a joint '{link}_joint' already; choose another name"
+        )
 
 
 def _without_geometry(text: str) -> str:
@@ -119,7 +117,10 @@ def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
     frame = model.frames[model.getFrameId(f"{link}_joint")]
     for seen in (theta, frame.inertia.toDynamicParameters()):
         if not np.allclose(seen, payload, rtol=1e-9, atol=1e-12):
-            raise UrdfExportError(f"it reads back as {seen.tolist()} instead of {payload.tolist()}")
+            raise SysidError(
+                "cannot write the payload into the URDF",
+                f"it reads back as {seen.tolist()} instead of {payload.tolist()}",
+            )
 
 
 Array = NDArray[np.float64]

@@ -28,18 +28,6 @@ from sysid_ros.reports.payload_files import add_payload
 from sysid_ros.reports.result import IdentificationResult
 
 
-class OutsideResultsRoot(ParameterOutOfRange):
-    """A folder for results that is not below the one that a node may write to.
-
-    Args:
-        wanted: The folder that was asked for.
-        root: The folder below which it has to be.
-    """
-
-    def __init__(self, wanted: str, root: Path):
-        super().__init__("results_directory", wanted, f"a folder below {root}, the node's parameter 'results_root'")
-
-
 def folder_below(root: Path | str, wanted: str) -> Path:
     """Return a folder for results, with all links followed; nothing is made.
 
@@ -48,7 +36,7 @@ def folder_below(root: Path | str, wanted: str) -> Path:
         wanted: The folder, from ``root`` on or absolute.
 
     Raises:
-        OutsideResultsRoot: It is neither ``root`` nor below it.
+        ParameterOutOfRange: It is neither ``root`` nor below it.
         ParameterOutOfRange: Its name has a control character, which terminals and logs would obey.
     """
     base = Path(root).expanduser().absolute().resolve()
@@ -57,9 +45,13 @@ def folder_below(root: Path | str, wanted: str) -> Path:
     try:
         folder = (base / Path(wanted).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a zero byte
-        raise OutsideResultsRoot(wanted, base) from error
+        raise ParameterOutOfRange(
+            "results_directory", wanted, f"a folder below {base}, the node's parameter 'results_root'"
+        ) from error
     if not folder.is_relative_to(base):
-        raise OutsideResultsRoot(wanted, base)
+        raise ParameterOutOfRange(
+            "results_directory", wanted, f"a folder below {base}, the node's parameter 'results_root'"
+        )
     return folder
 
 
@@ -185,7 +177,7 @@ def updated_urdf(result: IdentificationResult, body: Bounded | None = None) -> s
 
     Raises:
         NotPhysicallyConsistent: No body can have the estimated parameters.
-        UrdfExportError: The description does not take the payload.
+        SysidError: The description does not take the payload.
     """
     robot = result.robot
     summary = summarize_payload(result, robot.tool_frame, body or exported_payload(result).parameters)

@@ -136,7 +136,7 @@ class NodeParameter:
         else:
             fits = type(value) is self.value_type
         if not fits or not self.setting.admits(value):
-            raise ParameterOutOfRange(self.setting.label(f"parameter '{self.name}'"), value, self.allowed)
+            raise ParameterOutOfRange(self.setting.label(f"parameter {self.name}"), value, self.allowed)
         return value
 
 

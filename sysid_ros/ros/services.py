@@ -33,19 +33,6 @@ LENGTH, ANGLE = 1e-4, 1e-3
 """Largest differences of an object that was read back, of lengths [m] and angles [rad]."""
 
 
-class MessagesMissing(SysidError):
-    """The messages of another package are not installed.
-
-    Args:
-        package: The package.
-        cure: How to get it, or how to do without.
-    """
-
-    def __init__(self, package: str, cure: str):
-        self.package = package
-        super().__init__(f"the messages {package} are not installed, or their workspace is not sourced; {cure}")
-
-
 class ServiceRefused(SysidError):
     """A service has answered that it did not do what it was asked for.
 
@@ -61,12 +48,14 @@ def service_type(package: str, name: str, cure: str) -> Any:
     """Return the type of a service.
 
     Raises:
-        MessagesMissing: Its package is not installed.
+        SysidError: Its package is not installed.
     """
     try:
         return getattr(importlib.import_module(f"{package}.srv"), name)
     except ModuleNotFoundError as error:
-        raise MessagesMissing(package, cure) from error
+        raise SysidError(
+            f"the messages {package} are not installed, or their workspace is not sourced; {cure}"
+        ) from error
 
 
 class ServiceCaller:

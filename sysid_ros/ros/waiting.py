@@ -20,7 +20,7 @@ from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.task import Future
 from unique_identifier_msgs.msg import UUID
 
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.common.machine import describe_load
 from sysid_ros.ros.qos import describe
 
@@ -112,10 +112,6 @@ class NoMessages(SysidError):
         super().__init__(
             f"no {what} on topic {topic} within {seconds:g} s with QoS {asked}; publishers seen: {seen}: {advice}"
         )
-
-
-class Cancelled(SysidError):
-    """Waiting ended because the caller asked for it."""
 
 
 def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> NoMessages:

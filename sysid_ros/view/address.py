@@ -11,13 +11,6 @@ LOOPBACK, PORT = "127.0.0.1", 8080
 """Who may look: this machine alone. The port is the first free one from here on."""
 
 
-class ViewerMissing(SysidError):
-    """The package that shows the arm in a browser is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("the view in a browser needs the package viser: pip install 'sysid_ros[view]', or viser alone")
-
-
 _TRIED = 100
 
 
@@ -25,17 +18,17 @@ def require_viewer() -> None:
     """Refuse to show anything where nothing can.
 
     Raises:
-        ViewerMissing: ``viser`` is not installed.
+        SysidError: ``viser`` is not installed.
     """
     if find_spec("viser") is None:
-        raise ViewerMissing()
+        raise SysidError("the view in a browser needs the package viser: pip install 'sysid_ros[view]', or viser alone")
 
 
 def free_port(text: str) -> int:
     """Return the first free port on this machine from the one on that ``--view`` names.
 
     Raises:
-        ViewerMissing: ``viser`` is not installed.
+        SysidError: ``viser`` is not installed.
         ParameterOutOfRange: It is no port.
         SysidError: All are taken.
     """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import SweptSpheres
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import (
     PARAMETER_NAMES,
@@ -28,7 +28,7 @@ from sysid_ros.core.model.inertia import (
 )
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.view.address import LOOPBACK, PORT, ViewerMissing
+from sysid_ros.view.address import LOOPBACK, PORT
 from sysid_ros.view.shapes import visual_shapes
 
 Array = NDArray[np.float64]
@@ -47,12 +47,14 @@ def import_viser() -> Any:
     """Return the module ``viser``, which is an extra.
 
     Raises:
-        ViewerMissing: It is not installed.
+        SysidError: It is not installed.
     """
     try:
         return import_module("viser")
     except ImportError as error:
-        raise ViewerMissing() from error
+        raise SysidError(
+            "the view in a browser needs the package viser: pip install 'sysid_ros[view]', or viser alone"
+        ) from error
 
 
 class ArmView:
@@ -64,7 +66,7 @@ class ArmView:
         folder: Where file names of meshes begin; None looks for them by package alone.
 
     Raises:
-        ViewerMissing: ``viser`` is not installed.
+        SysidError: ``viser`` is not installed.
         ParameterOutOfRange: There is no such port.
     """
 

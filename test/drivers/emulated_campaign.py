@@ -12,7 +12,7 @@ from driver_doubles import make_certificate, run
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
-from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulators.relays.faults import NetworkFaults
 from sysid_ros.ros.waiting import wait_until
 
 FAULTS = {
@@ -71,7 +71,7 @@ def require_regained(loop, arm, tries, seconds):
 @contextmanager
 def emulator_process(package, *options):
     """The program of an emulator, whose standard input is ours."""
-    command = [sys.executable, "-m", f"sysid_ros.emulation.{package}", *map(str, options), "--while-stdin"]
+    command = [sys.executable, "-m", f"sysid_ros.emulators.{package}", *map(str, options), "--while-stdin"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

@@ -19,7 +19,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSe
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.registry import LoopSetup
 from sysid_ros.drivers.registry import build_loop as build_loop_of
-from sysid_ros.emulation.lockstep import run_for, run_trajectory
+from sysid_ros.emulators.lockstep import run_for, run_trajectory
 
 # Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.
 REFERENCE_STEP = 0.7e-3

@@ -4,13 +4,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.common.errors import JointNotFound, NotPhysicallyConsistent, ParameterOutOfRange
+from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, tool_transform
-from sysid_ros.drivers.arm import ArmError, ArmLost, ArmNotConnected, InjectedFaults, InvalidCommand, Pacing
+from sysid_ros.drivers.arm import ArmError, ArmLost, InjectedFaults, Pacing
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.drivers.mujoco.simulation import UnknownPayload, load_payload
+from sysid_ros.drivers.mujoco.simulation import load_payload
 
 IDEAL = MujocoSettings(noise=Noise.NONE)
 
@@ -138,7 +138,7 @@ def test_torque_is_clipped_and_must_be_finite(robot):
     arm.read()
     arm.command(np.full(7, 1e3))
     np.testing.assert_array_equal(arm.read().tau, robot.limits.tau_max)
-    with pytest.raises(InvalidCommand, match="joint_3 is nan"):
+    with pytest.raises(ArmError, match="joint_3 is nan"):
         arm.command(np.array([0, 0, np.nan, 0, 0, 0, 0]))
 
 
@@ -154,7 +154,7 @@ def test_brakes_stop_and_hold_a_moving_arm(robot):
     for _ in range(500):
         arm.read()
     np.testing.assert_allclose(arm.truth().q, before, atol=1e-4)
-    with pytest.raises(ArmNotConnected):
+    with pytest.raises(ArmError, match="needs a connected arm"):
         arm.command(np.zeros(7))
     arm.connect()
     arm.command(arm.read().tau)
@@ -162,7 +162,7 @@ def test_brakes_stop_and_hold_a_moving_arm(robot):
 
 def test_calls_without_a_connection_are_refused(robot):
     arm = MujocoArm(robot)
-    with pytest.raises(ArmNotConnected, match="call connect"):
+    with pytest.raises(ArmError, match="call connect"):
         arm.read()
     arm.connect()
     with pytest.raises(ArmError, match="clock"):
@@ -220,7 +220,7 @@ def test_a_mass_is_one_that_the_payload_prior_allows():
 
 @pytest.mark.parametrize("text", ["1.5 at 0.1", "1.5 at 0 0 nan", "-1 at 0 0 0.1", "a at 0 0 0", "-1"])
 def test_a_payload_that_is_neither_a_name_nor_a_mass_is_refused(robot, text):
-    with pytest.raises(UnknownPayload, match="a mass and its CoM in the tool frame"):
+    with pytest.raises(ParameterOutOfRange, match="a mass and its CoM in the tool frame"):
         load_payload(robot, text)
 
 
@@ -280,7 +280,7 @@ def test_power_loss_loses_the_arm_until_it_is_connected_again(robot):
 
 
 def test_faults_name_joints_that_exist_and_sensible_numbers(robot):
-    with pytest.raises(JointNotFound, match="joint_9"):
+    with pytest.raises(ParameterOutOfRange, match="joint_9"):
         connected(robot).inject(InjectedFaults(stuck_encoders=("joint_9",)))
     for wrong in ({"drop_probability": 1.5}, {"drop_cycles": -1}, {"command_delay": 5000}):
         with pytest.raises(ParameterOutOfRange):

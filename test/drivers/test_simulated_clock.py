@@ -86,6 +86,6 @@ def test_a_simulated_loop_has_no_priority_and_its_time_waits_while_it_is_stopped
 
 @pytest.mark.processes
 def test_no_emulator_takes_priority_unless_it_is_asked_to():
-    command = [sys.executable, "-m", "sysid_ros.emulation.fri", "--robot", "lbr_med7", "--seconds", "0.1"]
+    command = [sys.executable, "-m", "sysid_ros.emulators.fri", "--robot", "lbr_med7", "--seconds", "0.1"]
     said = subprocess.run([*command, "--port", "30299"], capture_output=True, text=True, check=True)
     assert "scheduling: normal scheduling, as no real arm waits" in said.stdout + said.stderr

@@ -24,7 +24,7 @@ def test_a_copy_with_tighter_limits_keeps_its_driver(tmp_path, source, driver):
     copy.write_text(text)
     robot = load_robot(copy)
     assert robot.protocol == driver
-    refusal = r"first_motion.yaml'; allowed: an arm with elastic joints.*:elastic'"
+    refusal = r"first_motion.yaml': expected an arm with elastic joints.*:elastic'"
     for mode in ("hardware", "emulated"):  # an emulated arm has no address elsewhere
         real = {"model": str(copy), "mode": mode, "robot_ip": "192.0.2.1"}
         (setup,) = ArmDriverParameters(**real, accept_rigid_joints=True).build(robot).args

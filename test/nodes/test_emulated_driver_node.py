@@ -9,10 +9,11 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.network import free_port
+from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
-from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, EmulatorEnded
 from sysid_ros.ros import qos
 from sysid_ros.ros.waiting import wait_until
 
@@ -61,7 +62,7 @@ def test_the_arm_is_held_released_and_held_again(bench):
 
     start_again = bench.kill_controller(emulator)
     assert "no message of the controller" in probe.wait_for(FAULT).text
-    with pytest.raises(EmulatorEnded, match="-9"):
+    with pytest.raises(SysidError, match="-9"):
         emulator._watch()
 
     refused = bench.call(Trigger, "arm_driver/reconnect")

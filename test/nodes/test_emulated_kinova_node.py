@@ -10,8 +10,8 @@ from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.network import free_port
+from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
-from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.waiting import wait_until
 

@@ -12,7 +12,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.drivers.registry import LoopSetup, build_loop
-from sysid_ros.emulation.lockstep import run_for
+from sysid_ros.emulators.lockstep import run_for
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_to_message

@@ -19,7 +19,7 @@ from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.registry import LoopSetup, build_loop
-from sysid_ros.emulation.lockstep import run_for, run_trajectory
+from sysid_ros.emulators.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import samples_to_message
@@ -197,7 +197,7 @@ def test_unannounced_change_is_an_alarm_until_the_reset(arm, bench, estimates, r
 
 def test_the_state_of_the_gripper_holds_until_the_next_reset(arm, bench, estimates):
     refused = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(gripper="shut"))
-    assert not refused.success and "gripper is 'shut'; allowed: one of open, closed" in refused.message
+    assert not refused.success and "gripper 'shut': expected one of open, closed" in refused.message
     before = estimates.latest
     assert before.is_consistent and before.gripper == ""
     response = bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(gripper="closed"))

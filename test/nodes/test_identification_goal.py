@@ -169,7 +169,7 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node, robot, monkeyp
     assert wait_until(lambda: watch.status.serial_number == "K8", PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
-    assert "the serial number of the arm is 'K8'; allowed: K7" in result.error_text
+    assert "serial number of the arm 'K8': expected K7" in result.error_text
     driver.end()
 
 
@@ -260,7 +260,7 @@ def test_own_folder_gets_one_folder_per_goal(bench, goals, outcome, monkeypatch,
     monkeypatch.setattr(goals_module, "write_files", lambda *_: ())
     assert not bench.set_parameter("identification", results_directory=str(tmp_path), record=False)
     refusal = bench.set_parameter("identification", results_directory="/usr/../etc")
-    assert "results_directory is '/usr/../etc'; allowed: a folder below" in refusal
+    assert "results_directory '/usr/../etc': expected a folder below" in refusal
     heard = bench.listen(InertiaStamped, "identification/payload", qos.LATCHED)
     folders = {goals.send().wait().results_directory for _ in range(2)}
     assert heard.wait().inertia.m > 0.0

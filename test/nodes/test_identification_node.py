@@ -217,7 +217,7 @@ def test_the_identified_payload_is_moved_to_a_goal(move_to, driver, robot):
     assert result.plans >= 1 and 0.5 <= result.motion_time < 30.0 and 0.0 < result.smallest_torque_margin < 1.0
     refused = move_to([*goal[:3], 3.0, *goal[4:]])  # beyond the limit of joint 4
     assert refused.error_code == Result.INVALID_GOAL and refused.motion_time == 0.0
-    assert "goal_position of joint_4 [rad] is 3.0; allowed: -2.57 to 2.57" in refused.error_text, refused.error_text
+    assert "goal_position of joint_4 [rad] 3.0: expected -2.57 to 2.57" in refused.error_text, refused.error_text
     refused = move_to(goal[:6])
     assert refused.error_code == Result.INVALID_GOAL and "goal_position" in refused.error_text
     back = move_to(robot.home, tolerance=0.02)
@@ -269,10 +269,10 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         "target_mass_width [kg] is nan": {"target_mass_width": float("nan")},
         "trajectories [-] is 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
-        "gripper is 'shut'; allowed: one of open, closed": {"gripper": "shut"},
-        "xxx... (1000002 characters); allowed: one of open": {"gripper": 1_000_000 * "x"},
+        "gripper 'shut': expected one of open, closed": {"gripper": "shut"},
+        "xxx... (1000002 characters); expected one of open": {"gripper": 1_000_000 * "x"},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
-        "allowed: a folder below": {"results_directory": "../../somewhere"},
+        "expected a folder below": {"results_directory": "../../somewhere"},
     }
     for words, fields in cases.items():
         result = goals.send(**fields).wait()

@@ -178,11 +178,11 @@ def samples_file(robot, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"serial_number": " "}, "serial_number is 'empty'; allowed: the serial number of the arm"),
+        ({"serial_number": " "}, "serial_number 'empty': expected the serial number of the arm"),
         ({"load_mass": 9.0}, "inside the payload prior 'held_object' of the arm, which has 0 to 2.5 kg"),
-        ({"load_mass": -1.0}, "the mass of a reference weight is -1.0 kg; allowed: more than 0"),
-        ({"load_mass_tolerance": 0.1}, "load_mass [kg] is 0.0; allowed: above 0"),
-        ({"load_mass": 1.0, "load_com": [0.1]}, "load_com [m] is [0.1]; allowed: three numbers"),
+        ({"load_mass": -1.0}, "the mass of a reference weight -1.0 kg: expected more than 0"),
+        ({"load_mass_tolerance": 0.1}, "load_mass [kg] 0.0: expected above 0"),
+        ({"load_mass": 1.0, "load_com": [0.1]}, "load_com [m] [0.1]: expected three numbers"),
         ({"load_mass": 1.0, "load_com": [0.0, 0.0, 0.1], "load_com_tolerance": -1.0}, "load_com_tolerance [m]"),
         ({"motion_time": 1.0}, "motion_time [s] is 1.0"),
         ({"validation_time": float("nan")}, "validation_time [s] is nan"),
@@ -202,7 +202,7 @@ def test_the_arm_is_the_one_that_its_driver_says(robot, monkeypatch):
     goal.monitor.status = SimpleNamespace(serial_number="K8", reference_position=())
     result = goal.run(collect=lambda: pytest.fail("it moves"))
     assert result.error_code == Identify.Result.INVALID_GOAL
-    assert "serial_number is 'K7'; allowed: K8, as the driver of the arm says" in result.error_text
+    assert "serial_number 'K7': expected K8, as the driver of the arm says" in result.error_text
 
 
 def test_an_arm_that_others_move_and_a_used_folder_are_refused(robot, monkeypatch, tmp_path):
@@ -225,7 +225,7 @@ def test_recordings_of_two_arms_are_refused(robot, monkeypatch, tmp_path):
     )  # fmt: skip
     monkeypatch.setattr("sysid_ros.reports.recordings.known.read_recording", lambda *_: recorded)
     result = Goal(robot, monkeypatch, serial_number="K2", recordings=[str(path)]).run()
-    assert "the serial number of its arm is K1; allowed: K2: one calibration is of one arm" in result.error_text
+    assert "the serial number of its arm K1: expected K2: one calibration is of one arm" in result.error_text
     recorded.metadata["robot"] = "kuka_lbr_med7"
     result = Goal(robot, monkeypatch, serial_number="K1", recordings=[str(path)]).run()
     assert "the robot in it is kuka_lbr_med7" in result.error_text
@@ -237,7 +237,7 @@ def test_recordings_of_two_arms_are_refused(robot, monkeypatch, tmp_path):
         arm=dataclasses.replace(FAST, gripper="open"), results_root=tempfile.gettempdir()
     )
     result = Goal(robot, monkeypatch, options=options, serial_number="K1", recordings=[str(path)]).run()
-    assert "the state of the gripper in it is closed; allowed: open, as stated" in result.error_text
+    assert "the state of the gripper in it is closed; expected open, as stated" in result.error_text
     assert Goal(robot, monkeypatch, serial_number="K1", recordings=[str(path)]).run().error_code == 0
 
 

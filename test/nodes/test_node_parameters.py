@@ -10,12 +10,12 @@ import pytest
 
 import sysid_ros.core
 import sysid_ros.drivers
-import sysid_ros.emulation
+import sysid_ros.emulators
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, settings_of
+from sysid_ros.emulators.nodes.ros2_control_emulator import BroadcasterParameters
 from sysid_ros.nodes.arm_driver import ArmDriverParameters
 from sysid_ros.nodes.identification import IdentificationParameters
-from sysid_ros.nodes.ros2_control_emulator import BroadcasterParameters
 from sysid_ros.nodes.safe_planner import SafePlannerParameters
 from sysid_ros.processes import EMULATED, IDENTIFY, SPACE
 from sysid_ros.ros.parameters import NodeParameters, declared, parameter
@@ -43,7 +43,7 @@ def all_kinds():
 
 def all_settings():
     """Every class of settings of the product."""
-    for package in (sysid_ros.core, sysid_ros.drivers, sysid_ros.emulation):
+    for package in (sysid_ros.core, sysid_ros.drivers, sysid_ros.emulators):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
     found, waiting = set(), [Settings]

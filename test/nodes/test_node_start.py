@@ -2,8 +2,8 @@
 
 import pytest
 
+from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
-from sysid_ros.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.identifiability import IdentifiabilityNode
@@ -35,24 +35,24 @@ def test_unknown_model(capfd, node):
 @pytest.mark.parametrize(
     ("node", "parameter", "words"),
     [
-        (ArmDriverNode, "mode:=dream", "'mode' is 'dream'; allowed: one of 'mock'"),
-        (ArmDriverNode, "fri_version:=2.6", "allowed: one of '1.15'"),
+        (ArmDriverNode, "mode:=dream", "mode 'dream': expected one of 'mock'"),
+        (ArmDriverNode, "fri_version:=2.6", "expected one of '1.15'"),
         (ArmEmulatorNode, "send_period:=0.1", "from 0.001 to 0.01 [s]"),
         (ArmEmulatorNode, "payload:=anvil", "payload 'anvil' is unknown"),
-        (ArmDriverNode, "controller:=pd", "allowed: one of 'robust'"),
+        (ArmDriverNode, "controller:=pd", "expected one of 'robust'"),
         (ArmDriverNode, "commander_timeout:=0.1", "0, or 0.2 to 10"),
         (ArmDriverNode, "batch_rate:=1.0", "from 5 to 200 [Hz]"),
-        (ArmDriverNode, "payload:=anvil", "payload 'anvil' is unknown; allowed: dumbbell_4lb"),
+        (ArmDriverNode, "payload:=anvil", "payload 'anvil' is unknown; expected dumbbell_4lb"),
         (ArmDriverNode, "fault_stuck_encoders:=[elbow]", "joint_1, joint_2"),
         (EstimatorNode, "publish_rate:=0.0", "from 0.1 to 50 [Hz]"),
         (EstimatorNode, "publish_rate:=5", "a number with a decimal point"),
-        (EstimatorNode, "error_terms:=[torque, magic]", "allowed: one of 'torque_relative'"),
+        (EstimatorNode, "error_terms:=[torque, magic]", "expected one of 'torque_relative'"),
         (EstimatorNode, "windows:=3", "node 'estimator' has no parameter 'windows'; it has model"),
-        (ExcitationPlannerNode, "criterion:=beauty", "allowed: one of 'bounds'"),
+        (ExcitationPlannerNode, "criterion:=beauty", "expected one of 'bounds'"),
         (SafePlannerNode, "clearance:=-0.1", "from 0 to 1 [m]"),
         (IdentifiabilityNode, "data_interval:=0.1", "from 0.5 to 3600 [s]"),
         (IdentificationNode, "trajectories:=-1", "from 0 to 100"),
-        (IdentificationNode, "strategy:=wild", "allowed: one of 'receding'"),
+        (IdentificationNode, "strategy:=wild", "expected one of 'receding'"),
         (IdentificationNode, "trajectory_duration:=40.0", "from 1 to 30"),
         (MonitorNode, "rate:=.nan", "from 0.5 to 60 [Hz]"),
         (MonitorNode, "model:=/nowhere/robot.yaml", "/nowhere/robot.yaml"),

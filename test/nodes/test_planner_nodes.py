@@ -123,7 +123,7 @@ def test_excitation_requests_that_cannot_be_are_refused(bench, excitation, make_
         "start_position is nan for joint_1": {"start_position": [NAN, *home[1:]]},
         "duration [s] is nan": {"duration": NAN},
         "duration [s] is -1": {"duration": -1.0},
-        "criterion is 'beauty'": {"criterion": "beauty"},
+        "criterion 'beauty'": {"criterion": "beauty"},
         "finite (10, 10) Gram matrix": {"information": np.full(100, NAN)},
         "smallest eigenvalue": {"information": matrix.reshape(100)},
         "without bounds (an alarm)": {"estimate": alarm},
@@ -212,7 +212,7 @@ def test_motion_to_a_posture_is_planned_and_certified(bench, safe, robot):
     assert certificate.box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
     np.testing.assert_allclose(trajectory.evaluate(trajectory.duration)[0], goal, atol=1e-9)
     cases = {
-        "goal_position is 'empty'": {"start_position": home},
+        "goal_position: expected": {"start_position": home},
         "goal_position is inf for joint_7": {"start_position": home, "goal_position": [*home[:6], np.inf]},
         "joint_4": {"start_position": home, "goal_position": [*home[:3], 9.0, *home[4:]]},
     }
@@ -360,8 +360,8 @@ def test_plans_that_take_over_from_each_other(bench, safe, robot, known):
     cases = {
         "plan to take over from": {"predecessor": "f" * 64},
         "a multiple of": {"predecessor": certificate.plan_id, "takeover_time": 1.5003},
-        "start_position is 'empty'": {},
-        "goal_position is 'empty'": {"start_position": robot.home.tolist(), "purpose": PlanNext.Request.MOVE},
+        "start_position: expected": {},
+        "goal_position: expected": {"start_position": robot.home.tolist(), "purpose": PlanNext.Request.MOVE},
         "purpose": {"start_position": robot.home.tolist(), "purpose": 7},
         "time_limit": {"start_position": robot.home.tolist(), "time_limit": 0.05},
         "no certified plan": {"start_position": [0.0, 2.2, 0.0, 0.0, 0.0, 0.0, 0.0], "time_limit": 20.0},

@@ -28,10 +28,10 @@ from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Quantity
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.ros2_control.settings import Interface
-from sysid_ros.emulation.arguments import ros2_control_parser
-from sysid_ros.nodes import ros2_control_emulator
+from sysid_ros.emulators.arguments import ros2_control_parser
+from sysid_ros.emulators.nodes import ros2_control_emulator
+from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
-from sysid_ros.nodes.arm_emulator import ArmEmulatorNode, ArmEmulatorParameters
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.ros import qos
@@ -250,7 +250,7 @@ def test_settings_reach_the_connection(robot):
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ({"torque_command": "unset"}, ParameterOutOfRange, "allowed: full .* a wrong setting makes it fall or jump"),
+        ({"torque_command": "unset"}, ParameterOutOfRange, "expected full .* a wrong setting makes it fall or jump"),
         ({"arm_interface": "lbr_fri_idl"}, PackageNotInstalled, "lbr_fri_idl is not installed here; it is part"),
         ({"hold_controller": "jtc"}, PackageNotInstalled, "controller_manager_msgs is not installed here"),
         ({"velocity_source": "positions"}, ParameterOutOfRange, "velocity_error of joint_"),
@@ -336,7 +336,7 @@ def test_the_emulator_takes_what_its_node_gives(tmp_path):
         seed=7, real_time_factor=0.5,
     )  # fmt: skip
     command = values.command("left")
-    assert command[1:3] == ["-m", "sysid_ros.nodes.ros2_control_emulator"]
+    assert command[1:3] == ["-m", "sysid_ros.emulators.nodes.ros2_control_emulator"]
     options = ros2_control_parser().parse_args(command[3:])
     arm, setup = ros2_control_emulator.setup_of(options)
     assert setup.motion and setup.state_joints == ("x", "joint_1") and setup.command_joints == ()

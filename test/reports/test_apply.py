@@ -10,7 +10,7 @@ import yaml
 from sysid_ros.cli import apply
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.drivers.universal_robots import ControllerPayload
-from sysid_ros.emulation.universal_robots import ControllerState, EmulatedController, ScriptError
+from sysid_ros.emulators.universal_robots import ControllerState, EmulatedController, ScriptError
 from sysid_ros.reports.estimate_yaml import estimate_text, read_summary
 from sysid_ros.reports.exported import read_exported
 from sysid_ros.reports.payload import exported_payload, summarize_behind_flange, tool_parameters
@@ -72,7 +72,7 @@ def test_a_dry_run_sends_nothing_and_without_a_terminal_nobody_is_asked(folder, 
     assert run(controller, folder, "--dry-run") == ExitStatus.OK
     assert "As: set_target_payload(" in capsys.readouterr().out
     words = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", str(controller.ports[1])]
-    assert apply.main(words) == ExitStatus.BAD_INPUT and "--yes is 'missing'" in capsys.readouterr().err
+    assert apply.main(words) == ExitStatus.BAD_INPUT and "missing --yes" in capsys.readouterr().err
     assert controller.state.mass == 0.0 and not controller.said
 
 
@@ -98,7 +98,7 @@ def test_who_cannot_be_reached_is_named(folder, controller, capsys):
     assert apply.main(closed) == ExitStatus.BAD_INPUT
     assert "the controller at 127.0.0.1:1: cannot be reached" in capsys.readouterr().err
     assert apply.main(["ur", str(folder), "--robot-ip", "", "--dry-run"]) == ExitStatus.BAD_INPUT
-    assert "--robot-ip is ''" in capsys.readouterr().err
+    assert "--robot-ip ''" in capsys.readouterr().err
     scripts = str(controller.ports[0])  # it takes programs and says nothing
     monkey = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", scripts, "--yes"]
     with pytest.MonkeyPatch.context() as patch:
@@ -134,7 +134,7 @@ def test_results_that_must_not_be_used_are_refused(result, folder, tmp_path, cap
 
 def test_the_drivers_way_says_what_is_missing(folder, capsys):
     assert apply.main(["ur-driver", str(folder)]) == ExitStatus.BAD_INPUT
-    assert "--robot-ip is 'missing'; allowed: the controller's address" in capsys.readouterr().err
+    assert "missing --robot-ip: expected the controller's address" in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, "ur_msgs", None)
         assert apply.main(["ur-driver", str(folder), "--unconfirmed", "--yes"]) == ExitStatus.BAD_INPUT

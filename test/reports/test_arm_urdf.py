@@ -5,11 +5,12 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.model.urdf import build_arm_xml, read_urdf
-from sysid_ros.reports.arm_urdf import ArmUrdfError, arm_urdf
+from sysid_ros.reports.arm_urdf import arm_urdf
 
 pin = pytest.importorskip("pinocchio")
 
@@ -53,5 +54,5 @@ def test_parameters_of_no_body_are_refused():
     robot = load_robot("kinova_gen3")
     theta = robot.theta_nominal.copy()
     theta[robot.inertial_slice(3)][0] *= -1.0
-    with pytest.raises(ArmUrdfError, match="no body can have the parameters of everything moved by joint_3"):
+    with pytest.raises(SysidError, match="no body can have the parameters of everything moved by joint_3"):
         arm_urdf(robot, theta)

@@ -246,7 +246,7 @@ def test_a_topic_may_be_chosen(robot, short, tmp_path):
 
 
 def test_folders_that_are_no_bags_and_wrong_options_are_refused(robot, tmp_path):
-    with pytest.raises(InvalidRecording, match="the folder is without a bag; allowed: metadata.yaml, or files .mcap"):
+    with pytest.raises(InvalidRecording, match="the folder is without a bag; expected metadata.yaml, or files .mcap"):
         read_recording(tmp_path, robot)
     with pytest.raises(ParameterOutOfRange, match="q=grad.*q=rad or deg"):
         ReadOptions(units={"q": "grad"})

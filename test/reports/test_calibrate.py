@@ -172,7 +172,7 @@ def test_an_arm_is_as_well_known_as_is_said(tmp_path, capsys):
         options.known_within = None
         assert offline.load_known(options).theta_box.width.sum() > known.theta_box.width.sum()
         options.model, options.known_within = str(config_directories()[0].parent / "urdf" / "ur5e.urdf"), 0.2
-        with pytest.raises(ParameterOutOfRange, match="known_within is 0.2; allowed: a settings file"):
+        with pytest.raises(ParameterOutOfRange, match="known_within 0.2: expected a settings file"):
             offline.load_known(options)
 
 
@@ -185,8 +185,8 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
         ([data, "--offset-change", "1e300"], "one number or 7, from 0 to 10000"),
         ([data, "--date", "tomorrow"], "a date like 2026-11-22"),
         ([str(tmp_path / "none.npz")], "the file is missing"),
-        ([data, "--known-within", "1.5"], "--known-within is 1.5; allowed: 0 to 1"),
-        ([data, "--known-within", "nan"], "--known-within is nan; allowed: 0 to 1"),
+        ([data, "--known-within", "1.5"], "--known-within 1.5: expected 0 to 1"),
+        ([data, "--known-within", "nan"], "--known-within nan: expected 0 to 1"),
     ):
         assert calibrate.main(["arm", *words, *common]) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err
@@ -196,13 +196,13 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
         for command in (["arm", data, *common], [data, "--model", MODEL]):
             main = calibrate.main if command[0] == "arm" else offline.main
             assert main([*command, *words]) == ExitStatus.BAD_INPUT
-            assert f"--known-within is {float(words[1])}; allowed: 0 to 1" in capsys.readouterr().err
+            assert f"--known-within {float(words[1])}: expected 0 to 1" in capsys.readouterr().err
     # The samples have a payload: said to be of the empty hand, nothing explains them.
     assert calibrate.main(["arm", data, *common]) == ExitStatus.FAILED
     assert "was the stated load attached" in capsys.readouterr().err
     assert not (tmp_path / "arm.yaml").exists()
     assert offline.main([data, "--model", MODEL, "--calibration", str(tmp_path / "none.yaml")]) == ExitStatus.BAD_INPUT
-    assert "none.yaml'; allowed: an existing file of sysid calibrate" in capsys.readouterr().err
+    assert "none.yaml': expected an existing file of sysid calibrate" in capsys.readouterr().err
 
 
 class FakeSuite:
@@ -285,8 +285,8 @@ def test_what_fails_ends_the_run_and_bad_weights_are_refused_before_it(suites, t
     for words, message in (
         (["--weight", "heavy"], "numbers in kg"),
         (["--weight", "9.0"], "inside the payload prior 'held_object'"),
-        (["--weight", "1.0", "--com", "0", "0", "0.14", "--com-tolerance", "-1"], "--com-tolerance [m] is -1.0"),
-        (["--mode", "hardware"], "--robot-ip is ''"),
+        (["--weight", "1.0", "--com", "0", "0", "0.14", "--com-tolerance", "-1"], "--com-tolerance [m] -1.0"),
+        (["--mode", "hardware"], "--robot-ip ''"),
     ):
         assert calibrate.main(run_words(tmp_path, *words)) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_names_may_be_a_comment_as_numpy_writes_them(robot, short, tmp_path):
     np.testing.assert_allclose(recording.samples.q, short.q)
     np.savetxt(tmp_path / "b.csv", rows)
     with pytest.raises(
-        InvalidRecording, match="the line of column names is missing; line 1 has numbers only; allowed:"
+        InvalidRecording, match="the line of column names is missing; line 1 has numbers only; expected "
     ):
         read_recording(tmp_path / "b.csv", robot)
 
@@ -100,8 +100,8 @@ def test_units_on_the_command_line_count_for_tables(robot, short, tmp_path):
 
 
 OPEN = {
-    "no time": (["q_joint_1"], "column 't' is missing; allowed: one named t, stamp, .*; the file has q_joint_1"),
-    "two times": (["a/time", "b/time"], "the column of the time is one of a/time, b/time; allowed: one"),
+    "no time": (["q_joint_1"], "column 't' is missing; expected one named t, stamp, .*; the file has q_joint_1"),
+    "two times": (["a/time", "b/time"], "the column of the time is one of a/time, b/time; expected one"),
     "two topics": (
         [*_names("t", "/left/{word}/{joint}"), *_names("t", "/right/{word}/{joint}")[1:]],
         r"column 'q_joint_1' is there more than once \(/left/position/joint_1, /right/position/joint_1\); .*--topic",
@@ -115,11 +115,11 @@ OPEN = {
         "without joint_1, .*; the file has a0, a1.* NAME=JOINT, in this order --map a0=joint_1 --map a1=",
     ),
     "no torques": (_names("t", "{word}_{joint}", ("position", "amps")), "column 'tau_joint_1' is missing; .*has t"),
-    "a unit": (["t [h]", *_names("t", "{word}_{joint}")[1:]], r"unit of column 't \[h\]' is 'h'; allowed: s or ms"),
+    "a unit": (["t [h]", *_names("t", "{word}_{joint}")[1:]], r"unit of column 't \[h\]' is 'h'; expected s or ms"),
     "two units": (
         [f"{name} [{'deg' if name == 'position_joint_2' else 'rad'}]" if "pos" in name else name
          for name in _names("t", "{word}_{joint}")],
-        "the unit of q is deg and rad; allowed: one for all joints",
+        "the unit of q is deg and rad; expected one for all joints",
     ),
 }  # fmt: skip
 

@@ -164,7 +164,7 @@ def test_rounded_geometry_is_told(capsys, tmp_path):
     ("arguments", "message"),
     [
         (["--urdf", "missing.urdf"], "missing.urdf"),
-        (["--urdf", str(MED7), "--lock", "elbow"], "joint 'elbow' is unknown"),
+        (["--urdf", str(MED7), "--lock", "elbow"], "invalid joint 'elbow'"),
         (["--urdf", str(MED7), "--tolerance", "2"], "tolerance"),
         (["--urdf", str(MED7), "--data", "x.npz"], "a recording of an arm that --model names"),
         (["--urdf", str(MED7), "--gravity", "0", "nan", "0"], "gravity"),

@@ -277,9 +277,9 @@ def test_what_data_need_not_show_stands_beside_every_result(outcome, robot):
     [
         (["missing.npz", "--model", MODEL], "error: missing.npz: the file is missing"),
         (["missing.npz", "--model", "no_such_arm"], "no_such_arm"),
-        (["missing.npz", "--model", MODEL, "--prior", "ghost"], "payload prior is 'ghost'; allowed: one of"),
-        (["missing.npz", "--model", MODEL, "--set", "speed=3"], "--set is 'speed=3'; allowed: NAME=VALUE"),
-        (["missing.npz", "--model", MODEL, "--set", "torque_lag=fast"], "torque_lag is 'fast'; allowed: a number"),
+        (["missing.npz", "--model", MODEL, "--prior", "ghost"], "payload prior 'ghost': expected one of"),
+        (["missing.npz", "--model", MODEL, "--set", "speed=3"], "--set 'speed=3': expected NAME=VALUE"),
+        (["missing.npz", "--model", MODEL, "--set", "torque_lag=fast"], "torque_lag 'fast': expected a number"),
         (["missing.npz", "--model", MODEL, "--set", "torque_lag=5"], "torque_lag"),
         (["missing.npz", "--model", MODEL, "--window", "0"], "window_duration"),
     ],

@@ -65,10 +65,10 @@ def test_another_arm_or_a_missing_recording_is_refused(folder, robot, capsys, mo
     monkeypatch.setattr(RecordedRun, "fits", lambda self, robot: False)
     assert report.main([str(folder), "--output", str(folder / "again")]) == ExitStatus.BAD_INPUT
     told = capsys.readouterr().err
-    assert f"the arm is another than '{robot.name}' is now; allowed: the settings file of that run: --model" in told
+    assert f"the arm is another than '{robot.name}' is now; expected the settings file of that run: --model" in told
     (folder / "recording.mcap").unlink()
     assert report.main([str(folder)]) == ExitStatus.BAD_INPUT
-    assert "recording.mcap is missing; allowed: the recording itself (online), with --model" in capsys.readouterr().err
+    assert "recording.mcap is missing; expected the recording itself (online), with --model" in capsys.readouterr().err
     assert not (folder / "again").exists()
 
 

@@ -23,7 +23,7 @@ def test_without_a_calibration_any_arm_will_do():
 
 
 def test_another_arm_is_refused_and_both_are_named():
-    with pytest.raises(ParameterOutOfRange, match="the arm in a.mcap is 'K8'; allowed: K7, .*--serial K8"):
+    with pytest.raises(ParameterOutOfRange, match="the arm in a.mcap 'K8': expected K7, .*--serial K8"):
         require_same_arm(calibrated("K7"), "K8", "a.mcap")
     require_same_arm(calibrated("K7"), "K7")
     assert describe_unknown_arm(calibrated("K7"), "K7") == []
@@ -38,6 +38,6 @@ def test_what_is_not_known_is_said(known, said):
 
 def test_a_driver_takes_no_other_arm_over():
     setup = dataclasses.replace(LoopSetup.mock("kinova_gen3"), serial_number="K8")
-    with pytest.raises(ParameterOutOfRange, match="'K8'; allowed: K7"):
+    with pytest.raises(ParameterOutOfRange, match="'K8': expected K7"):
         setup.build_arm(calibrated("K7"))
     assert setup.build_arm(calibrated("K8")).serial_number == build_loop(setup).status().serial_number == "K8"

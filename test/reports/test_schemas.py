@@ -2,7 +2,8 @@
 
 import pytest
 
-from sysid_ros.reports.recordings.recording import SEPARATOR, MessageNotFound, message_definition
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.reports.recordings.recording import SEPARATOR, message_definition
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_everything_used_is_there_once(shares):
 
 def test_a_missing_definition_names_message_and_folders(shares):
     (shares[1] / "b" / "msg" / "Leaf.msg").unlink()
-    with pytest.raises(MessageNotFound, match="no definition of message b/msg/Leaf found; looked into .*first.*second"):
+    with pytest.raises(SysidError, match="no definition of message b/msg/Leaf found; looked into .*first.*second"):
         message_definition("a/msg/Top", shares)
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.common.errors import NotPhysicallyConsistent
+from sysid_ros.core.common.errors import NotPhysicallyConsistent, SysidError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.payload import summarize_payload
-from sysid_ros.reports.payload_files import PAYLOAD_LINK, UrdfExportError, add_payload
+from sysid_ros.reports.payload_files import PAYLOAD_LINK, add_payload
 from sysid_ros.reports.writer import updated_urdf
 
 
@@ -55,12 +55,12 @@ def test_the_rest_of_the_file_is_untouched(result):
 
 def test_wrong_names_and_bodies_are_refused(result):
     urdf, theta = result.robot.urdf, summarize_payload(result, result.robot.tool_frame).parameters.values
-    with pytest.raises(UrdfExportError, match="link 'nowhere' is unknown; there are .*bracelet_link"):
+    with pytest.raises(SysidError, match="link 'nowhere' is unknown; there are .*bracelet_link"):
         add_payload(urdf, "nowhere", theta)
     once = add_payload(urdf, result.robot.tool_frame, theta)
-    with pytest.raises(UrdfExportError, match="has a link 'identified_payload' already"):
+    with pytest.raises(SysidError, match="has a link 'identified_payload' already"):
         add_payload(once, result.robot.tool_frame, theta)
-    with pytest.raises(UrdfExportError, match="not XML"):
+    with pytest.raises(SysidError, match="not XML"):
         add_payload("<robot", "base_link", theta)
     with pytest.raises(NotPhysicallyConsistent, match="identified_payload"):
         add_payload(urdf, result.robot.tool_frame, -theta)

@@ -136,7 +136,7 @@ def test_environment_holds_what_keeps_ros_here():
 
 @pytest.mark.parametrize("domain", [-1, 102, 1000])
 def test_domain_out_of_range_is_refused(domain):
-    with pytest.raises(ParameterOutOfRange, match="ROS_DOMAIN_ID is .*; allowed: 0 to 101"):
+    with pytest.raises(ParameterOutOfRange, match="ROS_DOMAIN_ID .*: expected 0 to 101"):
         loopback_environment(domain)
 
 

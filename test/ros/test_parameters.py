@@ -128,13 +128,13 @@ def test_descriptors_carry_unit_range_and_description(make_node):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"duration": 7.0}, r"'duration' \[s\] is 7.0; allowed: a number .* from 0.1 to 5 \[s\]"),
+        ({"duration": 7.0}, r"duration \[s\] 7.0: expected a number .* from 0.1 to 5 \[s\]"),
         ({"duration": math.nan}, "'duration'.*is nan"),
-        ({"duration": 3}, "'duration'.*is 3; allowed: a number with a decimal point"),
+        ({"duration": 3}, "duration.*3: expected a number with a decimal point"),
         ({"count": 0}, "'count'.*at least 1"),
-        ({"mode": "dream"}, "'mode' is 'dream'; allowed: one of 'mock', 'hardware'"),
+        ({"mode": "dream"}, "mode 'dream': expected one of 'mock', 'hardware'"),
         ({"weights": [1.0, -1.0]}, "'weights'.*at least 0"),
-        ({"pause": 3.0}, r"'pause' \[s\] is 3.0; allowed: below the duration, 2.0"),
+        ({"pause": 3.0}, r"pause \[s\] 3.0: expected below the duration, 2.0"),
     ],
 )
 def test_wrong_values_at_the_start_are_refused(make_node, given, message):
@@ -210,9 +210,9 @@ def test_values_reach_the_settings_and_are_checked_there(make_node):
     assert server.values.gains == Gains(stiffness=5.0, damping=0.7, side=Side.RIGHT)
     assert server.values.value_of("arm") == "right"
     for wrong, message in (
-        ({"gain_stiffness": 0.0}, r"'gain_stiffness' \[Nm/rad\] is 0.0; allowed: .* above 0, at most 100"),
+        ({"gain_stiffness": 0.0}, r"gain_stiffness \[Nm/rad\] 0.0: expected .* above 0, at most 100"),
         ({"gain_stiffness": 5}, "'gain_stiffness'.* a number with a decimal point"),
-        ({"arm": "middle"}, "'arm' is 'middle'; allowed: one of 'left', 'right'"),
+        ({"arm": "middle"}, "arm 'middle': expected one of 'left', 'right'"),
         ({"gain_stiffness": 0.5}, "damping .* at most the stiffness"),
     ):
         with pytest.raises(ParameterOutOfRange, match=message):

@@ -10,9 +10,9 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import SampleBatch
+from sysid_ros.core.common.errors import Cancelled
 from sysid_ros.ros import qos
 from sysid_ros.ros.waiting import (
-    Cancelled,
     NoMessages,
     ServiceLost,
     ServiceTimeout,

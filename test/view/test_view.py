@@ -15,12 +15,14 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.view import scene as scene_module
-from sysid_ros.view.address import LOOPBACK, ViewerMissing
+from sysid_ros.view.address import LOOPBACK
 from sysid_ros.view.replay import FollowedPlan, Replay, Story
 from sysid_ros.view.scene import ArmView, com_box
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of all tests
 from browser import open_page  # noqa: E402
+
+from sysid_ros.core.common.errors import SysidError
 
 pytestmark = pytest.mark.processes
 N = 7
@@ -70,12 +72,12 @@ def make_story(robot):
 
 def test_without_viser_it_is_said_what_to_install(robot, monkeypatch):
     monkeypatch.setitem(sys.modules, "viser", None)
-    with pytest.raises(ViewerMissing, match=r"pip install 'sysid_ros\[view\]'"):
+    with pytest.raises(SysidError, match=r"pip install 'sysid_ros\[view\]'"):
         ArmView(robot)
 
 
 def test_a_port_that_is_none_is_refused(robot):
-    with pytest.raises(ParameterOutOfRange, match="port of the view is 80; allowed: 1024 to 65535"):
+    with pytest.raises(ParameterOutOfRange, match="port of the view 80: expected 1024 to 65535"):
         ArmView(robot, 80)
 
 

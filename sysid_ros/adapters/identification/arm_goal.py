@@ -22,7 +22,7 @@ from sysid_ros.adapters.identification.session import (
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -252,7 +252,7 @@ class ArmGoalRun(GoalBase):
             allowed = "receding or periodic; record the motion of an arm that others move, for sysid calibrate arm"
             raise ParameterOutOfRange("strategy", self._options.procedure.strategy, allowed)
         if not goal.serial_number.strip():
-            raise ParameterOutOfRange("serial_number", "empty", "the serial number of the arm")
+            raise ParameterOutOfRange("serial_number", MISSING, "the serial number of the arm")
         told = "" if self._monitor.status is None else self._monitor.status.serial_number
         if told and told != goal.serial_number:
             raise ParameterOutOfRange("serial_number", goal.serial_number, f"{told}, as the driver of the arm says")

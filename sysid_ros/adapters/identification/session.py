@@ -25,7 +25,7 @@ from sysid_msgs.srv import (
 )
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.core.certification.authentication import AuthenticationKey
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.excitation.creep_sweep import SPEEDS
 from sysid_ros.core.excitation.settings import ARM_CRITERIA
@@ -41,7 +41,7 @@ from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
-from sysid_ros.ros.waiting import Cancelled, ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
+from sysid_ros.ros.waiting import ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
 
 T = TypeVar("T")
 

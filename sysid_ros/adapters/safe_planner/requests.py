@@ -17,7 +17,7 @@ from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
@@ -200,7 +200,7 @@ class PlanRequests:
     def _joints(self, request: PlanNext.Request | PlanTo.Request, field: str) -> NDArray[np.float64]:
         message, values = type(request).__name__.removesuffix("_Request"), _numbers(request, field)
         if not len(values):
-            raise ParameterOutOfRange(f"{message}.{field}", "empty", f"{self._robot.n} numbers [rad]")
+            raise ParameterOutOfRange(f"{message}.{field}", MISSING, f"{self._robot.n} numbers [rad]")
         return joint_vector_from_message(message, field, request.joint_names, values, self._robot.joint_names)
 
     def _assumptions_of(

@@ -10,24 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import SysidError
 
 
-class InvalidBox(SysidError):
-    """A lower bound above its upper bound, or a bound that is not a number.
-
-    Args:
-        index: First entry at fault.
-        lower: Its lower bound.
-        upper: Its upper bound.
-    """
-
-    def __init__(self, index: int, lower: float, upper: float):
-        self.index = index
-        self.lower = lower
-        self.upper = upper
-        super().__init__(
-            f"entry {index} of the box has lower bound {lower} and upper bound {upper}; lower must be <= upper"
-        )
-
-
 @dataclass(frozen=True)
 class Box:
     """A closed interval vector.
@@ -37,7 +19,7 @@ class Box:
         upper: Upper bounds, (k,).
 
     Raises:
-        InvalidBox: A lower bound is above its upper bound or not a number.
+        SysidError: A lower bound is above its upper bound or not a number.
     """
 
     lower: NDArray[np.float64]
@@ -48,7 +30,8 @@ class Box:
         upper = np.array(self.upper, dtype=float)
         bad = np.flatnonzero(~(lower <= upper))
         if bad.size:
-            raise InvalidBox(int(bad[0]), float(lower[bad[0]]), float(upper[bad[0]]))
+            text = f"entry {bad[0]} of the box has lower bound {lower[bad[0]]} and upper bound {upper[bad[0]]}"
+            raise SysidError(f"{text}; lower must be <= upper")
         for array in (lower, upper):
             array.setflags(write=False)
         object.__setattr__(self, "lower", lower)

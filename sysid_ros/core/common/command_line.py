@@ -114,7 +114,7 @@ def port_number(text: str) -> int:
         argparse.ArgumentTypeError: There is no such port.
     """
     if not (text.isdecimal() and int(text) <= LARGEST_PORT):
-        raise argparse.ArgumentTypeError(f"'{text}' is no port; allowed: a whole number from 0 to {LARGEST_PORT}")
+        raise argparse.ArgumentTypeError(f"invalid port '{text}': expected 0 to {LARGEST_PORT}")
     return int(text)
 
 

@@ -10,25 +10,22 @@ from collections.abc import Sequence
 
 
 class SysidError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    Args:
+        parts: The message; of several parts each says what the next is about.
+    """
+
+    def __init__(self, *parts: object):
+        super().__init__(": ".join(map(str, parts)))
 
 
 class ModelError(SysidError):
     """A robot description that cannot be used."""
 
 
-class JointNotFound(ModelError):
-    """A joint name is not one of the robot's.
-
-    Args:
-        name: The unknown name.
-        valid_names: The names that are allowed.
-    """
-
-    def __init__(self, name: str, valid_names: Sequence[str]):
-        self.name = name
-        self.valid_names = tuple(valid_names)
-        super().__init__(f"joint '{name}' is unknown; this robot has {', '.join(self.valid_names)}")
+class Cancelled(SysidError):
+    """Work ended because its caller asked for it."""
 
 
 class NotPhysicallyConsistent(ModelError):
@@ -49,6 +46,8 @@ class NotPhysicallyConsistent(ModelError):
         )
 
 
+MISSING = object()
+"""In place of a value that is needed and was not given."""
 _LONGEST_VALUE = 500
 """A longer value is told by its beginning: whoever sends megabytes does not get them back, nor into the log."""
 
@@ -58,15 +57,16 @@ class ParameterOutOfRange(SysidError):
 
     Args:
         name: Name of the setting, with its unit.
-        value: What was given.
-        allowed: What is allowed, in words.
+        value: What was given; ``MISSING`` for nothing.
+        allowed: What is expected, in words.
     """
 
     def __init__(self, name: str, value: object, allowed: str):
         self.name = name
         self.value = value
         self.allowed = allowed
-        text = repr(value)
+        text = repr(value.tolist() if hasattr(value, "tolist") else value)
         if len(text) > _LONGEST_VALUE:
             text = f"{text[:_LONGEST_VALUE]}... ({len(text)} characters)"
-        super().__init__(f"{name} is {text}; allowed: {allowed}")
+        given = f"missing {name}" if value is MISSING else f"invalid {name.removeprefix('the ')} {text}"
+        super().__init__(f"{given}: expected {allowed}")

@@ -47,7 +47,7 @@ def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Cont
         period: Time between two torques [s]; the delay may be as long.
 
     Raises:
-        NoStableGains: The joints are so elastic that no gains keep their margins.
+        SysidError: The joints are so elastic that no gains keep their margins.
         ParameterOutOfRange: There is none of this name; lists the names.
     """
     if name == "gravity_pid":

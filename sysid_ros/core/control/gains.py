@@ -39,23 +39,6 @@ _SLOW_SHARE = 0.1
 """Largest rate of position error and integral over the bandwidth: three times that decays as one loop."""
 
 
-class NoStableGains(SysidError):
-    """No gains keep the margins.
-
-    Args:
-        joint: Joint that decides.
-        bandwidth: Lowest bandwidth that was tried [1/s].
-    """
-
-    def __init__(self, joint: str, bandwidth: float):
-        self.joint, self.bandwidth = joint, bandwidth
-        super().__init__(
-            f"no gains keep the margins with these elastic joints: {joint} has too little at a bandwidth of "
-            f"{bandwidth:.3g} 1/s; damp the joints (elasticity.torque_damping), measure on the motor side, or shorten "
-            "the delay"
-        )
-
-
 @dataclass(frozen=True)
 class GainChoice:
     """Gains of an arm and what is left of its margins.
@@ -112,7 +95,7 @@ def default_gains(robot: RobotModel, period: float = RobustSettings().period) ->
         period: Time between two torques [s]; the delay may be as long.
 
     Raises:
-        NoStableGains: The joints are so elastic that no gains keep their margins.
+        SysidError: The joints are so elastic that no gains keep their margins.
     """
     bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
     settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
@@ -129,7 +112,7 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
         settings: Highest gains, and timing.
 
     Raises:
-        NoStableGains: There is none.
+        SysidError: There is none.
     """
     bandwidth = settings.bandwidth
     while bandwidth >= _LEAST:
@@ -139,7 +122,11 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
             return choice
         bandwidth /= _RATIO
     worst = int(np.argmin(np.where(np.isnan(choice.margins.gain), 0.0, choice.margins.gain)))
-    raise NoStableGains(robot.joint_names[worst], tried.bandwidth)
+    raise SysidError(
+        f"no gains keep the margins with these elastic joints: {robot.joint_names[worst]} has too little at a "
+        f"bandwidth of {tried.bandwidth:.3g} 1/s; damp the joints (elasticity.torque_damping), measure on the motor "
+        "side, or shorten the delay"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,8 +117,6 @@ class ConsistencyMonitor:
         window, self.searched = self._bounds.build_problem(rows), 0
         if find_inconsistent_rows(window).size:
             return self.explain(window, rows)
-        if self._settings.method == "sensitivity":  # claims nothing that could be infeasible
-            return None
         parts, cuts = [*self._bounds.compacted, *self.recent, rows], self._bounds.cuts
 
         def build_all() -> Problem:
@@ -360,12 +358,10 @@ class StreamingEstimator:
             return self._make_estimate(self._unknowns.nominal, None, shares), None
         update = None
         try:
-            update = self._bounds.evaluate(point.start, in_parts)
+            update = self._bounds.evaluate(in_parts)
             if update.known is None:
                 alarm = self._consistency.explain(update.problem, update.rows, update.bounds.infeasibility)
                 return self._no_estimate(alarm), None
-            if update.bounds.values is not None:
-                return self._make_estimate(update.bounds.values, update, update.bounds.shares), update
             values = point.estimate(update.problem.select(update.rows.window != BOUNDS_ONLY), update.known.box)
         except NoBodyInBox as failure:
             rows = Rows.stack(self._bounds.rows)
@@ -393,9 +389,7 @@ class StreamingEstimator:
         """Combine a point estimate (P,) with the bounds of an update, or those so far."""
         known = self._bounds.known if update is None or update.known is None else update.known
         lower, upper, combinations = known.box.lower, known.box.upper, known.estimate_combinations(values, shares)
-        if update is not None and update.bounds.values is not None:  # not rigorous: bounds of their own
-            lower, upper, combinations = update.bounds.lower, update.bounds.upper, None
-        elif not known.target.body:
+        if not known.target.body:
             shares = {}
         target, is_narrower = known.target, np.zeros(values.size, dtype=bool)
         narrower: frozenset[Quantity] = frozenset()

@@ -47,22 +47,6 @@ def certain_speed(robot: RobotModel, settings: EstimatorSettings, period: float)
     return np.asarray(robot.link_sensors.velocity_error + drift + settings.stiction_speed)
 
 
-class NoProvenSweep(SysidError):
-    """No creep sweep could be proven.
-
-    Args:
-        speed: Largest speed of the motion [rad/s].
-        reasons: Why each was refused.
-    """
-
-    def __init__(self, speed: float, reasons: tuple[str, ...]):
-        self.speed, self.reasons = speed, reasons
-        super().__init__(
-            f"no creep sweep of up to {speed:.3g} rad/s could be proven from here: {reasons[-1]}; start elsewhere, or "
-            "leave more room"
-        )
-
-
 @dataclass(frozen=True)
 class CreepSweep:
     """Proven slow motions.
@@ -145,7 +129,7 @@ def plan_creep_sweep(
         on_progress: Called with the fraction done, 0..1, and a sentence.
 
     Raises:
-        NoProvenSweep: One of the motions could not be proven.
+        SysidError: One of the motions could not be proven.
         ParameterOutOfRange: The duration is not positive.
         PlanningCancelled: ``is_cancelled`` said so.
     """
@@ -167,7 +151,10 @@ def plan_creep_sweep(
             except (BoundNotAvailable, PlanRejected) as reason:
                 reasons.append(str(reason))
         else:
-            raise NoProvenSweep(float(speed.max()), tuple(reasons))
+            raise SysidError(
+                f"no creep sweep of up to {speed.max():.3g} rad/s could be proven from here: {reasons[-1]}; start "
+                "elsewhere, or leave more room"
+            )
     on_progress(1.0, f"{SPEEDS} motions")
     return CreepSweep(tuple(plans), speeds)
 

@@ -1,4 +1,4 @@
-"""What distances of a motion lack at samples, and the reverse derivative: spheres, or the paper's virtual constraints.
+"""What distances of a motion lack at samples, and the reverse derivative.
 
 A distance acts on two bodies at one point, along the direction in which it grows; so the gradient of any sum of
 distances is the torque that these forces take in the joints between the two bodies.
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.collision.clearance import CollisionModel, displacements
 from sysid_ros.core.collision.scene import Obstacle
-from sysid_ros.core.excitation.tool_points import LinkEllipsoid, VirtualShapes
 from sysid_ros.core.model.joint_tree import Frames, JointTree
 from sysid_ros.core.model.robot import RobotModel
 
@@ -218,57 +217,6 @@ class MissingDistances:
 
     def _keep(self, is_near: NDArray[np.bool_]) -> None:
         self._pairs, self._pair_size = self._pairs[is_near], self._pair_size[is_near]
-
-
-class VirtualConstraints:
-    """The paper's self-collision constraints: points of the tool stay outside ellipsoids around the links.
-
-    Args:
-        robot: The arm.
-        shapes: Points of the tool and ellipsoids around the links.
-
-    Source: EXCITE (11a) to (11c), with the sign that keeps the points outside.
-    """
-
-    def __init__(self, robot: RobotModel, shapes: VirtualShapes):
-        self._placer, self._points = ArmPlacer(robot), shapes.points
-        self._body = np.full(len(self._points), robot.n, dtype=np.intp)
-        self._ellipsoids = shapes.ellipsoids
-
-    def evaluate(self, q: Array) -> Array:
-        """Evaluate ``g = x^T A x - 1`` at postures (N, n), (K ellipsoids, N) [-]; all are positive in free motion."""
-        frames = self._placer.frames(q)
-        points = self._placer.points(frames, self._body, self._points)
-        return np.concatenate([self._levels(frames, points, one)[0] for one in self._ellipsoids])
-
-    def penalty(self, q: Array) -> tuple[float, Array]:
-        """Sum the squares of negative ``g``, with the gradient (N, n), at postures (N, n)."""
-        frames = self._placer.frames(q)
-        points = self._placer.points(frames, self._body, self._points)
-        total, gradient = 0.0, np.zeros_like(q)
-        for ellipsoid in self._ellipsoids:
-            level, slope = self._levels(frames, points, ellipsoid)
-            which, sample = np.nonzero(level < 0.0)
-            if not which.size:
-                continue
-            total += float((level[which, sample] ** 2).sum())
-            force = 2.0 * level[which, sample][:, None] * slope[which, :, sample]
-            at = points[which, :, sample]
-            gradient += self._placer.torques(frames, self._body[which], sample, at, force)
-            gradient -= self._placer.torques(frames, np.full(which.size, ellipsoid.body), sample, at, force)
-        return total, gradient
-
-    def _levels(self, frames: Frames, points: Array, ellipsoid: LinkEllipsoid) -> tuple[Array, Array]:
-        """Compute g (K, N) of one ellipsoid and its derivative by the points (K, 3, N), both in the world."""
-        body = ellipsoid.body
-        if body:
-            rotation = frames.rotation[body - 1]  # (axis, component, N)
-            local = np.einsum("act,kct->kat", rotation, points - frames.origin[body - 1])
-        else:
-            rotation, local = np.eye(3)[:, :, None], points
-        inside = local - ellipsoid.center[:, None]
-        bent = np.einsum("ab,kbt->kat", ellipsoid.matrix, inside)
-        return (inside * bent).sum(axis=1) - 1.0, 2.0 * np.einsum("act,kat->kct", rotation, bent)
 
 
 def _box_normals(obstacle: Obstacle, points: Array) -> Array:

@@ -23,7 +23,6 @@ from sysid_ros.core.collision.clearance import (
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.tool_points import VirtualShapes
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel, Sphere
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import Trajectory
@@ -159,7 +158,7 @@ class StartOutsideLimits(SysidError):
         self.what = what
         self.value = value
         self.allowed = allowed
-        super().__init__(f"the start position cannot be used: {what} is {value:.4g}; allowed: {allowed}")
+        super().__init__(f"the start position cannot be used: {what} is {value:.4g}; expected {allowed}")
 
 
 class NoExcitationFound(SysidError):
@@ -196,8 +195,6 @@ class ExcitationModel:
         stop_torque: What it takes more still in stops from high speed, likewise.
         moving_speed: Mean squares of the speeds before the samples of a motion that takes these torques, (N,)
             [rad^2/s^2]; None where there is none.
-        virtual: Points and ellipsoids that the search keeps apart in place of the distances of spheres; those decide in
-            the end all the same. None for the spheres.
     """
 
     robot: RobotModel
@@ -212,7 +209,6 @@ class ExcitationModel:
     moving_torque: Array
     stop_torque: Array
     moving_speed: Array | None = None
-    virtual: VirtualShapes | None = None
 
     @property
     def torque_demand(self) -> TorqueDemand:

@@ -19,7 +19,7 @@ from sysid_ros.core.excitation.criteria import (
     build_criterion,
     measured_radius,
 )
-from sysid_ros.core.excitation.distances import MissingDistances, VirtualConstraints
+from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import (
     ExcitationModel,
     StartOutsideLimits,
@@ -173,7 +173,6 @@ class ExcitationProblem:
         self._distances = MissingDistances(
             robot, model.collision, model.tracking_position, self.limits.clearance + _ROOM, around
         )
-        self._virtual = None if model.virtual is None else VirtualConstraints(robot, model.virtual)
         self._require_start(model)
         if self.base is not None:
             lower, upper = self._distances.free_range(self.space.q_start, *around, self.limits.clearance)
@@ -240,7 +239,7 @@ class ExcitationProblem:
             violation += float((beyond**2).sum())
             gradient += 2.0 * penalty * beyond / unit
         if has_distances:
-            missing, by_q = (self._virtual or self._distances).penalty(q)
+            missing, by_q = self._distances.penalty(q)
             violation += missing
             dq += penalty * by_q
         return value + penalty * violation, self.space.pull_back(dq, dv, da)

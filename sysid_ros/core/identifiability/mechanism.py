@@ -252,7 +252,6 @@ def compare_urdf(
 
     Raises:
         ModelError: The URDF or the rotors cannot be used; names what is wrong.
-        JointNotFound: A joint that is named does not exist.
         ParameterOutOfRange: An option or a setting is out of range.
     """
     options = options or MechanismOptions()
@@ -287,7 +286,6 @@ def compare_robot(
 
     Raises:
         ModelError: The rotors cannot be used.
-        JointNotFound: A joint that is named does not exist.
         ParameterOutOfRange: A setting is out of range, or joints are locked or the base floats: an arm's settings say
             which joints move and how it is mounted.
     """

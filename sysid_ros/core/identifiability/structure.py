@@ -9,12 +9,12 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.identifiability.restricted import restricted_rows
 from sysid_ros.core.identifiability.rpna import BodyNullspace, find_nullspaces
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.spans import Spans
-from sysid_ros.core.identifiability.tree import WORLD, InvalidTree, KinematicTree, TreeBody
+from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, TreeBody
 
 Array = NDArray[np.float64]
 
@@ -279,7 +279,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         Base parameters, the maps to and from them, and the identifiability of each parameter.
 
     Raises:
-        InvalidTree: The settings name a joint that does not exist.
+        ModelError: The settings name a joint that does not exist.
 
     Source: RPNA.
     """
@@ -288,7 +288,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
     names = [body.name for body in tree.bodies]
     for name in settings.known:
         if name not in names:
-            raise InvalidTree(f"known body '{name}'", f"there is no such joint; joints are {', '.join(names)}")
+            raise ModelError(f"known body '{name}'", f"there is no such joint; joints are {', '.join(names)}")
     if settings.sees_base and not tree.is_floating:
         base_name = "base" if "base" not in names else "base of the robot"
         tree = tree.with_base_body(base_name)
@@ -311,7 +311,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         free, base = base, _reduce(base, rows[:, unknown], scale[unknown], spans)
         if settings.is_ballistic and len(base.chosen) < len(free.chosen) and not tree.followers:
             problem = "tells less where nothing pushes it, and what depends on the values of the parameters themselves"
-            raise InvalidTree("floating base", f"{problem}; expected joints that move it")
+            raise ModelError("floating base", f"{problem}; expected joints that move it")
     base, columns = _with_friction(base, tree, settings, [columns[k] for k in np.flatnonzero(unknown)])
     base.matrix.setflags(write=False)
     return Structure(

@@ -17,20 +17,6 @@ from sysid_ros.core.common.errors import ModelError
 Array = NDArray[np.float64]
 
 
-class InvalidTree(ModelError):
-    """A kinematic tree that cannot be analysed.
-
-    Args:
-        element: Element at fault, such as ``joint 'elbow'``.
-        problem: Fault and remedy.
-    """
-
-    def __init__(self, element: str, problem: str):
-        self.element = element
-        self.problem = problem
-        super().__init__(f"{element}: {problem}")
-
-
 WORLD = -1
 """Parent index of a body whose parent stands still."""
 ROTOR_PARAMETERS = ("axial", "symmetric", "full")
@@ -137,7 +123,7 @@ class KinematicTree:
         notes: Remarks on the construction of the tree.
 
     Raises:
-        InvalidTree: A loop or a parent that comes later, a zero axis, a number that is not finite, a matrix that is no
+        ModelError: A loop or a parent that comes later, a zero axis, a number that is not finite, a matrix that is no
             rotation, a name used twice, a rotor at a joint with several degrees of freedom.
     """
 
@@ -149,13 +135,13 @@ class KinematicTree:
     def __post_init__(self) -> None:
         object.__setattr__(self, "gravity", _finite(self.gravity, (3,), "gravity"))
         if not self.bodies:
-            raise InvalidTree("tree", "has no bodies that move")
+            raise ModelError("tree", "has no bodies that move")
         names = [body.name for body in self.bodies]
         for i, body in enumerate(self.bodies):
             if names.index(body.name) != i:
-                raise InvalidTree(f"joint '{body.name}'", "exists twice; every joint needs a name of its own")
+                raise ModelError(f"joint '{body.name}'", "exists twice; every joint needs a name of its own")
             if not WORLD <= body.parent < i:
-                raise InvalidTree(
+                raise ModelError(
                     f"joint '{body.name}'",
                     f"is body {i} with parent {body.parent}; parents come first (a loop of joints cannot be analysed)",
                 )
@@ -166,7 +152,7 @@ class KinematicTree:
                 problem = (
                     f"follows '{body.follows.joint}'; both need one degree of freedom, and that one moves by itself"
                 )
-                raise InvalidTree(f"joint '{body.name}'", problem)
+                raise ModelError(f"joint '{body.name}'", problem)
 
     @property
     def is_floating(self) -> bool:
@@ -204,12 +190,12 @@ class KinematicTree:
             The tree.
 
         Raises:
-            InvalidTree: A joint does not exist or has several degrees of freedom, or a rotor is not well defined.
+            ModelError: A joint does not exist or has several degrees of freedom, or a rotor is not well defined.
         """
         names = [body.name for body in self.bodies]
         for name in rotors:
             if name not in names:
-                raise InvalidTree(f"rotor of '{name}'", f"there is no such joint; joints are {', '.join(names)}")
+                raise ModelError(f"rotor of '{name}'", f"there is no such joint; joints are {', '.join(names)}")
         bodies = tuple(replace(body, rotor=rotors.get(body.name, body.rotor)) for body in self.bodies)
         return replace(self, bodies=bodies)
 
@@ -217,10 +203,10 @@ class KinematicTree:
         """Return the same mechanism on a floating base, with the base as a body of its own.
 
         Raises:
-            InvalidTree: The base floats already, or a joint has that name.
+            ModelError: The base floats already, or a joint has that name.
         """
         if self.is_floating:
-            raise InvalidTree("tree", "floats already")
+            raise ModelError("tree", "floats already")
         return self._on_base(name, np.eye(6))
 
     def with_base_body(self, name: str = "base") -> KinematicTree:
@@ -233,17 +219,17 @@ class KinematicTree:
 
 
 def build_tree(name: str, bodies: Sequence[TreeBody], gravity: ArrayLike = (0.0, 0.0, -9.81)) -> KinematicTree:
-    """Build a checked tree of bodies; raises ``InvalidTree`` as :class:`KinematicTree` does."""
+    """Build a checked tree of bodies; raises ``ModelError`` as :class:`KinematicTree` does."""
     return KinematicTree(name, tuple(bodies), np.array(gravity, dtype=float))
 
 
 def revolute(axis: ArrayLike) -> Array:
-    """Return the motion (6, 1) of a revolute joint about an axis (3,) of the body; raises ``InvalidTree`` for zero."""
+    """Return the motion (6, 1) of a revolute joint about an axis (3,) of the body; raises ``ModelError`` for zero."""
     return np.concatenate([np.zeros(3), _unit(axis, "axis of a revolute joint")])[:, None]
 
 
 def prismatic(axis: ArrayLike) -> Array:
-    """Return the motion (6, 1) of a prismatic joint along an axis (3,) of the body; raises ``InvalidTree`` for zero."""
+    """Return the motion (6, 1) of a prismatic joint along an axis (3,) of the body; raises ``ModelError`` for zero."""
     return np.concatenate([_unit(axis, "axis of a prismatic joint"), np.zeros(3)])[:, None]
 
 
@@ -251,7 +237,7 @@ def _unit(axis: ArrayLike, what: str) -> Array:
     values = _finite(axis, (3,), what)
     norm = float(np.linalg.norm(values))
     if norm < _SMALLEST_AXIS:
-        raise InvalidTree(what, f"is zero ({values.tolist()}); it needs a direction")
+        raise ModelError(what, f"is zero ({values.tolist()}); it needs a direction")
     return values / norm
 
 
@@ -259,9 +245,9 @@ def _finite(values: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     try:
         array = np.array(values, dtype=float)
     except (TypeError, ValueError):
-        raise InvalidTree(what, f"must be numbers, not {values!r}") from None
+        raise ModelError(what, f"must be numbers, not {values!r}") from None
     if array.shape != shape or not np.all(np.isfinite(array)):
-        raise InvalidTree(what, f"must be finite numbers of shape {shape}, not {array.tolist()}")
+        raise ModelError(what, f"must be finite numbers of shape {shape}, not {array.tolist()}")
     array.setflags(write=False)
     return array
 
@@ -270,21 +256,21 @@ def _checked(body: TreeBody) -> TreeBody:
     label = f"joint '{body.name}'"
     rotation = _finite(body.rotation, (3, 3), f"{label}, rotation")
     if np.abs(rotation @ rotation.T - np.eye(3)).max() > _ROTATION_TOLERANCE or np.linalg.det(rotation) < 0.0:
-        raise InvalidTree(label, f"has a placement that is no rotation: {rotation.tolist()}")
+        raise ModelError(label, f"has a placement that is no rotation: {rotation.tolist()}")
     translation = _finite(body.translation, (3,), f"{label}, translation")
     motion = np.asarray(body.motion, dtype=float)
     motion = _finite(motion, (6, motion.shape[1] if motion.ndim == 2 else 1), f"{label}, motion")
     if motion.shape[1] and np.linalg.matrix_rank(motion, _SMALLEST_AXIS) < motion.shape[1]:
-        raise InvalidTree(label, "has a zero axis, or axes that depend on each other")
+        raise ModelError(label, "has a zero axis, or axes that depend on each other")
     rotor = body.rotor
     if rotor is not None:
         if body.dofs != 1:
-            raise InvalidTree(label, f"has a rotor and {body.dofs} degrees of freedom; a rotor needs exactly one")
+            raise ModelError(label, f"has a rotor and {body.dofs} degrees of freedom; a rotor needs exactly one")
         if not np.isfinite(rotor.gear_ratio) or rotor.gear_ratio == 0.0:
-            raise InvalidTree(f"rotor of '{body.name}'", f"has the gear ratio {rotor.gear_ratio}; it must not be zero")
+            raise ModelError(f"rotor of '{body.name}'", f"has the gear ratio {rotor.gear_ratio}; it must not be zero")
         if rotor.parameters not in ROTOR_PARAMETERS:
             allowed = ", ".join(ROTOR_PARAMETERS)
-            raise InvalidTree(f"rotor of '{body.name}'", f"has parameters '{rotor.parameters}'; allowed are {allowed}")
+            raise ModelError(f"rotor of '{body.name}'", f"has parameters '{rotor.parameters}'; allowed are {allowed}")
         axis = _unit(rotor.axis, f"rotor of '{body.name}', axis")
         rotor = replace(rotor, axis=axis, origin=_finite(rotor.origin, (3,), f"rotor of '{body.name}', origin"))
     return replace(body, rotation=rotation, translation=translation, motion=motion, rotor=rotor)

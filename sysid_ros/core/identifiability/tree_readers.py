@@ -11,10 +11,10 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, ModelError, ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import UnreadableYaml, parse_yaml
 from sysid_ros.core.identifiability.settings import MASSLESS
-from sysid_ros.core.identifiability.tree import WORLD, InvalidTree, KinematicTree, Mimic, Rotor, TreeBody, build_tree
+from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf
 
 Array = NDArray[np.float64]
@@ -35,14 +35,14 @@ def tree_from_model(model: pin.Model, *, massless: str = "as_modelled") -> Kinem
         The tree, with the model's gravity.
 
     Raises:
-        InvalidTree: A joint of a kind that is not supported, a number that is not finite.
+        ModelError: A joint of a kind that is not supported, a number that is not finite.
         ParameterOutOfRange: ``massless`` is something else.
     """
     if massless not in MASSLESS:
         raise ParameterOutOfRange("massless", massless, "one of " + ", ".join(MASSLESS))
     masses = np.array([inertia.mass for inertia in model.inertias])[1:]
     if not np.all(np.isfinite(masses)):
-        raise InvalidTree("masses", "must be finite numbers")
+        raise ModelError("masses", "must be finite numbers")
     counts_masses = massless == "as_modelled" and bool(np.any(masses != 0.0))
     bodies: list[TreeBody] = []
     index_of = {0: WORLD}
@@ -79,7 +79,7 @@ def _parts(joint: pin.JointModel, placement: pin.SE3, name: str) -> list[tuple[s
     """Name, placement and constant motion of the single joints a joint consists of."""
     kind = joint.shortname()
     if "Mimic" in kind:
-        raise InvalidTree(f"joint '{name}'", "follows another joint (mimic); give the URDF instead, where it may")
+        raise ModelError(f"joint '{name}'", "follows another joint (mimic); give the URDF instead, where it may")
     if kind == "JointModelUniversal":
         specific = joint.extract() if hasattr(joint, "extract") else joint
         first, second = (_rotation(np.asarray(axis)) for axis in (specific.axis1, specific.axis2))
@@ -113,7 +113,7 @@ def _constant_motion(joint: pin.JointModel, name: str) -> Array:
         model.calc(data, q)
         found.append(np.asarray(data.S, dtype=float).reshape(6, -1, order="F"))
     if not np.allclose(found[0], found[1], atol=1e-9):
-        raise InvalidTree(f"joint '{name}'", f"is a {joint.shortname()}, whose axes are not constant; not supported")
+        raise ModelError(f"joint '{name}'", f"is a {joint.shortname()}, whose axes are not constant; not supported")
     return found[0]
 
 
@@ -145,9 +145,9 @@ def tree_from_urdf(
         The tree. Links joined by fixed or locked joints are one body. Of inertias only whether there is a mass counts.
 
     Raises:
-        InvalidUrdf: Not a URDF, a number that is not finite, a zero axis, a loop, several roots.
-        InvalidTree: Nothing moves, or a joint mimics one that is locked or has several degrees of freedom.
-        JointNotFound: A locked joint does not exist.
+        ModelError: Not a URDF, a number that is not finite, a zero axis, a loop, several roots.
+        ModelError: Nothing moves, or a joint mimics one that is locked or has several degrees of freedom.
+        ParameterOutOfRange: A locked joint does not exist.
     """
     description = read_urdf(text, snap_angles, needs_bodies=False)
     root = _require_motion(description, locked)
@@ -178,7 +178,7 @@ def _resolve(joint: str, mimics: dict[str, Any]) -> Mimic | None:
         )
         found = Mimic(mimic.joint, found.multiplier * multiplier, found.offset + found.multiplier * offset)
         if mimic.joint in passed:
-            raise InvalidTree(f"joint '{joint}'", f"follows itself, by way of {', '.join(passed)}")
+            raise ModelError(f"joint '{joint}'", f"follows itself, by way of {', '.join(passed)}")
         passed.append(mimic.joint)
     return found
 
@@ -188,7 +188,7 @@ def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
     movable = [joint.name for joint in description.robot.joints if joint.type in MOVABLE]
     for name in locked:
         if name not in movable:
-            raise JointNotFound(name, movable)
+            raise ParameterOutOfRange("joint", name, f"one of {', '.join(movable)}")
     for joint in description.robot.joints:
         if joint.mimic is not None and joint.name in movable and joint.name not in locked:
             leader = joint.mimic.joint
@@ -196,9 +196,9 @@ def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
                 problem = (
                     f"mimics '{leader}', which {'is locked' if leader in locked else 'does not move'}; lock it, too"
                 )
-                raise InvalidTree(f"joint '{joint.name}'", problem)
+                raise ModelError(f"joint '{joint.name}'", problem)
     if not set(movable) - set(locked):
-        raise InvalidTree("URDF", "no joint of it moves")
+        raise ModelError("URDF", "no joint of it moves")
     return description.root
 
 
@@ -234,7 +234,6 @@ def read_rotors(text: str, tree: KinematicTree) -> dict[str, Rotor]:
     Raises:
         ModelError: Not YAML.
         ParameterOutOfRange: A key is unknown or missing, or a value has the wrong form.
-        JointNotFound: A joint does not exist.
     """
     try:
         document = parse_yaml(text, "rotors")
@@ -246,7 +245,7 @@ def read_rotors(text: str, tree: KinematicTree) -> dict[str, Rotor]:
     result = {}
     for joint, values in document["rotors"].items():
         if joint not in bodies:
-            raise JointNotFound(str(joint), list(bodies))
+            raise ParameterOutOfRange("joint", str(joint), f"one of {', '.join(list(bodies))}")
         path = f"rotors.{joint}"
         if not isinstance(values, dict) or not set(values) <= set(_ROTOR_KEYS) or "gear_ratio" not in values:
             allowed = f"a mapping with gear_ratio and, where wanted, {', '.join(_ROTOR_KEYS[1:])}"

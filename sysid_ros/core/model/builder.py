@@ -31,7 +31,7 @@ from sysid_ros.core.model.robot import (
 )
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.spheres import read_sphere_rows
-from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, MissingLimit, UrdfDescription, build_arm_model
+from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model
 
 Array = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ def read_limits(description: UrdfDescription, joint_names: Sequence[str], sectio
         sections: Settings of each joint, (n,).
 
     Raises:
-        MissingLimit: The URDF has no limit (or one of zero) where one is needed.
+        ModelError: The URDF has no limit (or one of zero) where one is needed.
         ParameterOutOfRange: A setting is looser than the URDF.
     """
     rows = [
@@ -79,12 +79,13 @@ def urdf_position_limits(joint: Joint) -> tuple[float, float]:
     """Return the lower and upper position [rad] of a rotary joint; infinite for a continuous one.
 
     Raises:
-        MissingLimit: A revolute joint without limits.
+        ModelError: A revolute joint without limits.
     """
     if joint.type == "continuous":
         return -math.inf, math.inf
     if joint.limit is None or not joint.limit.lower < joint.limit.upper:
-        raise MissingLimit(joint.name, "position (lower < upper) [rad]")
+        problem = "has no position (lower < upper) [rad] limit; add it to the joint's <limit> in the URDF"
+        raise ModelError(f"joint '{joint.name}' {problem}")
     return float(joint.limit.lower), float(joint.limit.upper)
 
 
@@ -92,11 +93,11 @@ def urdf_rate_limits(joint: Joint) -> tuple[float, float]:
     """Return the speed [rad/s] and torque [Nm] limit of a joint.
 
     Raises:
-        MissingLimit: One of them is missing or not above zero.
+        ModelError: One of them is missing or not above zero.
     """
     for value, missing in (("velocity", "velocity [rad/s]"), ("effort", "effort [Nm]")):
         if joint.limit is None or not getattr(joint.limit, value, 0.0) > 0.0:
-            raise MissingLimit(joint.name, missing)
+            raise ModelError(f"joint '{joint.name}' has no {missing} limit; add it to the joint's <limit> in the URDF")
     return float(joint.limit.velocity), float(joint.limit.effort)
 
 
@@ -174,9 +175,11 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
     for name in joint_names:
         joint = description.joint(name)
         if joint.type not in ROTARY:
-            raise InvalidUrdf(f"joint '{name}'", f"is {joint.type}; joints of the arm must be revolute or continuous")
+            raise ModelError(
+                f"URDF, joint '{name}'", f"is {joint.type}; joints of the arm must be revolute or continuous"
+            )
         if joint.mimic is not None:
-            raise InvalidUrdf(f"joint '{name}'", f"mimics '{joint.mimic.joint}' and cannot be a joint of the arm")
+            raise ModelError(f"URDF, joint '{name}'", f"mimics '{joint.mimic.joint}' and cannot be a joint of the arm")
     paths = [description.path_to(description.joint(name).child) for name in joint_names]
     path = next((one for one in paths if set(joint_names) <= set(one)), paths[-1])
     in_order = [name for name in path if name in joint_names]
@@ -184,7 +187,7 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
         off_path = [name for name in joint_names if name not in path]
         problem = f"are not one chain: on the path to '{in_order[-1]}' they come as {', '.join(in_order)}"
         problem += f", and {', '.join(off_path)} is not on it" if off_path else "; name them in this order"
-        raise InvalidUrdf(f"joints {', '.join(joint_names)}", problem)
+        raise ModelError(f"URDF, joints {', '.join(joint_names)}", problem)
     others = [j.name for j in description.robot.joints if j.type != "fixed" and j.name not in joint_names]
     return [f"joints fixed at zero, not part of the arm: {', '.join(others)}"] if others else []
 
@@ -214,7 +217,7 @@ def _read_parameters(
     for i, name in enumerate(joint_names):
         if not inertial[i].any():
             problem = "moves nothing that has mass: give its links <inertial> with <mass> and <inertia>"
-            raise InvalidUrdf(f"joint '{name}'", problem)
+            raise ModelError(f"URDF, joint '{name}'", problem)
         require_physically_consistent(inertial[i], f"everything moved by {name}")
     section = settings.section("inertial_uncertainty")
     order = _read_order(section, settings, inertial)

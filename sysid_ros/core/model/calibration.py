@@ -38,7 +38,7 @@ class CalibrationError(SysidError):
 
     def __init__(self, source: str, what: str, value: object, allowed: str):
         self.source, self.what, self.value, self.allowed = source, what, value, allowed
-        super().__init__(f"calibration {source}: {what} is {value}; allowed: {allowed}")
+        super().__init__(f"calibration {source}: {what} is {value}; expected {allowed}")
 
 
 @dataclass(frozen=True)

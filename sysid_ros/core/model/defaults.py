@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from urdf_parser_py.urdf import Joint
 
+from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.builder import urdf_position_limits, urdf_rate_limits
 from sysid_ros.core.model.spheres import cover_links
-from sysid_ros.core.model.urdf import ROTARY, InvalidUrdf, UrdfDescription, build_arm_model
+from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model
 
 RISE_TIME = 0.25
 """From rest to top speed, sets the acceleration limit [s]."""
@@ -68,8 +69,8 @@ def default_settings(
         Settings as in a settings file.
 
     Raises:
-        InvalidUrdf: The URDF branches and neither joints nor tool are given, or it has no rotary joint.
-        MissingLimit: A joint of the arm lacks a limit.
+        ModelError: The URDF branches and neither joints nor tool are given, or it has no rotary joint.
+        ModelError: A joint of the arm lacks a limit.
     """
     names = list(joint_names) if joint_names is not None else _find_arm(description, tool_frame)
     joints = [description.joint(name) for name in names]
@@ -117,7 +118,7 @@ def unknown_friction(joint: Joint) -> dict[str, list[float]]:
         joint: Joint of the URDF, with its limits.
 
     Raises:
-        MissingLimit: A limit is missing.
+        ModelError: A limit is missing.
     """
     speed, torque = urdf_rate_limits(joint)
     tags = (float(getattr(joint.dynamics, name, None) or 0.0) for name in ("friction", "damping"))
@@ -162,9 +163,9 @@ def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]
         if set(names) != set(movable):
             ends = [path[-1] for path in paths if not any(len(p) > len(path) and p[: len(path)] == path for p in paths)]
             problem = f"branches into {', '.join(ends)}; name the joints of the arm, or the link of its tool"
-            raise InvalidUrdf("robot", problem)
+            raise ModelError("URDF, robot", problem)
     if not names:
-        raise InvalidUrdf("robot", "has no revolute or continuous joint to form an arm")
+        raise ModelError("URDF, robot", "has no revolute or continuous joint to form an arm")
     return names
 
 

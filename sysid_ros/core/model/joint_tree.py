@@ -20,22 +20,10 @@ Array = NDArray[np.float64]
 _NEGLIGIBLE = 1e-15
 """Entries of constant rotations below this are rounding of zero."""
 
-
-class UnsupportedJoint(ModelError):
-    """A joint without a constant screw axis.
-
-    Args:
-        name: Name of the joint.
-        kind: Its Pinocchio type.
-    """
-
-    def __init__(self, name: str, kind: str):
-        self.name = name
-        self.kind = kind
-        super().__init__(
-            f"joint '{name}' is a {kind}; the regressors need joints with one position, one velocity and a constant "
-            "axis: revolute, prismatic or helical (make a continuous joint a plain revolute one, lock the others)"
-        )
+_JOINTS_NEEDED = (
+    "the regressors need joints with one position, one velocity and a constant axis: revolute, prismatic or helical "
+    "(make a continuous joint a plain revolute one, lock the others)"
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class JointTree:
             in_base: Whether the robot's base frame takes the place of the model's own.
 
         Raises:
-            UnsupportedJoint: A joint is not revolute, prismatic or helical.
+            ModelError: A joint is not revolute, prismatic or helical.
         """
         if not isinstance(robot, RobotModel):
             return cls._read(robot, pin.SE3.Identity())
@@ -135,11 +123,11 @@ def _screw(model: pin.Model, joint_id: int) -> tuple[Array, float, float]:
     """Return a frame (3, 3) whose z is the axis of a joint, and its rotation and translation along it per position.
 
     Raises:
-        UnsupportedJoint: The joint does not move like that.
+        ModelError: The joint does not move like that.
     """
     joint = model.joints[joint_id]
     if joint.nq != 1 or joint.nv != 1:
-        raise UnsupportedJoint(model.names[joint_id], joint.shortname())
+        raise ModelError(f"joint '{model.names[joint_id]}' is a {joint.shortname()}", _JOINTS_NEEDED)
     screw = np.asarray(_joint_data(model, joint_id, 0.0).S, dtype=float).ravel()
     linear, angular = screw[:3], screw[3:]
     axis = angular if angular.any() else linear / np.linalg.norm(linear)
@@ -149,7 +137,7 @@ def _screw(model: pin.Model, joint_id: int) -> tuple[Array, float, float]:
     moved = _joint_data(model, joint_id, position).M
     turned = pin.AngleAxis(spin * position, axis).toRotationMatrix()
     if not (np.allclose(moved.rotation, turned, atol=1e-9) and np.allclose(moved.translation, pitch * position * axis)):
-        raise UnsupportedJoint(model.names[joint_id], joint.shortname())
+        raise ModelError(f"joint '{model.names[joint_id]}' is a {joint.shortname()}", _JOINTS_NEEDED)
     return axis_frame(axis), spin, pitch
 
 

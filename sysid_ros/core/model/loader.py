@@ -50,7 +50,6 @@ def load_robot(
     Raises:
         CalibrationError: The calibration is unreadable, of another arm, or expired.
         ModelError: Unknown name, unreadable file, or a URDF that cannot be used (the message names what is wrong).
-        JointNotFound: The settings name a joint the URDF has not.
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.
     """

@@ -58,7 +58,7 @@ class RobotName:
             elif prior is None:
                 prior = said
             else:
-                raise ModelError(f"robot '{robot}' names two payload priors, {said} and {prior}; allowed: one")
+                raise ModelError(f"robot '{robot}' names two payload priors, {said} and {prior}; expected one")
         return cls(text, is_elastic, prior)
 
     def overridden(self, is_elastic: bool | None, prior: str | None) -> RobotName:

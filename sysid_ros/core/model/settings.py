@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 
 _REQUIRED = object()
 
@@ -114,11 +114,11 @@ class Section:
         """Return one section for each joint, in their order.
 
         Raises:
-            JointNotFound: A key is not one of the joints.
+            ParameterOutOfRange: A key is not one of the joints.
         """
         for key in self.keys:
             if key not in joint_names:
-                raise JointNotFound(key, joint_names)
+                raise ParameterOutOfRange("joint", key, f"one of {', '.join(joint_names)}")
         return [self.section(name) for name in joint_names]
 
     def finish(self) -> None:

@@ -19,40 +19,12 @@ from urdf_parser_py.urdf import URDF, Joint
 from urdf_parser_py.xml_reflection import core as reflection
 from urdf_parser_py.xml_reflection.core import ParseError
 
-from sysid_ros.core.common.errors import JointNotFound, ModelError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia, require_physically_consistent
 
 ROTARY = ("revolute", "continuous")
 MOVABLE = (*ROTARY, "prismatic", "planar", "floating")
-
-
-class InvalidUrdf(ModelError):
-    """A URDF that cannot be used.
-
-    Args:
-        element: The element at fault, such as ``joint 'joint_3'``; None for all of it.
-        problem: Fault and remedy.
-    """
-
-    def __init__(self, element: str | None, problem: str):
-        self.element = element
-        self.problem = problem
-        super().__init__(f"the URDF {problem}" if element is None else f"URDF, {element}: {problem}")
-
-
-class MissingLimit(ModelError):
-    """An arm joint without a required limit.
-
-    Args:
-        joint: Name of the joint.
-        missing: Which limit, with its unit.
-    """
-
-    def __init__(self, joint: str, missing: str):
-        self.joint = joint
-        self.missing = missing
-        super().__init__(f"joint '{joint}' has no {missing} limit; add it to the joint's <limit> in the URDF")
 
 
 def label(element: ET.Element) -> str:
@@ -64,7 +36,7 @@ def check_numbers(tree: ET.Element) -> None:
     """Raise an error for numbers that are not finite, except in elements that are only shown.
 
     Raises:
-        InvalidUrdf: Such a number, with its element and attribute.
+        ModelError: Such a number, with its element and attribute.
     """
     numeric = {"xyz", "rpy", "value", "lower", "upper", "velocity", "effort", "damping", "friction"}
     numeric |= {"ixx", "ixy", "ixz", "iyy", "iyz", "izz"}
@@ -82,33 +54,33 @@ def check_numbers(tree: ET.Element) -> None:
                 if not is_good or (key in ("xyz", "rpy") and len(words) != 3):
                     wanted = "three finite numbers" if key in ("xyz", "rpy") else "a finite number"
                     problem = f'{key}="{element.attrib[key]}" in <{element.tag}> must be {wanted}'
-                    raise InvalidUrdf(label(parent), problem)
+                    raise ModelError(f"URDF, {label(parent)}", problem)
 
 
 def require_name(element: ET.Element) -> None:
     """Raise an error for a link or joint without a name."""
     if not element.get("name"):
-        raise InvalidUrdf(f"a <{element.tag}>", "has no name")
+        raise ModelError(f"URDF, a <{element.tag}>", "has no name")
 
 
 def check_tree(skeleton: ET.Element) -> str:
     """Check that links and joints have names of their own and form one tree, and return its root.
 
     Raises:
-        InvalidUrdf: A name used twice, a joint of unknown type, to no link or without an axis, a loop, several roots.
+        ModelError: A name used twice, a joint of unknown type, to no link or without an axis, a loop, several roots.
     """
     links = [link.get("name", "") for link in skeleton.findall("link")]
     joints = skeleton.findall("joint")
     for names in (links, [joint.get("name", "") for joint in joints]):
         for name in names:
             if names.count(name) > 1:
-                raise InvalidUrdf(f"'{name}'", "is defined twice")
+                raise ModelError(f"URDF, '{name}'", "is defined twice")
     parent_of: dict[str, str] = {}
     for joint in joints:
         parent, child = _check_joint(joint, links)
         if child in parent_of:
             problem = f"closes a loop: link '{child}' already has the parent link '{parent_of[child]}'"
-            raise InvalidUrdf(label(joint), problem)
+            raise ModelError(f"URDF, {label(joint)}", problem)
         parent_of[child] = parent
     return _find_root(links, parent_of)
 
@@ -117,33 +89,33 @@ def _check_joint(joint: ET.Element, links: list[str]) -> tuple[str, str]:
     """Check type, ends and axis of a joint, and return its parent and child link."""
     if joint.get("type") not in (*MOVABLE, "fixed"):
         problem = f"has the unknown type '{joint.get('type')}'; types are {', '.join((*MOVABLE, 'fixed'))}"
-        raise InvalidUrdf(label(joint), problem)
+        raise ModelError(f"URDF, {label(joint)}", problem)
     ends = []
     for tag in ("parent", "child"):
         element = joint.find(tag)
         ends.append("" if element is None else element.get("link", ""))
         if ends[-1] not in links:
-            raise InvalidUrdf(label(joint), f"has the {tag} link '{ends[-1]}', which does not exist")
+            raise ModelError(f"URDF, {label(joint)}", f"has the {tag} link '{ends[-1]}', which does not exist")
     axis = joint.find("axis")
     if joint.get("type") != "fixed" and axis is not None:
         direction = np.array([float(word) for word in axis.get("xyz", "1 0 0").split()])
         if np.linalg.norm(direction) < 1e-6:
-            raise InvalidUrdf(label(joint), "has a zero axis")
+            raise ModelError(f"URDF, {label(joint)}", "has a zero axis")
     return ends[0], ends[1]
 
 
 def _find_root(links: list[str], parent_of: dict[str, str]) -> str:
     roots = [name for name in links if name not in parent_of]
     if not roots:
-        raise InvalidUrdf("links", "form a loop: none is without a parent joint")
+        raise ModelError("URDF, links", "form a loop: none is without a parent joint")
     if len(roots) > 1:
-        raise InvalidUrdf("links", f"have several roots ({', '.join(roots)}); all but one need a parent joint")
+        raise ModelError("URDF, links", f"have several roots ({', '.join(roots)}); all but one need a parent joint")
     for name in links:
         walked, link = {name}, name
         while link in parent_of:
             link = parent_of[link]
             if link in walked:
-                raise InvalidUrdf(f"link '{name}'", "is part of a loop of joints")
+                raise ModelError(f"URDF, link '{name}'", "is part of a loop of joints")
             walked.add(link)
     return roots[0]
 
@@ -155,7 +127,7 @@ def check_inertias(robot: URDF) -> list[str]:
         Which links without a body's inertia never move, a sentence: no joint feels them.
 
     Raises:
-        InvalidUrdf: An <inertial> lacks mass or inertia.
+        ModelError: An <inertial> lacks mass or inertia.
         NotPhysicallyConsistent: Mass not positive, or principal moments against the triangle inequality.
     """
     fixed = {joint.child: joint.parent for joint in robot.joints if joint.type == "fixed"}
@@ -166,7 +138,7 @@ def check_inertias(robot: URDF) -> list[str]:
         if inertial is None:
             continue
         if inertial.mass is None or inertial.inertia is None:
-            raise InvalidUrdf(f"link '{link.name}'", "has an <inertial> without <mass> or <inertia>")
+            raise ModelError(f"URDF, link '{link.name}'", "has an <inertial> without <mass> or <inertia>")
         xyz, rpy = np.zeros(3), np.zeros(3)
         if inertial.origin is not None:
             xyz, rpy = np.array(inertial.origin.xyz or xyz), np.array(inertial.origin.rpy or rpy)
@@ -255,21 +227,23 @@ class UrdfDescription:
         """Return the joint of that name.
 
         Raises:
-            JointNotFound: There is none; lists the movable joints.
+            ParameterOutOfRange: There is none; lists the movable joints.
         """
         joint = self.robot.joint_map.get(name)
         if joint is None or joint.type not in MOVABLE:
-            raise JointNotFound(name, [j.name for j in self.robot.joints if j.type in MOVABLE])
+            raise ParameterOutOfRange(
+                "joint", name, f"one of {', '.join([j.name for j in self.robot.joints if j.type in MOVABLE])}"
+            )
         return joint
 
     def path_to(self, link: str) -> list[str]:
         """List the movable joints between the root and the link, from the root on.
 
         Raises:
-            InvalidUrdf: There is no such link.
+            ModelError: There is no such link.
         """
         if link not in self.robot.link_map:
-            raise InvalidUrdf(f"link '{link}'", f"does not exist; links are {', '.join(self.robot.link_map)}")
+            raise ModelError(f"URDF, link '{link}'", f"does not exist; links are {', '.join(self.robot.link_map)}")
         names = self.robot.get_chain(self.root, link, joints=True, links=False, fixed=True)
         return [name for name in names if self.robot.joint_map[name].type in MOVABLE]
 
@@ -287,7 +261,7 @@ def read_urdf(text: str, snap_angles: bool = True, needs_bodies: bool = True) ->
         The description; its warnings tell what was snapped.
 
     Raises:
-        InvalidUrdf: Not a URDF, a number that is none or not finite, a zero axis, a loop, several roots.
+        ModelError: Not a URDF, a number that is none or not finite, a zero axis, a loop, several roots.
         NotPhysicallyConsistent: The inertia of a link that moves cannot belong to a body.
     """
     tree = _parse(text)
@@ -301,7 +275,7 @@ def read_urdf(text: str, snap_angles: bool = True, needs_bodies: bool = True) ->
     try:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
-        raise InvalidUrdf(None, f"cannot be read: {error}") from error
+        raise ModelError("URDF", f"cannot be read: {error}") from error
     warnings += check_inertias(robot) if needs_bodies else []
     warnings += ignored
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
@@ -366,13 +340,13 @@ def _parse(text: str) -> ET.Element:
     try:
         tree = ET.fromstring(text)
     except ET.ParseError as error:
-        raise InvalidUrdf(None, f"is not XML, or not all of it ({error})") from error
+        raise ModelError("URDF", f"is not XML, or not all of it ({error})") from error
     if tree.tag != "robot":
-        raise InvalidUrdf(None, f"starts with <{tree.tag}>, and must start with <robot>")
+        raise ModelError("URDF", f"starts with <{tree.tag}>, and must start with <robot>")
     for element in tree.iter():
         has_macro = "xacro" in element.tag or any("${" in value for value in element.attrib.values())
         if has_macro:
-            raise InvalidUrdf(None, "contains xacro macros; expand it first (xacro robot.xacro > robot.urdf)")
+            raise ModelError("URDF", "contains xacro macros; expand it first (xacro robot.xacro > robot.urdf)")
     return tree
 
 

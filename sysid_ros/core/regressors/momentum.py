@@ -64,7 +64,7 @@ class MomentumRegressor:
         columns: The columns, with their ``indices`` in ``theta``.
 
     Raises:
-        UnsupportedJoint: A joint is not revolute, prismatic or helical.
+        ModelError: A joint is not revolute, prismatic or helical.
         ParameterOutOfRange: A body does not exist.
     """
 

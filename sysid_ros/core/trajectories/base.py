@@ -28,7 +28,7 @@ class InvalidTrajectory(SysidError):
         self.what = what
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{what} is {value}; allowed: {allowed}")
+        super().__init__(f"invalid {what.removeprefix('the ')} {value}: expected {allowed}")
 
 
 class PlanningCancelled(SysidError):

@@ -19,7 +19,7 @@ import numpy as np
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.calibrated import require_same_arm
 from sysid_ros.core.model.robot import KORTEX, RobotModel
-from sysid_ros.drivers.arm import Arm, ArmError, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
 from sysid_ros.drivers.kinova_kortex.enums import ArmState as KortexState
 from sysid_ros.drivers.kinova_kortex.enums import (
@@ -330,7 +330,7 @@ class KortexArm(Arm):
         """See :meth:`Arm.command`. It is sent at the beginning of the next cycle."""
         exchange = self._require("command()")
         if not exchange.is_commanding:
-            raise ArmNotConnected("command()")
+            raise ArmError("command() needs a connected arm; call connect() first")
         require_finite_command(tau, self.joint_names)
         exchange.torque = np.array(tau, dtype=float)
 
@@ -361,7 +361,7 @@ class KortexArm(Arm):
         """The cyclic exchange of the present connection.
 
         Raises:
-            ArmNotConnected: There is none.
+            ArmError: There is none.
         """
         return self._require("the exchange")
 
@@ -379,5 +379,5 @@ class KortexArm(Arm):
 
     def _require(self, call: str) -> CyclicExchange:
         if self._exchange is None:
-            raise ArmNotConnected(call)
+            raise ArmError(f"{call} needs a connected arm; call connect() first")
         return self._exchange

@@ -13,7 +13,6 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     FrameType,
     Function,
     KortexConnectionLost,
-    KortexDecodeError,
     ServoingMode,
 )
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_frame, encode_frame, message_class, parse
@@ -28,7 +27,7 @@ from sysid_ros.drivers.kinova_kortex.messages import (
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, TcpSession, error_of, session_request
-from sysid_ros.drivers.network import UdpEndpoint
+from sysid_ros.drivers.network import InvalidFrame, UdpEndpoint
 
 _KEPT = 2000
 """Round trips that are kept for statistics."""
@@ -166,7 +165,7 @@ class KortexClient:
             received = time.monotonic()
             try:
                 feedback = decode_feedback(frame.payload, self._n)
-            except KortexDecodeError as error:
+            except InvalidFrame as error:
                 counts.malformed += 1
                 counts.rejected = str(error)
             else:
@@ -228,7 +227,7 @@ class KortexClient:
         counts = self.counts
         try:
             frame = decode_frame(datagram)
-        except KortexDecodeError as error:
+        except InvalidFrame as error:
             counts.malformed += 1
             counts.rejected = str(error)
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import ArmError
 
 
@@ -205,20 +204,6 @@ def name_faults(bits: int) -> str:
     names = [str(flag.name) for flag in Safety if bits & flag]
     rest = bits & ~sum(Safety)
     return ", ".join([*names, *([f"bits {rest:#x}"] if rest else [])])
-
-
-class KortexDecodeError(SysidError):
-    """Bytes that are not a usable Kortex frame or message.
-
-    Args:
-        reason: What is wrong with them.
-        size: Their number [bytes].
-    """
-
-    def __init__(self, reason: str, size: int):
-        self.reason = reason
-        self.size = size
-        super().__init__(f"{size} bytes refused: {reason}")
 
 
 class KortexServerError(ArmError):

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from sysid_ros.drivers.kinova_kortex.enums import FrameType, KortexDecodeError
+from sysid_ros.drivers.kinova_kortex.enums import FrameType
+from sysid_ros.drivers.network import InvalidFrame
 
 _PACKAGE = "sysid_kortex"
 _ACTUATOR_FLOATS = "position velocity torque current_motor voltage temperature_motor temperature_core"
@@ -161,23 +162,23 @@ def decode_frame(data: bytes) -> Frame:
     """Decode a frame.
 
     Raises:
-        KortexDecodeError: It is none, of another version, or its length does not fit.
+        InvalidFrame: It is none, of another version, or its length does not fit.
     """
     size = len(data)
     if size > LARGEST_FRAME:
-        raise KortexDecodeError(f"longer than {LARGEST_FRAME} bytes", size)
+        raise InvalidFrame(f"longer than {LARGEST_FRAME} bytes", size)
     message = parse("Frame", data)
     header = message.header
     info, service = header.frame_info, header.service_info
     if info >> 28 != _VERSION or service >> 28 != _VERSION:
-        raise KortexDecodeError(f"versions of header {info >> 28} and service {service >> 28}, not {_VERSION}", size)
+        raise InvalidFrame(f"versions of header {info >> 28} and service {service >> 28}, not {_VERSION}", size)
     try:
         kind = FrameType(info >> 24 & 0xF)
     except ValueError:
-        raise KortexDecodeError(f"frame type {info >> 24 & 0xF}", size) from None
+        raise InvalidFrame(f"frame type {info >> 24 & 0xF}", size) from None
     if header.payload_info & 0xFFFFFF != len(message.payload):
         announced = header.payload_info & 0xFFFFFF
-        raise KortexDecodeError(f"payload of {len(message.payload)} bytes, {announced} announced", size)
+        raise InvalidFrame(f"payload of {len(message.payload)} bytes, {announced} announced", size)
     words = header.message_info
     return Frame(
         kind, service & 0xFFFFFFF, words >> 16, words & 0xFFFF, info >> 16 & 0xFF, message.payload,
@@ -189,12 +190,12 @@ def parse(name: str, data: bytes) -> Any:
     """Parse a message of the schema.
 
     Raises:
-        KortexDecodeError: The bytes are no such message.
+        InvalidFrame: The bytes are no such message.
     """
     try:
         return message_class(name).FromString(data)
     except DecodeError:
-        raise KortexDecodeError(f"no message {name}", len(data)) from None
+        raise InvalidFrame(f"no message {name}", len(data)) from None
 
 
 def wrap_for_tcp(frame: bytes) -> bytes:
@@ -224,19 +225,19 @@ class TcpFrames:
         """Take in what has come and return the frames that are complete.
 
         Raises:
-            KortexDecodeError: The stream does not go on with a frame; it cannot be followed any further.
+            InvalidFrame: The stream does not go on with a frame; it cannot be followed any further.
         """
         self._buffer += data
         frames = []
         while self._buffer:
             mark = self._buffer[: len(TCP_MARK)]
             if mark != TCP_MARK[: len(mark)]:
-                raise KortexDecodeError("the stream is not made of Kortex frames", len(self._buffer))
+                raise InvalidFrame("the stream is not made of Kortex frames", len(self._buffer))
             if len(self._buffer) < _PREFIX:
                 break
             (length,) = _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])
             if length > LARGEST_FRAME:
-                raise KortexDecodeError(f"a frame of {length} bytes is announced", len(self._buffer))
+                raise InvalidFrame(f"a frame of {length} bytes is announced", len(self._buffer))
             if len(self._buffer) < _PREFIX + length:
                 break
             frames.append(bytes(self._buffer[_PREFIX : _PREFIX + length]))

@@ -1,7 +1,7 @@
 """The cyclic messages: torques to the actuators, and what they measure; SI units on this side, degrees on the wire.
 
 Everything comes from the network, so nothing is trusted: whatever is not exactly one finite value per joint is a
-:class:`KortexDecodeError`, and no other exception leaves the decoders.
+:class:`InvalidFrame`, and no other exception leaves the decoders.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kinova_kortex.enums import ArmState, CommandFlag, DeviceType, KortexDecodeError
+from sysid_ros.drivers.kinova_kortex.enums import ArmState, CommandFlag, DeviceType
 from sysid_ros.drivers.kinova_kortex.frame import message_class, parse
+from sysid_ros.drivers.network import InvalidFrame
 
 _LARGEST_ANGLE = 720.0
 """Positions beyond this are no measurement [deg]."""
@@ -81,17 +82,17 @@ def decode_command(data: bytes, n: int) -> Command:
     """Decode a command for ``n`` actuators.
 
     Raises:
-        KortexDecodeError: It is none, for another arm, or its ids differ.
+        InvalidFrame: It is none, for another arm, or its ids differ.
     """
     message = parse("Command", data)
     actuators, size = message.actuators, len(data)
     if len(actuators) != n:
-        raise KortexDecodeError(f"commands for {len(actuators)} actuators, not {n}", size)
+        raise InvalidFrame(f"commands for {len(actuators)} actuators, not {n}", size)
     frame, flags = message.frame_id, actuators[0].flags
     if frame > 0xFFFF or any(one.command_id != frame for one in actuators):
-        raise KortexDecodeError("command ids that are not the frame id", size)
+        raise InvalidFrame("command ids that are not the frame id", size)
     if any(one.flags != flags for one in actuators):
-        raise KortexDecodeError("actuators with different flags", size)
+        raise InvalidFrame("actuators with different flags", size)
     q = _finite([one.position for one in actuators], _LARGEST_ANGLE, "position", size)
     tau = _finite([one.torque_joint for one in actuators], _LARGEST_VALUE, "torque", size)
     return Command(frame, q, tau, flags)
@@ -113,16 +114,16 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
     """Decode a feedback of an arm with ``n`` actuators.
 
     Raises:
-        KortexDecodeError: It is none, of another arm, or a value is no measurement.
+        InvalidFrame: It is none, of another arm, or a value is no measurement.
     """
     message, size = parse("Feedback", data), len(data)
     actuators = message.actuators
     if len(actuators) != n:
-        raise KortexDecodeError(f"feedback of {len(actuators)} actuators, not {n}", size)
+        raise InvalidFrame(f"feedback of {len(actuators)} actuators, not {n}", size)
     try:
         state = ArmState(message.base.active_state)
     except ValueError:
-        raise KortexDecodeError(f"arm state {message.base.active_state}", size) from None
+        raise InvalidFrame(f"arm state {message.base.active_state}", size) from None
     return Feedback(
         message.frame_id,
         state,
@@ -141,25 +142,25 @@ def decode_arm_state(data: bytes) -> ArmState:
     """Decode the state of the arm.
 
     Raises:
-        KortexDecodeError: It is none.
+        InvalidFrame: It is none.
     """
     value = parse("ArmStateInformation", data).active_state
     try:
         return ArmState(value)
     except ValueError:
-        raise KortexDecodeError(f"arm state {value}", len(data)) from None
+        raise InvalidFrame(f"arm state {value}", len(data)) from None
 
 
 def decode_serial_number(data: bytes) -> str:
     """Decode a serial number; empty where the base has none.
 
     Raises:
-        KortexDecodeError: It is no text that can be read.
+        InvalidFrame: It is no text that can be read.
     """
     value = bytes(parse("SerialNumber", data).serial_number)
     text = value.decode("ascii", "replace").strip()
     if len(text) > _LONGEST_SERIAL or not (text.isascii() and text.isprintable()):
-        raise KortexDecodeError(f"serial number {value[:_LONGEST_SERIAL]!r}", len(data))
+        raise InvalidFrame(f"serial number {value[:_LONGEST_SERIAL]!r}", len(data))
     return text
 
 
@@ -167,14 +168,14 @@ def decode_actuators(data: bytes) -> tuple[int, ...]:
     """Decode the devices of an arm; return the ids of its actuators in ascending order, from the base to the flange.
 
     Raises:
-        KortexDecodeError: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the
+        InvalidFrame: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the
             base).
     """
     message, size = parse("DeviceHandles", data), len(data)
     kinds = {kind.value for kind in DeviceType if kind.is_actuator}
     ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)
     if any(not 0 < one <= _LARGEST_DEVICE for one in ids) or len(set(ids)) < len(ids):
-        raise KortexDecodeError(f"device ids of actuators {ids[:10]}; they are different numbers from 1 to 255", size)
+        raise InvalidFrame(f"device ids of actuators {ids[:10]}; they are different numbers from 1 to 255", size)
     return tuple(ids)
 
 
@@ -182,7 +183,7 @@ def _finite(values: list[float], largest: float, name: str, size: int) -> Array:
     array = np.array(values)
     # Not a number fails this comparison too.
     if not (np.abs(array) <= largest).all():
-        raise KortexDecodeError(f"a {name} that is no measurement: {values}", size)
+        raise InvalidFrame(f"a {name} that is no measurement: {values}", size)
     return array
 
 

@@ -13,7 +13,6 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     FrameType,
     Function,
     KortexConnectionLost,
-    KortexDecodeError,
     KortexServerError,
 )
 from sysid_ros.drivers.kinova_kortex.frame import (
@@ -27,6 +26,7 @@ from sysid_ros.drivers.kinova_kortex.frame import (
     wrap_for_tcp,
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
+from sysid_ros.drivers.network import InvalidFrame
 
 T = TypeVar("T")
 _CHUNK = 65536
@@ -52,7 +52,7 @@ def session_request(settings: KortexSettings) -> bytes:
 def error_of(call: str, frame: Frame) -> KortexServerError:
     """Return the error a response stands for."""
     text: str | None = None
-    with contextlib.suppress(KortexDecodeError):
+    with contextlib.suppress(InvalidFrame):
         text = parse("Error", frame.payload).error_sub_string.decode(errors="replace") or None
     return KortexServerError(call, frame.error, frame.sub_error, text)
 
@@ -91,7 +91,7 @@ class TcpCall(Generic[T]):
             raise error_of(self.name, frame)
         try:
             return self._read(frame.payload)
-        except KortexDecodeError as error:
+        except InvalidFrame as error:
             raise KortexConnectionLost(f"the answer to {self.name} cannot be read: {error}") from None
 
 
@@ -206,7 +206,7 @@ class TcpSession:
             frames = self._frames.feed(data)
             for one in frames:
                 self._receive(decode_frame(one))
-        except KortexDecodeError as error:
+        except InvalidFrame as error:
             self._break(f"the TCP stream cannot be followed: {error}")
             return
         if was_complete or frames:

@@ -10,7 +10,7 @@ import numpy as np
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, JointLimits, RobotModel
-from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import Arm, ArmError, ArmLost, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import SEQUENCE_MODULUS, FriLink, is_message
 from sysid_ros.drivers.kuka_fri.messages import JOINTS, CommandMode, ControlMode, Monitoring, Quality, SessionState
@@ -155,7 +155,7 @@ class FriArm(Arm):
         """See :meth:`Arm.command`. Sends nothing where the last ``read`` brought no message: FRI answers only."""
         link, last = self._require_link("command()"), self._last
         if not self._is_commanding or last is None:
-            raise ArmNotConnected("command()")
+            raise ArmError("command() needs a connected arm; call connect() first")
         require_finite_command(tau, self.joint_names)
         link.answer(self._position.follow(last.q), self._torque_to_send(tau, last))
 
@@ -292,5 +292,5 @@ class FriArm(Arm):
 
     def _require_link(self, call: str) -> FriLink:
         if self._link is None:
-            raise ArmNotConnected(call)
+            raise ArmError(f"{call} needs a connected arm; call connect() first")
         return self._link

@@ -1,7 +1,7 @@
 """Datagrams to messages and back, for every version of FRI.
 
 Everything comes from the network, so nothing is trusted: whatever is not exactly a message of this version with seven
-finite values per joint array is a :class:`FriDecodeError`, and no other exception leaves the decoders.
+finite values per joint array is a :class:`InvalidFrame`, and no other exception leaves the decoders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from sysid_ros.drivers.kuka_fri.messages import (
     CommandMode,
     ControlMode,
     DriveState,
-    FriDecodeError,
     IoDirection,
     IoType,
     IoValue,
@@ -35,6 +34,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.modes import FriVersion
+from sysid_ros.drivers.network import InvalidFrame
 
 # tag, label, type, name; `packed` is a repeated field in one piece.
 _COMMON = {
@@ -201,7 +201,7 @@ class FriCodec:
         """Decode a message of the controller.
 
         Raises:
-            FriDecodeError: It is not one.
+            InvalidFrame: It is not one.
         """
         message = self._parse(self._monitoring_class, datagram, MONITORING_ID)
         size, header = len(datagram), message.header
@@ -212,7 +212,7 @@ class FriCodec:
             quality = _member(Quality, info.quality, "quality", size)
             period, multiplier = info.sendPeriod, info.receiveMultiplier
             if period > _LARGEST_PERIOD_MS or multiplier > _LARGEST_MULTIPLIER:
-                raise FriDecodeError(f"send period {period} ms, receive multiplier {multiplier}", size)
+                raise InvalidFrame(f"send period {period} ms, receive multiplier {multiplier}", size)
             fields["send_period"], fields["receive_multiplier"] = 1e-3 * period, max(1, multiplier)
         else:
             state, quality = SessionState.IDLE, Quality.POOR
@@ -220,7 +220,7 @@ class FriCodec:
             fields.update(_read_robot_info(message.robotInfo, size))
         count = fields.get("joint_count", JOINTS)
         if state is not SessionState.IDLE and count != JOINTS:
-            raise FriDecodeError(f"an arm with {count} joints; FRI arms have {JOINTS}", size)
+            raise InvalidFrame(f"an arm with {count} joints; FRI arms have {JOINTS}", size)
         if message.HasField("monitorData"):
             fields.update(self._read_monitor_data(message.monitorData, size))
         if message.HasField("ipoData"):
@@ -231,7 +231,7 @@ class FriCodec:
         """Decode a message of the client.
 
         Raises:
-            FriDecodeError: It is not one.
+            InvalidFrame: It is not one.
         """
         message = self._parse(self._command_class, datagram, COMMAND_ID)
         size, header = len(datagram), message.header
@@ -285,17 +285,17 @@ class FriCodec:
     def _parse(self, kind: Any, datagram: bytes, identifier: int) -> Any:
         size = len(datagram)
         if size > LARGEST_DATAGRAM:
-            raise FriDecodeError(f"longer than {LARGEST_DATAGRAM} bytes", size)
+            raise InvalidFrame(f"longer than {LARGEST_DATAGRAM} bytes", size)
         message = kind()
         try:
             message.ParseFromString(self._unframe(datagram))
             is_complete = message.IsInitialized()
         except (DecodeError, ValueError, RuntimeError) as error:
-            raise FriDecodeError(f"not a {kind.DESCRIPTOR.name} of FRI {self.version.value} ({error})", size) from None
+            raise InvalidFrame(f"not a {kind.DESCRIPTOR.name} of FRI {self.version.value} ({error})", size) from None
         if not is_complete:
-            raise FriDecodeError("a required field is missing", size)
+            raise InvalidFrame("a required field is missing", size)
         if message.header.messageIdentifier != identifier:
-            raise FriDecodeError(
+            raise InvalidFrame(
                 f"message identifier {message.header.messageIdentifier:#x} instead of {identifier:#x}", size
             )
         return message
@@ -305,13 +305,13 @@ class FriCodec:
             return datagram
         size = len(datagram)
         if size < 2 * _LENGTH.size:
-            raise FriDecodeError("too short for length and checksum", size)
+            raise InvalidFrame("too short for length and checksum", size)
         length = _LENGTH.unpack_from(datagram)[0]
         if length != size - 2 * _LENGTH.size:
-            raise FriDecodeError(f"its length field says {length} bytes", size)
+            raise InvalidFrame(f"its length field says {length} bytes", size)
         message = datagram[_LENGTH.size : -_LENGTH.size]
         if _LENGTH.unpack_from(datagram, size - _LENGTH.size)[0] != zlib.crc32(message):
-            raise FriDecodeError("the checksum is wrong", size)
+            raise InvalidFrame("the checksum is wrong", size)
         return message
 
     # Fields
@@ -328,7 +328,7 @@ class FriCodec:
         if data.HasField("timestamp"):
             stamp = data.timestamp
             if stamp.nanosec >= _NANOSECONDS:
-                raise FriDecodeError(f"a time stamp with {stamp.nanosec} ns", size)
+                raise InvalidFrame(f"a time stamp with {stamp.nanosec} ns", size)
             fields["stamp_ns"] = stamp.sec * _NANOSECONDS + stamp.nanosec
         if data.readIORequest:
             fields["ios"] = _read_ios(data.readIORequest, size)
@@ -393,7 +393,7 @@ def _write_robot_info(info: Any, state: Monitoring) -> None:
 def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
     performance = data.trackingPerformance
     if not np.isfinite(performance):
-        raise FriDecodeError(f"trackingPerformance is {performance}", size)
+        raise InvalidFrame(f"trackingPerformance is {performance}", size)
     return {
         "q_ipo": _joints(data, "jointPosition", size),
         "command_mode": _member(CommandMode, data.clientCommandMode, "clientCommandMode", size),
@@ -405,7 +405,7 @@ def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
 def _read_ios(requests: Sequence[Any], size: int) -> tuple[IoValue, ...]:
     """Return the inputs and outputs of a message, whatever their direction."""
     if len(requests) > MOST_IOS:
-        raise FriDecodeError(f"{len(requests)} inputs and outputs; at most {MOST_IOS} fit in a message", size)
+        raise InvalidFrame(f"{len(requests)} inputs and outputs; at most {MOST_IOS} fit in a message", size)
     return tuple(_read_io(one, size) for one in requests)
 
 
@@ -413,14 +413,14 @@ def _read_io(one: Any, size: int) -> IoValue:
     try:
         name = one.name.decode()
     except UnicodeDecodeError:
-        raise FriDecodeError(f"an input or output with the name {one.name!r}", size) from None
+        raise InvalidFrame(f"an input or output with the name {one.name!r}", size) from None
     kind, direction = _member(IoType, one.type, "type", size), _member(IoDirection, one.direction, "direction", size)
     field = "analogValue" if kind is IoType.ANALOG else "digitalValue"
     if not one.HasField(field):
-        raise FriDecodeError(f"'{name}' of type {kind.name} without a {field}", size)
+        raise InvalidFrame(f"'{name}' of type {kind.name} without a {field}", size)
     value = getattr(one, field)
     if not np.isfinite(value):
-        raise FriDecodeError(f"'{name}' is {value}", size)
+        raise InvalidFrame(f"'{name}' is {value}", size)
     return IoValue(name, kind, direction, value)
 
 
@@ -440,11 +440,11 @@ def _joints(message: Any, name: str, size: int) -> Array | None:
 
 def _finite(values: Sequence[float], count: int, name: str, size: int) -> Array:
     if len(values) != count:
-        raise FriDecodeError(f"{name} has {len(values)} values instead of {count}", size)
+        raise InvalidFrame(f"{name} has {len(values)} values instead of {count}", size)
     numbers = list(values)
     # The comparisons are false for what is not a number.
     if not all(-_LARGEST_VALUE < number < _LARGEST_VALUE for number in numbers):
-        raise FriDecodeError(f"{name} is {numbers}", size)
+        raise InvalidFrame(f"{name} is {numbers}", size)
     return np.array(numbers)
 
 
@@ -457,5 +457,5 @@ def _member(kind: type[_Enum], value: int, name: str, size: int) -> _Enum:
         "_Enum | None", kind._value2member_map_.get(value)
     )  # a fifth of the time of kind(value), 12 times per message
     if member is None:
-        raise FriDecodeError(f"{name} is {value}, which no version of FRI has", size)
+        raise InvalidFrame(f"{name} is {value}, which no version of FRI has", size)
     return member

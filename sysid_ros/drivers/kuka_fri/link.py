@@ -15,14 +15,20 @@ from sysid_ros.drivers.kuka_fri.messages import (
     JOINTS,
     Command,
     CommandMode,
-    FriDecodeError,
     Monitoring,
     OperationMode,
     Quality,
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
-from sysid_ros.drivers.network import Arrival, ArrivalMonitor, SequenceCounts, SequenceMonitor, UdpEndpoint
+from sysid_ros.drivers.network import (
+    Arrival,
+    ArrivalMonitor,
+    InvalidFrame,
+    SequenceCounts,
+    SequenceMonitor,
+    UdpEndpoint,
+)
 
 SEQUENCE_MODULUS = 1 << 32
 """Counters of messages begin again at 0 there."""
@@ -94,7 +100,7 @@ class FriSession:
         try:
             message = self._codec.decode_monitoring(datagram)
             _require_consistent(message, len(datagram))
-        except FriDecodeError as error:
+        except InvalidFrame as error:
             self._events["malformed"] += 1
             self._rejected = str(error)
             self._first_rejected = self._first_rejected or self._rejected
@@ -155,7 +161,7 @@ def is_message(codec: FriCodec, datagram: bytes) -> bool:
     """Return whether a datagram is a message that a controller would send: the first of them shows who it is."""
     try:
         _require_consistent(codec.decode_monitoring(datagram), len(datagram))
-    except FriDecodeError:
+    except InvalidFrame:
         return False
     return True
 
@@ -164,14 +170,14 @@ def _require_consistent(message: Monitoring, size: int) -> None:
     """Check that a message has what its state promises.
 
     Raises:
-        FriDecodeError: It has not.
+        InvalidFrame: It has not.
     """
     if message.state is SessionState.IDLE:
         return
     if message.q is None or message.tau is None:
-        raise FriDecodeError("no measured position or torque", size)
+        raise InvalidFrame("no measured position or torque", size)
     if message.state.is_commanding and message.q_ipo is None:
-        raise FriDecodeError(f"no interpolated position in {message.state.name}", size)
+        raise InvalidFrame(f"no interpolated position in {message.state.name}", size)
 
 
 PEER_SILENCE = 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import Array
 
 JOINTS = 7
@@ -117,20 +116,6 @@ class IoValue(NamedTuple):
     kind: IoType
     direction: IoDirection
     value: float
-
-
-class FriDecodeError(SysidError):
-    """A datagram that is not a usable FRI message.
-
-    Args:
-        reason: What is wrong with it.
-        size: Its length [bytes].
-    """
-
-    def __init__(self, reason: str, size: int):
-        self.reason = reason
-        self.size = size
-        super().__init__(f"datagram of {size} bytes refused: {reason}")
 
 
 class Monitoring(NamedTuple):

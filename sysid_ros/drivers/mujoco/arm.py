@@ -19,7 +19,6 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import (
     ArmError,
     ArmLost,
-    ArmNotConnected,
     ArmState,
     Array,
     InjectedFaults,
@@ -127,7 +126,7 @@ class MujocoArm(SimulatedArm):
     def read(self) -> ArmState:
         """See :meth:`Arm.read`."""
         if not self._is_connected:
-            raise ArmNotConnected("read()")
+            raise ArmError("read() needs a connected arm; call connect() first")
         if self._wait is not None:
             self._wait()
         effort = self._static_effort() if self._is_first_read else self._advance()
@@ -142,7 +141,7 @@ class MujocoArm(SimulatedArm):
     def command(self, tau: Array) -> None:
         """See :meth:`Arm.command`. Torques beyond the limits are clipped, as a drive would."""
         if not self._is_connected or self._are_brakes_closed:
-            raise ArmNotConnected("command()")
+            raise ArmError("command() needs a connected arm; call connect() first")
         require_finite_command(tau, self.joint_names)
         self._queue.append(self._clip(tau))
         while len(self._queue) > self._faults.command_delay:

@@ -276,22 +276,6 @@ class SensorSimulation:
         return row
 
 
-class UnknownPayload(SysidError):
-    """A payload that is not in ``config/payloads.yaml``.
-
-    Args:
-        name: The unknown name.
-        valid_names: Names of the payloads there are.
-    """
-
-    def __init__(self, name: str, valid_names: tuple[str, ...]):
-        self.name = name
-        self.valid_names = valid_names
-        listed = ", ".join(valid_names)
-        allowed = f"{listed}, 'none', a mass [kg], as in 1.5, or a mass and its CoM in the tool frame [m], as in "
-        super().__init__(f"payload '{name}' is unknown; allowed: {allowed}1.5 at 0 0 0.1")
-
-
 def load_payload(robot: RobotModel, name: str) -> Array | None:
     """Load a payload of ``config/payloads.yaml`` held in the robot's tool.
 
@@ -305,7 +289,7 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
         Its parameters about the frame of the last joint, (10,); None for ``none``.
 
     Raises:
-        UnknownPayload: There is none of this name.
+        ParameterOutOfRange: There is none of this name.
         NotPhysicallyConsistent: No body has the listed inertia.
     """
     if name == "none":
@@ -314,7 +298,8 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     mass, com = _mass_and_com(name)
     shape = name if mass is None else next(iter(payloads))
     if shape not in payloads:
-        raise UnknownPayload(name, tuple(payloads))
+        expected = f"{', '.join(payloads)}, 'none', a mass [kg], as in 1.5, or a mass and its CoM in the tool frame [m]"
+        raise ParameterOutOfRange("payload", name, f"{expected}, as in 1.5 at 0 0 0.1")
     entry = payloads[shape]
     scale = 1.0 if mass is None else mass / entry["mass"]
     xx, xy, yy, xz, yz, zz = entry["inertia"]

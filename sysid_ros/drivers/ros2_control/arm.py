@@ -13,7 +13,7 @@ import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Arm, ArmLost, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import Arm, ArmError, ArmLost, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.commands import CommandSender, Compensation, DelayMonitor, PositionHold
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
@@ -131,7 +131,7 @@ class Ros2ControlArm(Arm):
         """See :meth:`Arm.command`."""
         link, _ = self._require("command()")
         if not self._is_commanding:
-            raise ArmNotConnected("command()")
+            raise ArmError("command() needs a connected arm; call connect() first")
         require_finite_command(tau, self.joint_names)
         if not self._missed:
             self._hold.update(self._last, tau)
@@ -290,5 +290,5 @@ class Ros2ControlArm(Arm):
 
     def _require(self, call: str) -> tuple[JointLink, JointStream]:
         if self._link is None or self._stream is None:
-            raise ArmNotConnected(call)
+            raise ArmError(f"{call} needs a connected arm; call connect() first")
         return self._link, self._stream

@@ -20,7 +20,7 @@ from sysid_ros.core.control.model_fitter import FittedModel
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.drivers.arm import Arm, ArmNotConnected, ArmState, Array, Pacing
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, Pacing
 from sysid_ros.drivers.loop_state import ModeState
 from sysid_ros.drivers.loop_types import (
     LoopCode,
@@ -92,7 +92,7 @@ class MonitoredArm(Arm):
     def read(self) -> ArmState:
         """See :meth:`Arm.read`."""
         if self._stream is None:
-            raise ArmNotConnected("read()")
+            raise ArmError("read() needs a connected arm; call connect() first")
         m = self._stream.next(max(_WAIT, self.settings.cycle_wait))
         if m is None:
             return replace(self._last, ok=False, missed=0)

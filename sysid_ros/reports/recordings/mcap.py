@@ -108,7 +108,7 @@ def read_mcap(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch 
     Raises:
         DamagedRecording: Not an MCAP file, or nothing in it can be read.
         InvalidRecording: No batches, more than one topic of them, or contradictory lengths.
-        JointNotFound: It names a joint the robot does not have.
+        ParameterOutOfRange: It names a joint the robot does not have.
     """
     metadata = read_metadata(path)
     first, last = _described_stamp(path, metadata, FIRST_STAMP, 0), _described_stamp(path, metadata, LAST_STAMP, _END)

@@ -36,7 +36,7 @@ class InvalidRecording(SysidError):
         self.what = what
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{self.path.name or self.path}: {what} is {value}; allowed: {allowed}")
+        super().__init__(f"{self.path.name or self.path}: {what} is {value}; expected {allowed}")
 
 
 @dataclass(frozen=True)

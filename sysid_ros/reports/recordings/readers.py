@@ -15,7 +15,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import JointNotFound, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
@@ -109,13 +109,13 @@ def joint_columns(path: Path, found: Sequence[str], robot: RobotModel) -> list[i
     """For every joint of the robot its position among the names a file gives.
 
     Raises:
-        JointNotFound: A name is not one of the robot's.
+        ParameterOutOfRange: A name is not one of the robot's.
         InvalidRecording: A name comes twice or a joint is missing.
     """
     names = list(found)
     for name in names:
         if name not in robot.joint_names:
-            raise JointNotFound(name, robot.joint_names)
+            raise ParameterOutOfRange("joint", name, f"one of {', '.join(robot.joint_names)}")
     allowed = "each of " + ", ".join(robot.joint_names) + " once"
     missing = [name for name in robot.joint_names if name not in names]
     if missing:

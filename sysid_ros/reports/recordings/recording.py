@@ -36,21 +36,6 @@ _KNOWN = {"tf2_msgs/TFMessage": "geometry_msgs/TransformStamped[] transforms\n"}
 """Definitions of messages that every installed ROS has, but no wheel."""
 
 
-class MessageNotFound(SysidError):
-    """The definition of a message is not installed.
-
-    Args:
-        type_name: The message, ``package/msg/Name``.
-        searched: Folders that were looked into.
-    """
-
-    def __init__(self, type_name: str, searched: Sequence[Path]):
-        self.type_name = type_name
-        self.searched = tuple(searched)
-        folders = ", ".join(map(str, searched)) or "nowhere: set AMENT_PREFIX_PATH"
-        super().__init__(f"no definition of message {type_name} found; looked into {folders}")
-
-
 def share_directories() -> tuple[Path, ...]:
     """Folders with the shares of installed packages: the ament prefixes, this Python's prefix and its site-packages."""
     prefixes = [Path(prefix) for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if prefix]
@@ -71,7 +56,7 @@ def message_definition(type_name: str, shares: Sequence[Path] | None = None) -> 
         line ``MSG: package/Name`` and that message's text.
 
     Raises:
-        MessageNotFound: A definition is not installed.
+        SysidError: A definition is not installed.
     """
     folders = share_directories() if shares is None else tuple(map(Path, shares))
     package, _, name = type_name.split("/")
@@ -97,7 +82,10 @@ def _read(package: str, name: str, folders: Sequence[Path]) -> str:
             return path.read_text(encoding="utf-8")
     if f"{package}/{name}" in _KNOWN:
         return _KNOWN[f"{package}/{name}"]
-    raise MessageNotFound(f"{package}/msg/{name}", folders)
+    raise SysidError(
+        f"no definition of message {package}/msg/{name} found; looked into "
+        f"{', '.join(map(str, folders)) or 'nowhere: set AMENT_PREFIX_PATH'}"
+    )
 
 
 def _used_messages(text: str, package: str) -> list[str]:

@@ -129,7 +129,7 @@ def rest_from_message(message: Any, prefix: str = "rest") -> RestTorque | None:
     """Return the torque at rest in a message; None where there is none.
 
     Raises:
-        InvalidBox: A lower bound is above its upper bound.
+        SysidError: A lower bound is above its upper bound.
         ParameterOutOfRange: Lengths do not fit, or a number is not finite.
     """
     names = tuple(getattr(message, f"{prefix}_joint_names"))

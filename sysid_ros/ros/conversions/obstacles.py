@@ -60,7 +60,7 @@ def _obstacle(marker: Marker, base_frame: str) -> Obstacle:
         raise InvalidMessage("MarkerArray", name, f"is given in frame '{marker.header.frame_id}', not '{base_frame}'")
     if marker.type not in _SHAPES:
         raise InvalidMessage(
-            "MarkerArray", name, f"is of type {marker.type}; allowed: {', '.join(sorted(_SHAPES.values()))}"
+            "MarkerArray", name, f"is of type {marker.type}; expected {', '.join(sorted(_SHAPES.values()))}"
         )
     position, orientation, scale = marker.pose.position, marker.pose.orientation, marker.scale
     center = np.array([position.x, position.y, position.z])

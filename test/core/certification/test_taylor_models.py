@@ -49,5 +49,5 @@ def test_paths_are_enclosed(path_maker, seed):
 
 def test_a_stopped_path_is_refused(make_bezier):
     stopped = BrakedTrajectory(make_bezier(0), 0.5, 0.3)
-    with pytest.raises(InvalidTrajectory, match="kind is 'braked:bezier'; allowed: bezier or fourier"):
+    with pytest.raises(InvalidTrajectory, match="kind 'braked:bezier': expected bezier or fourier"):
         enclose_path(stopped, np.array([0.1]), np.array([0.1]))

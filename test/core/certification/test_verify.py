@@ -280,8 +280,8 @@ def test_arguments_that_do_not_fit_are_refused(arms, make_errors, small_payload)
     short, elsewhere = Box(np.zeros(9), np.ones(9)), Scene(payload_spheres=(Sphere(3, ZERO[:3], 0.1, "x"),))
     inside = Scene((Obstacle("in the way", [0, 0, 0.1], [0.1] * 3),))
     cases = [
-        (InvalidTrajectory, "number of joints is 6", (six, boxes, errors)),
-        (ParameterOutOfRange, "payload's parameter box is 9", (plan, (boxes[0], short), errors)),
+        (InvalidTrajectory, "number of joints 6", (six, boxes, errors)),
+        (ParameterOutOfRange, "payload's parameter box 9", (plan, (boxes[0], short), errors)),
         (ParameterOutOfRange, "errors.torque", (plan, boxes, replace(errors, torque=np.full(7, np.nan)))),
         (ParameterOutOfRange, "errors.position", (plan, boxes, replace(errors, position=-errors.position))),
         (ParameterOutOfRange, "body of a payload sphere", (plan, boxes, errors, elsewhere)),

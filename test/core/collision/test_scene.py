@@ -63,11 +63,11 @@ def test_scenes_written_by_hand_may_leave_things_out():
         ({"obstacles": [{"name": "a", "center": [0, 0, np.nan], "half_extents": [1, 1, 1]}]}, "center of obstacle 'a'"),
         (
             {"obstacles": [{"name": "a", "center": [0, 0, -1.1e4], "half_extents": [1, 1, 1]}]},
-            r"center \[m\] of obstacle 'a' is \[0.0, 0.0, -11000.0\]; allowed: above -10000, at most 10000",
+            r"center \[m\] of obstacle 'a' \[0.0, 0.0, -11000.0\]: expected above -10000, at most 10000",
         ),
         (
             {"obstacles": [{"name": "a", "center": [0, 0, 0], "half_extents": [1, 1e6, 1]}]},
-            r"half_extents \[m\] of obstacle 'a' is \[1.0, 1000000.0, 1.0\]; allowed: above 0, at most 10000",
+            r"half_extents \[m\] of obstacle 'a' \[1.0, 1000000.0, 1.0\]: expected above 0, at most 10000",
         ),
         ({"payload_spheres": [[7, 0, 0, 0, 0.0]]}, "radius above 0"),
         ({"payload_spheres": [[7, 0, 0]]}, "payload_spheres"),

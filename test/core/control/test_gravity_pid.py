@@ -40,5 +40,5 @@ def test_holds_an_unknown_payload(robot, tools):
 
 
 def test_settings_out_of_range_are_refused():
-    with pytest.raises(ParameterOutOfRange, match=r"frequency \[rad/s\] is 0.1; allowed: from 1 to 200"):
+    with pytest.raises(ParameterOutOfRange, match=r"frequency \[rad/s\] 0.1: expected from 1 to 200"):
         PidSettings(frequency=0.1)

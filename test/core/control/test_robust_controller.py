@@ -162,7 +162,7 @@ def test_saturation_is_reported_and_stops_learning(robot):
     np.testing.assert_array_equal(first, second)  # nothing was learnt
     status = controller.status
     assert status.saturated_cycles == status.cycles == 2
-    assert "Nm, its limit is 0." in status.violation
+    assert "Nm, its limit 0." in status.violation
     strong = RobustController(robot)
     strong.compute(robot.home, *np.zeros((1, 7)), robot.home, *np.zeros((2, 7)))
     assert strong.status.violation is None and strong.status.saturated_cycles == 0
@@ -172,7 +172,7 @@ def test_saturation_is_reported_and_stops_learning(robot):
 def test_refuses_numbers_that_are_not_finite(robot, name):
     controller = build_controller(name, robot)
     q, v, q_d, v_d, a_d = states(robot, 0)
-    with pytest.raises(ParameterOutOfRange, match="allowed: finite numbers"):
+    with pytest.raises(ParameterOutOfRange, match="expected finite numbers"):
         controller.compute(np.where(np.arange(robot.n) == 3, np.nan, q), v, q_d, v_d, a_d)
     controller.compute(q, v, q_d, v_d, a_d)
 
@@ -180,9 +180,9 @@ def test_refuses_numbers_that_are_not_finite(robot, name):
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_refuses_a_model_outside_its_box(robot, name):
     controller, prior = build_controller(name, robot), robot.payload_prior
-    with pytest.raises(ParameterOutOfRange, match=r"theta\[0\] is 2.754.*; allowed: 1.308.* to 1.446"):
+    with pytest.raises(ParameterOutOfRange, match=r"theta\[0\] 2.754.*: expected 1.308.* to 1.446"):
         controller.set_model(2.0 * robot.theta_nominal, robot.theta_box, prior.nominal, prior.box)
-    with pytest.raises(ParameterOutOfRange, match=r"payload\[3\] is nan"):
+    with pytest.raises(ParameterOutOfRange, match=r"payload\[3\] nan"):
         unknown = np.where(np.arange(10) == 3, np.nan, prior.nominal)
         controller.set_model(robot.theta_nominal, robot.theta_box, unknown, prior.box)
     with pytest.raises(ParameterOutOfRange, match="mass of body 7"):
@@ -191,7 +191,7 @@ def test_refuses_a_model_outside_its_box(robot, name):
 
 
 def test_unknown_controller_is_named():
-    with pytest.raises(ParameterOutOfRange, match="controller is 'magic'; allowed: one of robust, gravity_pid"):
+    with pytest.raises(ParameterOutOfRange, match="controller 'magic': expected one of robust, gravity_pid"):
         build_controller("magic", None)
 
 

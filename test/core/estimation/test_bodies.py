@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import hull
@@ -244,7 +243,7 @@ class TestAllBodies:
         estimate, _, _ = estimate_from_samples(robot, [block], ALL)
         assert not estimate.is_consistent or not estimate.combinations.contains(theta[:70])
 
-    def test_left_inverse_is_wider_and_sensitivity_is_refused(self, robot, tools):
+    def test_left_inverse_is_wider(self, robot, tools):
         truth, block = simulate(robot, tools, ALL, np.random.default_rng(4), 0.65)
         tight, loose = (
             estimate_from_samples(robot, [block], dataclasses.replace(ALL, method=method))[0].combinations
@@ -252,8 +251,6 @@ class TestAllBodies:
         )
         assert tight.contains(truth) and loose.contains(truth)
         assert np.all(tight.radius <= loose.radius * 1.02) and tight.radius.sum() < loose.radius.sum()
-        with pytest.raises(ParameterOutOfRange, match="set_membership or left_inverse with body all"):
-            EstimatorSettings(body="all", method="sensitivity")
 
     def test_the_smallest_box_by_brute_force(self, robot):
         """Random points of the prior that agree with a few rows fill the bounds of combinations and stay inside."""

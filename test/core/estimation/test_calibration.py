@@ -264,13 +264,13 @@ def test_a_gripper_whose_state_is_not_stated_may_have_moved_since_the_calibratio
     widest = as_it_was + Box.around(np.zeros(10), 2.0 * absolute)
     np.testing.assert_allclose(anything.lower, np.maximum(widest.lower, arm.theta_box.lower[last]), rtol=1e-12)
     np.testing.assert_allclose(anything.upper, np.minimum(widest.upper, arm.theta_box.upper[last]), rtol=1e-12)
-    with pytest.raises(ParameterOutOfRange, match="gripper is 'shut'; allowed: one of as_calibrated, open, closed"):
+    with pytest.raises(ParameterOutOfRange, match="gripper 'shut': expected one of as_calibrated, open, closed"):
         known.with_gripper("shut")
     with pytest.raises(ParameterOutOfRange, match="as_calibrated.*not stated"):
         calibrate_arm(arm, [], RECORD, EstimatorSettings(gripper="as_calibrated"))
     other = dataclasses.replace(arm, gripper_states={}, gripper_change=None)
     stated = dataclasses.replace(found["closed"][1].calibration, kinematics=known.calibration.kinematics)
-    with pytest.raises(CalibrationError, match="its state of the gripper is closed; allowed: one that .* has: none"):
+    with pytest.raises(CalibrationError, match="its state of the gripper is closed; expected one that .* has: none"):
         apply_calibration(stated, other, today=TODAY)
 
 
@@ -440,10 +440,10 @@ def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, t
 
 def test_calibrations_that_cannot_be_used_are_refused(calibrated, arm, tmp_path):
     _, calibration = calibrated
-    with pytest.raises(CalibrationError, match="arm.yaml: its last day is 2026-12-31; allowed: today or later"):
+    with pytest.raises(CalibrationError, match="arm.yaml: its last day is 2026-12-31; expected today or later"):
         apply_calibration(calibration, arm, "arm.yaml", datetime.date(2027, 1, 1))
     other = dataclasses.replace(arm, name="kuka_lbr_med7")
-    with pytest.raises(CalibrationError, match="its robot is kinova_gen3_2f85; allowed: kuka_lbr_med7"):
+    with pytest.raises(CalibrationError, match="its robot is kinova_gen3_2f85; expected kuka_lbr_med7"):
         apply_calibration(calibration, other, today=TODAY)
     tilted = dataclasses.replace(arm, pin_model=arm.pin_model.copy())
     tilted.pin_model.gravity.linear = np.array([0.0, 1.0, -9.7])

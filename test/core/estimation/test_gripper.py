@@ -45,12 +45,12 @@ def test_the_simulated_arm_is_in_the_state_it_is_given(gripper):
     for truth in TRUTHS:
         for seed in range(3):
             assert gripper.gripper_state("closed").box.contains(draw_truth(gripper, truth, seed, "closed")[last])
-    with pytest.raises(ParameterOutOfRange, match="gripper is 'shut'"):
+    with pytest.raises(ParameterOutOfRange, match="gripper 'shut'"):
         draw_truth(gripper, "random", 0, "shut")
 
 
 def test_unknown_states_are_refused_by_name(gripper):
-    with pytest.raises(ParameterOutOfRange, match="gripper is 'shut'; allowed: one of open, closed"):
+    with pytest.raises(ParameterOutOfRange, match="gripper 'shut': expected one of open, closed"):
         describe_unknowns(gripper, EstimatorSettings(gripper="shut"))
     with pytest.raises(ParameterOutOfRange, match="has no gripper whose states are known"):
         load_robot("kinova_gen3").gripper_state("open")

@@ -9,10 +9,10 @@ import pytest
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
-from sysid_ros.core.estimation.point.whole_arm import Motion, WholeArmSettings, fit_whole_arm
 from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
 from sysid_ros.core.estimation.windows.samples import SampleBlock, differentiate_positions
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.papers.baselines.whole_arm import Motion, WholeArmSettings, fit_whole_arm
 
 FILE = Path(__file__).parents[4] / "shared" / "facts" / "data" / "lbr_med7_real_10s.npz"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="the recording is not part of the repository")

@@ -9,9 +9,9 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.collision.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
-from sysid_ros.core.excitation.distances import MissingDistances, VirtualConstraints
-from sysid_ros.core.excitation.tool_points import LinkEllipsoid, VirtualShapes
+from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.papers.baselines.tool_points import LinkEllipsoid, VirtualConstraints, VirtualShapes
 
 TURN = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 CRATE = Obstacle("crate", [0.3, 0.3, 0.5], [0.2, 0.1, 0.3], TURN)

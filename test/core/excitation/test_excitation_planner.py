@@ -166,7 +166,7 @@ def test_progress_is_reported(model, gen3):
     [
         (np.zeros((9, 9)), "finite \\(10, 10\\) Gram matrix"),
         (np.full((10, 10), np.nan), "finite \\(10, 10\\) Gram matrix"),
-        (-np.eye(10), "smallest eigenvalue of collected is -1.0; allowed: 0 or more"),
+        (-np.eye(10), "smallest eigenvalue of collected -1.0: expected 0 or more"),
     ],
 )
 def test_bad_information_is_refused(model, gen3, collected, message):

@@ -351,7 +351,7 @@ def test_why_nothing_is_proven_is_said(robot, search):
 def test_the_wrong_number_of_positions_is_refused(robot):
     scene, empty = Scene(payload_spheres=()), Box(np.zeros(10), np.zeros(10))
     assumptions = Assumptions(robot, (robot.theta_box, empty), np.zeros(10), scene)
-    with pytest.raises(StartOutsideLimits, match="the number of positions is 3; allowed: 7"):
+    with pytest.raises(StartOutsideLimits, match="the number of positions is 3; expected 7"):
         plan_arm_excitation(assumptions, np.zeros(3))
 
 
@@ -423,5 +423,5 @@ def test_slow_motions_keep_accelerations_and_get_harmonics():
     assert slow.acceleration_fraction == settings.acceleration_fraction
     assert (settings.harmonics, slow.harmonics) == (12, 18)
     assert ExcitationSettings.for_arm(40.0).with_speed_share(0.2).harmonics == 20, "the most there may be"
-    with pytest.raises(Exception, match=r"speed_share \[-\] is 0.01; allowed: from 0.05 to 1"):
+    with pytest.raises(Exception, match=r"speed_share \[-\] 0.01: expected from 0.05 to 1"):
         settings.with_speed_share(0.01)

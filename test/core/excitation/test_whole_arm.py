@@ -140,9 +140,9 @@ def test_only_condition_numbers_can_be_enough():
 
 
 def test_settings_of_a_payload_and_no_motions_are_refused(assumptions, med7):
-    with pytest.raises(ParameterOutOfRange, match="target is 'payload'; allowed: arm"):
+    with pytest.raises(ParameterOutOfRange, match="target 'payload': expected arm"):
         plan_arm_excitation(assumptions, med7.home, ExcitationSettings())
-    with pytest.raises(ParameterOutOfRange, match="motions is 0; allowed: 1 or more"):
+    with pytest.raises(ParameterOutOfRange, match="motions 0: expected 1 or more"):
         plan_arm_excitation(assumptions, med7.home, motions=0)
 
 
@@ -157,5 +157,5 @@ def test_the_shortest_motion_for_a_width(assumptions, med7):
     assert found.excitation.relative_width <= 0.999
     assert found.excitation.duration <= found.tried[0][0] * 1.8
     assert [duration for duration, _ in found.tried][0] == 8.0 and len(found.tried) == 2
-    with pytest.raises(ParameterOutOfRange, match=r"wanted width \[-\] is 0.001; allowed: at least"):
+    with pytest.raises(ParameterOutOfRange, match=r"wanted width \[-\] 0.001: expected at least"):
         find_shortest_motion(assumptions, med7.home, 0.001, settings)

@@ -108,7 +108,7 @@ def test_what_takes_over_inherits_the_errors_of_its_own_predecessor(gen3, wide, 
 
 def test_a_predecessor_must_have_a_bound_and_a_time(gen3, narrow, chain):
     plan, _ = chain
-    with pytest.raises(ParameterOutOfRange, match="plan to take over from is .* whose tracking bound is known here"):
+    with pytest.raises(ParameterOutOfRange, match="plan to take over from .* whose tracking bound is known here"):
         PlanRequest(narrow, predecessor=replace(plan, bound=None), takeover_time=TAKEOVER)
     with pytest.raises(ParameterOutOfRange, match="a multiple of"):
         take_over(CertifiedPlanner(gen3, FAST), narrow, plan, 1.5003)

@@ -8,8 +8,9 @@ import pytest
 
 from sysid_ros.core import kernel
 from sysid_ros.core.model import joint_tree as tree_module
-from sysid_ros.core.regressors import JointTree, MomentumRegressor, SlotineLiRegressor, TorqueRegressor
+from sysid_ros.core.regressors import JointTree, MomentumRegressor, TorqueRegressor
 from sysid_ros.core.regressors import columns as columns_module
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 SAMPLES = 9
 """More than any variant has lanes, and not a multiple of them."""

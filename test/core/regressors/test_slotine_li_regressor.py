@@ -5,7 +5,8 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import InvalidSamples, SlotineLiRegressor
+from sysid_ros.core.regressors import InvalidSamples
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 STEP = 1e-5
 

@@ -16,7 +16,6 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.disturbance import speed_range
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
@@ -24,6 +23,7 @@ from sysid_ros.core.tracking_bound.motion import larger_neighbour, sample_motion
 from sysid_ros.core.tracking_bound.tube import SAMPLING, TubeMap
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 DENSE = 20
 STEP = 0.01

@@ -11,12 +11,12 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound.disturbance import bound_friction, bound_torques, speed_range
 from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.tracking_bound.uncertainty import tighten
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 SLOW = RobustSettings(period=0.002)
 BLENDING = RobustSettings(period=0.002, blend_time=0.3)
@@ -117,7 +117,7 @@ def test_motions_that_do_not_fit_are_refused(robot):
     moving = BezierTrajectory(robot.home, np.full(robot.n, 0.1), np.zeros(robot.n), robot.home, 1.0)
     with pytest.raises(ParameterOutOfRange, match="a motion that starts at rest"):
         sample_motion(moving, robot.n, RobustSettings())
-    with pytest.raises(ParameterOutOfRange, match="number of joints of the trajectory is 7; allowed: 6"):
+    with pytest.raises(ParameterOutOfRange, match="number of joints of the trajectory 7: expected 6"):
         sample_motion(moving, 6, RobustSettings())
-    with pytest.raises(ParameterOutOfRange, match="posture .* allowed: 7 finite numbers"):
+    with pytest.raises(ParameterOutOfRange, match="posture .* expected 7 finite numbers"):
         sample_motion(np.full(7, np.nan), 7, RobustSettings())

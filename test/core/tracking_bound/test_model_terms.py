@@ -9,10 +9,10 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 STEP = 1e-5
 

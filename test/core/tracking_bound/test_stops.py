@@ -14,11 +14,11 @@ from sysid_ros.core.control import ControlModel, RobustController, RobustSetting
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.tracking_bound import BoundNotAvailable, choose_payload, tracking_bound
 from sysid_ros.core.tracking_bound.stops import PathCells, StopBound, _Clock, _StopMap
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 BRAKE_TIME = 0.5
 DIRECTIONS = np.array([0.9, -0.7, 1.0, 0.8, -1.0, 0.6, 1.0])

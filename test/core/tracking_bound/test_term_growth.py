@@ -19,7 +19,6 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.regressors.slotine_li import SlotineLiRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound import enclosed
 from sysid_ros.core.tracking_bound.between import BodySizes
@@ -41,6 +40,7 @@ from sysid_ros.core.tracking_bound.term_derivatives import (
 )
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_model_terms import coriolis, directional

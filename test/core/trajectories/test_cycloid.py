@@ -73,13 +73,13 @@ def test_round_trip_keeps_hash_and_values(motion, is_flat, is_braked):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"duration": 4.1}, r"duration \[s\] is 4.1; allowed: a whole number of periods of 0.8 s"),
-        ({"duration": 3.2}, r"the shape of knots is \(6, 3\); allowed: \(5, n\)"),
-        ({"duration": np.inf}, "duration .* is inf"),
+        ({"duration": 4.1}, r"duration \[s\] 4.1: expected a whole number of periods of 0.8 s"),
+        ({"duration": 3.2}, r"shape of knots \(6, 3\): expected \(5, n\)"),
+        ({"duration": np.inf}, "duration .* inf"),
         ({"period": [0.0]}, r"a whole number of periods of 0.0 s"),
-        ({"period": [0.8, 0.8]}, "number of entries of period is 2; allowed: 1"),
-        ({"knots": np.zeros(17)}, r"the shape of knots is \(17,\); allowed: \(6, n\)"),
-        ({"knots": np.full((6, 3), np.nan)}, "knot 0 of joint 1 is nan"),
+        ({"period": [0.8, 0.8]}, "number of entries of period 2: expected 1"),
+        ({"knots": np.zeros(17)}, r"shape of knots \(17,\): expected \(6, n\)"),
+        ({"knots": np.full((6, 3), np.nan)}, "knot 0 of joint 1 nan"),
     ],
 )
 def test_messages_that_make_no_cycloid(motion, change, text):
@@ -92,9 +92,9 @@ def test_messages_that_make_no_cycloid(motion, change, text):
 @pytest.mark.parametrize(
     ("knots", "period", "text"),
     [
-        ([[0.0, 1.0]], 1.0, "the shape of knots"),
-        ([[0.0], [np.nan]], 1.0, "knot 1 of joint 1 is nan"),
-        ([[0.0], [1.0]], 0.0, r"period \[s\] is 0"),
+        ([[0.0, 1.0]], 1.0, "shape of knots"),
+        ([[0.0], [np.nan]], 1.0, "knot 1 of joint 1 nan"),
+        ([[0.0], [1.0]], 0.0, r"period \[s\] 0"),
     ],
 )
 def test_input_that_cannot_be_used(knots, period, text):

@@ -12,9 +12,9 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
-from sysid_ros.emulation.kortex.base import BaseSettings, KortexBase
-from sysid_ros.emulation.kortex.server import EmulatorServer
-from sysid_ros.emulation.plant import EmulatedArm
+from sysid_ros.emulators.kortex.base import BaseSettings, KortexBase
+from sysid_ros.emulators.kortex.server import EmulatorServer
+from sysid_ros.emulators.plant import EmulatedArm
 
 __all__ = ["run"]
 ROBOT = load_robot("kinova_gen3_2f85")

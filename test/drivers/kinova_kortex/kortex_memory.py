@@ -13,8 +13,8 @@ from sysid_ros.drivers.kinova_kortex.enums import FrameType, Function
 from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, session_request
-from sysid_ros.emulation.kortex.base import TCP, UDP
-from sysid_ros.emulation.relays.faults import FaultyDirection, NetworkFaults
+from sysid_ros.emulators.kortex.base import TCP, UDP
+from sysid_ros.emulators.relays.faults import FaultyDirection, NetworkFaults
 
 _WAIT = 0.75 * PERIOD
 

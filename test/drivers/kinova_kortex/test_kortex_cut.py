@@ -11,7 +11,7 @@ from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kinova_kortex.enums import ControlMode, FrameType, Function, KortexConnectionLost, ServoingMode
 from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, session_request
-from sysid_ros.emulation.kortex.base import TCP, UDP
+from sysid_ros.emulators.kortex.base import TCP, UDP
 
 LARGEST_MOVE = 2e-3
 """How far the arm may move [rad]."""

@@ -10,9 +10,9 @@ from sysid_ros.drivers.kinova_kortex.messages import Command, decode_feedback, e
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import session_request
 from sysid_ros.drivers.modes import Noise
-from sysid_ros.emulation.kortex.__main__ import main
-from sysid_ros.emulation.kortex.base import TCP, UDP
-from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulators.kortex.__main__ import main
+from sysid_ros.emulators.kortex.base import TCP, UDP
+from sysid_ros.emulators.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 
@@ -279,7 +279,7 @@ def test_old_commands_are_refused_and_named(base, tcp, udp):
 
 def test_the_command_line_refuses_in_one_sentence(capsys):
     assert main(["--robot", "kuka_lbr_med7"]) == 2
-    assert "allowed: one with 'protocol: kortex'" in capsys.readouterr().err
+    assert "expected one with 'protocol: kortex'" in capsys.readouterr().err
     assert main(["--watchdog-time", "0"]) == 2
     assert main(["--measured-sign", "0.5"]) == 2
 

@@ -10,8 +10,8 @@ from kortex_bench import ROBOT, RunningEmulator, make_arm, make_base, make_loop,
 from kortex_memory import Memory, MemoryArm, start_move, use_clock_of
 
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.emulation.relays.faults import NetworkFaults
-from sysid_ros.emulation.relays.relay import FaultyRelay
+from sysid_ros.emulators.relays.faults import NetworkFaults
+from sysid_ros.emulators.relays.relay import FaultyRelay
 
 FAULTS = {
     **FAULTS, "delay 1 ms": NetworkFaults(delay=0.001), "delays 0 to 0.6 ms": NetworkFaults(delay_spread=0.0006)

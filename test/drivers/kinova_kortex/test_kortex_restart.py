@@ -11,7 +11,7 @@ from sysid_ros.drivers.kinova_kortex.enums import ControlMode, Function, Servoin
 from sysid_ros.drivers.kinova_kortex.frame import decode_frame
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.takeover import TakeoverRefused
-from sysid_ros.emulation.kortex.base import TCP, UDP
+from sysid_ros.emulators.kortex.base import TCP, UDP
 
 pytestmark = pytest.mark.slow
 

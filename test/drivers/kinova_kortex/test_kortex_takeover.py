@@ -15,8 +15,8 @@ from sysid_ros.drivers.kinova_kortex.frame import decode_frame, message_class
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.takeover import TakeoverRefused
-from sysid_ros.emulation.kortex.base import TCP, UDP
-from sysid_ros.emulation.relays.faults import NetworkFaults
+from sysid_ros.emulators.kortex.base import TCP, UDP
+from sysid_ros.emulators.relays.faults import NetworkFaults
 
 
 def with_torque_limits(tau_max):

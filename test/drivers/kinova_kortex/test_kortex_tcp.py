@@ -19,9 +19,9 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import TcpSession
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.takeover import TakeoverRefused
-from sysid_ros.emulation.kortex.base import TCP
-from sysid_ros.emulation.relays.faults import Cut, FaultyStream, StreamFaults
-from sysid_ros.emulation.relays.relay import TcpRelay
+from sysid_ros.emulators.kortex.base import TCP
+from sysid_ros.emulators.relays.faults import Cut, FaultyStream, StreamFaults
+from sysid_ros.emulators.relays.relay import TcpRelay
 from sysid_ros.ros.waiting import wait_until
 
 PERFECT = StreamFaults()

@@ -12,10 +12,10 @@ from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
-from sysid_ros.emulation.fri.controller import ControllerSettings, FriController
-from sysid_ros.emulation.fri.inner_loop import InnerLoop
-from sysid_ros.emulation.fri.server import EmulatorServer
-from sysid_ros.emulation.plant import EmulatedArm
+from sysid_ros.emulators.fri.controller import ControllerSettings, FriController
+from sysid_ros.emulators.fri.inner_loop import InnerLoop
+from sysid_ros.emulators.fri.server import EmulatorServer
+from sysid_ros.emulators.plant import EmulatedArm
 
 __all__ = ["run"]
 PERIOD = 0.002

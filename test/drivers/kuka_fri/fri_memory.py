@@ -14,7 +14,7 @@ from sysid_ros.drivers.kuka_fri import link, takeover
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.emulation.relays.faults import FaultyDirection, NetworkFaults
+from sysid_ros.emulators.relays.faults import FaultyDirection, NetworkFaults
 
 
 class Memory:

@@ -11,7 +11,7 @@ from fri_memory import Memory, MemoryArm, start_move, use_clock_of
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.drivers.arm import REFUSALS, ArmLost, ArmNotConnected, InvalidCommand
+from sysid_ros.drivers.arm import REFUSALS, ArmError, ArmLost
 from sysid_ros.drivers.kuka_fri import link as link_module
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
@@ -22,9 +22,9 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import FriVersion, Noise
 from sysid_ros.drivers.network import SocketUnavailable, UdpEndpoint
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulation.arguments import Compensation
-from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
-from sysid_ros.emulation.plant import PlantSettings
+from sysid_ros.emulators.arguments import Compensation
+from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
+from sysid_ros.emulators.plant import PlantSettings
 
 QUIET = PlantSettings(noise=Noise.NONE)
 
@@ -317,7 +317,7 @@ def test_a_session_that_falls_back_ends_torque_at_once(running):
     assert "the session fell back to MONITORING_READY (quality" in status.reason
     assert loop.arm.health()["commands sent"] > before + 3  # monitoring goes on, without torque
     assert emulator.controller.arm.v == pytest.approx(np.zeros(7), abs=0.02)
-    with pytest.raises(ArmNotConnected):
+    with pytest.raises(ArmError, match="needs a connected arm"):
         loop.arm.command(np.zeros(7))
 
 
@@ -385,7 +385,7 @@ def test_an_emulator_that_stands_still_itself_does_not_blame_its_client(running)
 
 def test_torques_that_are_no_numbers_never_leave(running):
     _, loop = running
-    with pytest.raises(InvalidCommand, match="lbr_A3"):
+    with pytest.raises(ArmError, match="lbr_A3"):
         loop.arm.command(np.array([0, 0, np.nan, 0, 0, 0, 0.0]))
 
 

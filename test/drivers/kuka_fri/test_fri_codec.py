@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.drivers.kuka_fri.codec import COMMAND_ID, MONITORING_ID, FriCodec, message_classes
-from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, FriDecodeError, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, Quality, SessionState
 from sysid_ros.drivers.modes import FriVersion
+from sysid_ros.drivers.network import InvalidFrame
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "fri_golden.json").read_text())["datagrams"]
 MONITORING = [entry for entry in GOLDEN if entry["direction"] == "monitoring"]
@@ -215,21 +216,21 @@ REFUSED = {
 @pytest.mark.parametrize("version", [v.value for v in FriVersion])
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_is_wrong_is_refused_in_words(words, version):
-    with pytest.raises(FriDecodeError, match=words):
+    with pytest.raises(InvalidFrame, match=words):
         decode(changed(version, by=REFUSED[words]), version)
 
 
 def test_frames_of_other_versions_are_refused():
-    with pytest.raises(FriDecodeError):
+    with pytest.raises(InvalidFrame):
         decode(first("2.7"), "1.15")
-    with pytest.raises(FriDecodeError, match="length field"):
+    with pytest.raises(InvalidFrame, match="length field"):
         decode(first("2.5"), "2.7")
 
 
 def test_a_wrong_checksum_is_refused():
     data = bytearray(first("2.7"))
     data[100] ^= 1
-    with pytest.raises(FriDecodeError, match="checksum"):
+    with pytest.raises(InvalidFrame, match="checksum"):
         decode(bytes(data), "2.7")
 
 
@@ -240,7 +241,7 @@ def test_every_truncation_is_refused_or_says_less(version):
     for size in range(len(data)):
         try:
             message = decode(data[:size], version)
-        except FriDecodeError:
+        except InvalidFrame:
             continue
         assert version != "2.7"
         for one, other in zip(message, full, strict=True):
@@ -251,7 +252,7 @@ def test_every_truncation_is_refused_or_says_less(version):
 
 def test_too_long_and_empty_datagrams_are_refused():
     for data in (b"", b"\0" * 2000, first("1.15") + b"\x7a\x90\x0b" + b"\0" * 1424):
-        with pytest.raises(FriDecodeError):
+        with pytest.raises(InvalidFrame):
             decode(data)
 
 
@@ -275,7 +276,7 @@ def test_random_and_mutated_datagrams_raise_nothing_else(version):
         for read in (codec.decode_monitoring, codec.decode_command):
             try:
                 message = read(bytes(data))
-            except FriDecodeError:
+            except InvalidFrame:
                 continue
             accepted += 1
             for values in (message.q, message.tau):

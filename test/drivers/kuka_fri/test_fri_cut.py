@@ -9,7 +9,7 @@ from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kuka_fri.messages import SessionState
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.emulation.relays.faults import Delivery
+from sysid_ros.emulators.relays.faults import Delivery
 
 STOPPING = 0.3
 """How long the controller goes on alone [s]."""

@@ -15,13 +15,13 @@ from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, OverlayType, Quality, SessionState
 from sysid_ros.drivers.modes import FriVersion, Noise
 from sysid_ros.drivers.network import UdpEndpoint
-from sysid_ros.emulation.arguments import Compensation, fri_parser
-from sysid_ros.emulation.fri.__main__ import setup_of
-from sysid_ros.emulation.fri.controller import WINDOW, ControllerSettings, QualityMonitor
-from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
-from sysid_ros.emulation.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulation.plant import PlantSettings
-from sysid_ros.emulation.program import EmulatorSetup
+from sysid_ros.emulators.arguments import Compensation, fri_parser
+from sysid_ros.emulators.fri.__main__ import setup_of
+from sysid_ros.emulators.fri.controller import WINDOW, ControllerSettings, QualityMonitor
+from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
+from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
+from sysid_ros.emulators.plant import PlantSettings
+from sysid_ros.emulators.program import EmulatorSetup
 
 QUIET = PlantSettings(noise=Noise.NONE)
 WAIT, READY = SessionState.MONITORING_WAIT, SessionState.MONITORING_READY

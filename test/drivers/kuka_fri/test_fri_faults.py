@@ -16,8 +16,8 @@ from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.messages import Monitoring, Quality, SessionState
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.emulation.relays.faults import NetworkFaults
-from sysid_ros.emulation.relays.relay import FaultyRelay
+from sysid_ros.emulators.relays.faults import NetworkFaults
+from sysid_ros.emulators.relays.relay import FaultyRelay
 
 FAULTS = {**FAULTS, "delay 4 ms": NetworkFaults(delay=0.004)}
 

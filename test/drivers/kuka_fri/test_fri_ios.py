@@ -7,11 +7,12 @@ from fri_bench import make_controller
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
-from sysid_ros.drivers.kuka_fri.messages import Command, FriDecodeError, IoDirection, IoType, IoValue, SessionState
+from sysid_ros.drivers.kuka_fri.messages import Command, IoDirection, IoType, IoValue, SessionState
 from sysid_ros.drivers.modes import FriVersion
-from sysid_ros.emulation.arguments import fri_parser
-from sysid_ros.emulation.fri.__main__ import setup_of
-from sysid_ros.emulation.fri.ios import IoRefused, IoTable, read_io
+from sysid_ros.drivers.network import InvalidFrame
+from sysid_ros.emulators.arguments import fri_parser
+from sysid_ros.emulators.fri.__main__ import setup_of
+from sysid_ros.emulators.fri.ios import IoRefused, IoTable, read_io
 
 CLOSED = IoValue("closed", IoType.BOOLEAN, IoDirection.INPUT, 1)
 CLOSE = IoValue("close", IoType.BOOLEAN, IoDirection.OUTPUT, 0)
@@ -71,7 +72,7 @@ def test_what_cannot_be_set_is_told_and_spoils_nothing_else(asked, reason):
 )
 def test_messages_with_impossible_ones_are_refused(ios):
     codec = FriCodec(FriVersion.V2_7)
-    with pytest.raises(FriDecodeError):
+    with pytest.raises(InvalidFrame):
         codec.decode_command(codec.encode_command(Command(0, 0, ios=ios)))
 
 
@@ -79,7 +80,7 @@ def test_a_type_without_its_value_is_refused():
     codec = FriCodec(FriVersion.V1_15)
     datagram = codec.encode_command(Command(0, 0, ios=(FORCE._replace(value=1.0),)))
     assert codec.decode_command(datagram).ios[0].value == 1.0
-    with pytest.raises(FriDecodeError, match="of type DIGITAL without a digitalValue"):
+    with pytest.raises(InvalidFrame, match="of type DIGITAL without a digitalValue"):
         codec.decode_command(datagram.replace(b"force\x10\x02", b"force\x10\x01"))
 
 

@@ -8,7 +8,7 @@ from test_fri_emulator import client
 
 from sysid_ros.drivers.kuka_fri.messages import SafetyState, SessionState
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.emulation.fri.controller import LimitMonitor
+from sysid_ros.emulators.fri.controller import LimitMonitor
 
 LIMITS = ROBOT.limits
 

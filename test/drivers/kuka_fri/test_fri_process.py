@@ -18,7 +18,7 @@ from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
-from sysid_ros.emulation.fri.__main__ import main
+from sysid_ros.emulators.fri.__main__ import main
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from fri_memory import Memory, connected, start_move
 from sysid_ros.drivers.kuka_fri.arm import SentPosition
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent
 from sysid_ros.drivers.loop_types import LoopMode
-from sysid_ros.emulation.fri.inner_loop import InnerLoopSettings
+from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
 
 STEP = 1.5 * ROBOT.limits.v_max * PERIOD
 OFFSET = FriSettings(period=PERIOD, position=PositionSent.OFFSET)

@@ -10,8 +10,8 @@ from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
-from sysid_ros.emulation.plant import EmulatedArm, PlantSettings
-from sysid_ros.emulation.ros2_control.controllers import (
+from sysid_ros.emulators.plant import EmulatedArm, PlantSettings
+from sysid_ros.emulators.ros2_control.controllers import (
     Broadcaster,
     EmulatedHardware,
     ForwardController,

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.common.errors import JointNotFound, ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.mujoco.simulation import draw_truth
-from sysid_ros.emulation.plant import EmulatedArm, Measured, PlantSettings
-from sysid_ros.emulation.ros2_control.controllers import (
+from sysid_ros.emulators.plant import EmulatedArm, Measured, PlantSettings
+from sysid_ros.emulators.ros2_control.controllers import (
     Broadcaster,
     BroadcastFaults,
     EmulatedHardware,
@@ -65,7 +65,7 @@ def test_the_forward_controller_keeps_the_last_good_command_for_ever(robot):
 
 
 def test_orders_that_cannot_be_are_refused(robot):
-    with pytest.raises(JointNotFound, match="elbow"):
+    with pytest.raises(ParameterOutOfRange, match="elbow"):
         ForwardController(robot, ("elbow",))
     with pytest.raises(ParameterOutOfRange, match="joint_7"):
         Broadcaster(robot, robot.joint_names[:6])

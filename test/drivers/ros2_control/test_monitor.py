@@ -16,7 +16,7 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.drivers.velocity_estimate import VelocitySource
-from sysid_ros.emulation.ros2_control.controllers import BroadcastFaults, HomeMotion
+from sysid_ros.emulators.ros2_control.controllers import BroadcastFaults, HomeMotion
 
 QUICK = EstimatorSettings(method="left_inverse", update_windows=40, reweightings=1)
 """Guaranteed bounds, in a second or two."""

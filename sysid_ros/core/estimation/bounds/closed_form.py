@@ -1,4 +1,4 @@
-"""Bounds in closed form: guaranteed ones from any matrix L, and SAFE-ID's by the sensitivity of the fit.
+"""Guaranteed bounds in closed form, from any matrix L.
 
 A problem says ``y x + b delta + v eta = r + e`` and asks for ``c x``. For every L, left inverse or not,
 ``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so ``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta)
@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.lp.problem import Covariance, Problem, RowBands, floored
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
-from sysid_ros.core.estimation.point.coordinates import derivatives
-from sysid_ros.core.estimation.point.fit import Fit, FitObjective, fit
 
 Array = NDArray[np.float64]
 
@@ -25,7 +22,6 @@ _NEGLIGIBLE = 0.1
 """Shared errors below this share of the independent error of every row do not guide the choice of L."""
 _SMOOTHING = 0.1
 """Contributions below this part of the mean one count as this part in the first reweighting."""
-_TORQUE_TERMS = np.array([name in ("torque_relative", "torque_absolute") for name in ERROR_TERMS])
 
 
 @dataclass(frozen=True)
@@ -153,42 +149,3 @@ class _Search:
         error, delta, ends, radius = (size**2 / (part + floor) for part, size in zip(parts, sizes, strict=True))
         covariance = Covariance(self._bands.assemble(error, ends), self._y, self._b, delta)
         return covariance.solve(np.linalg.solve(np.diag(1.0 / radius) + covariance.gram, unit)[:, None])[:, 0]
-
-
-@dataclass(frozen=True)
-class SensitivityBounds:
-    """Theorem 13 at the nominal point.
-
-    Attributes:
-        fit: The unweighted physically consistent fit, the middle of the bounds.
-        radius: (10,).
-        by_rows: Part of each error term, (10, K).
-        by_delta: Part of each entry of the shared nuisance parameters, (10, M).
-    """
-
-    fit: Fit
-    radius: Array
-    by_rows: Array
-    by_delta: Array
-
-
-def bound_by_sensitivity(problem: Problem, start: ArrayLike) -> SensitivityBounds:
-    """Compute bounds by the sensitivity of the unweighted fit, SAFE-ID (27) and (46).
-
-    Args:
-        problem: The rows.
-        start: Log-Cholesky coordinates the fit starts from, (10,).
-
-    Raises:
-        FitNotConverged: The fit did not converge.
-    """
-    scale = 1.0 / max(float(np.sqrt(np.mean(problem.error**2))), 1e-12)
-    y = problem.y * scale
-    objective = FitObjective(y.T @ y, y.T @ problem.r * scale, problem.center)
-    solution = fit(objective, start)
-    theta, jacobian, curvature = derivatives(solution.eta)
-    full = jacobian.T @ objective.gram @ jacobian + np.tensordot(objective.gradient(theta), curvature, axes=1)
-    sensitivity = jacobian @ np.linalg.pinv(full, rcond=1e-13, hermitian=True) @ jacobian.T @ y.T * scale
-    by_rows = np.abs(sensitivity) @ (problem.errors * _TORQUE_TERMS)
-    by_delta = np.abs(sensitivity @ problem.b) * problem.delta_radius
-    return SensitivityBounds(solution, by_rows.sum(axis=1) + by_delta.sum(axis=1), by_rows, by_delta)

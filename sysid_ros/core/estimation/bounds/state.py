@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_by_sensitivity, bound_with, choose_inverse
+from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_inconsistent_rows
 from sysid_ros.core.estimation.bounds.set_membership import (
     SidedBounds,
@@ -54,8 +54,6 @@ class Bounds:
         lower: Lower bounds, (K,).
         upper: Upper bounds, (K,). Below ``lower`` only where the data are infeasible.
         shares: Share of each source of error in the radius, name -> (K,).
-        is_rigorous: Whether they contain the truth whenever the assumptions hold.
-        values: The point estimate of a method that is not rigorous, (10,), or None.
         warm_start: What bounds of more rows start from.
         infeasibility: A combination of the rows that proves them infeasible, (R,), or None.
         notice: What failed on the way, or None.
@@ -64,8 +62,6 @@ class Bounds:
     lower: Array
     upper: Array
     shares: dict[str, Array]
-    is_rigorous: bool
-    values: Array | None = None
     warm_start: WarmStart = WarmStart()
     infeasibility: Array | None = None
     notice: str | None = None
@@ -80,7 +76,6 @@ def compute_bounds(
     problem: Problem,
     unknowns: Unknowns,
     settings: EstimatorSettings,
-    start: Array,
     warm_start: WarmStart | None = None,
 ) -> Bounds:
     """Compute bounds of the objectives by the method of the settings.
@@ -89,11 +84,9 @@ def compute_bounds(
         problem: The rows, centred on a box that holds the target.
         unknowns: Names of the entries of the shared nuisance parameters.
         settings: Method and its settings.
-        start: Log-Cholesky coordinates of a plausible target, (10,), for methods that need a fit.
         warm_start: From earlier bounds of the first of the rows, or None.
 
     Raises:
-        FitNotConverged: The method needs a fit and it did not converge.
         ParameterOutOfRange: The method is unknown.
     """
     if settings.method == "set_membership":
@@ -110,7 +103,6 @@ def compute_bounds(
             lower=sided.lower,
             upper=sided.upper,
             shares=_sided_shares(sided, unknowns),
-            is_rigorous=True,
             warm_start=sided.warm_start,
             infeasibility=None if sided.infeasibility is None else sided.infeasibility[-len(problem.r) :],
             notice=sided.notice,
@@ -121,12 +113,7 @@ def compute_bounds(
         linear = bound_with(problem, inverse)
         lower = np.nextafter(linear.center - linear.radius, -np.inf)
         upper = np.nextafter(linear.center + linear.radius, np.inf)
-        return Bounds(lower, upper, _linear_shares(linear, unknowns), is_rigorous=True, warm_start=WarmStart(inverse))
-    if settings.method == "sensitivity":
-        local = bound_by_sensitivity(problem, start)
-        shares = _shares(local.by_rows, local.by_delta, unknowns)
-        theta, radius = local.fit.theta, local.radius
-        return Bounds(theta - radius, theta + radius, shares, is_rigorous=False, values=theta)
+        return Bounds(lower, upper, _linear_shares(linear, unknowns), warm_start=WarmStart(inverse))
     raise ParameterOutOfRange("method", settings.method, "one of " + ", ".join(METHODS))
 
 
@@ -144,18 +131,12 @@ def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
 
 
 def _linear_shares(linear: LinearBounds, unknowns: Unknowns) -> dict[str, Array]:
-    shares = _shares(linear.by_rows, linear.by_delta, unknowns)
+    shares = {name: linear.by_rows[:, k] for k, name in enumerate(ERROR_TERMS)}
+    shares |= {name: linear.by_delta[:, entries].sum(axis=1) for name, entries in unknowns.groups.items()}
     shares["velocity"] = shares["velocity"] + linear.by_ends[:, 0]
     shares["encoder"] = shares["encoder"] + linear.by_ends[:, 1]
     shares["rounding"] = shares["rounding"] + linear.by_rounding
     shares["prior"] = linear.by_prior
-    return shares
-
-
-def _shares(by_rows: Array, by_delta: Array, unknowns: Unknowns) -> dict[str, Array]:
-    shares = {name: by_rows[:, k] for k, name in enumerate(ERROR_TERMS)}
-    for name, entries in unknowns.groups.items():
-        shares[name] = by_delta[:, entries].sum(axis=1)
     return shares
 
 
@@ -351,28 +332,22 @@ class BoundState:
         box, objectives = self.known.box, self._unknowns.target.objectives
         return Problem.build(rows, box.center, box.radius, self._unknowns.radius, self._unknowns.end_error, objectives)
 
-    def evaluate(self, start: Array, in_parts: bool = False) -> BoundUpdate:
+    def evaluate(self, in_parts: bool = False) -> BoundUpdate:
         """Compute bounds from all rows (one at least); changes nothing.
 
         Args:
-            start: Log-Cholesky coordinates of a plausible target, (10,).
             in_parts: Of many rows solve half of the objectives, or those that the last such update has left, so that no
                 call takes long.
-
-        Raises:
-            FitNotConverged: The method needs a fit and it did not converge.
         """
         rows, active, waiting = Rows.stack(self.all_rows), self._active.select(), None
         if in_parts and self._settings.method == "set_membership" and (self.is_waiting or len(rows) > _MANY_ROWS):
             active, waiting = self._active.select_part()
         problem = self.build_problem(rows)
         warm_start = None if self._warm_start is None else replace(self._warm_start, active=active)
-        bounds = compute_bounds(problem, self._unknowns, self._settings, start, warm_start)
-        known: ParameterBounds | None = self.known
-        if bounds.is_rigorous:
-            known = None if bounds.infeasibility is not None else self.known.intersect(bounds.lower, bounds.upper)
-        if find_inconsistent_rows(problem).size:
-            known = None
+        bounds = compute_bounds(problem, self._unknowns, self._settings, warm_start)
+        known = None
+        if bounds.infeasibility is None and not find_inconsistent_rows(problem).size:
+            known = self.known.intersect(bounds.lower, bounds.upper)
         return BoundUpdate(rows, problem, active, waiting, bounds, known)
 
     def accept(self, update: BoundUpdate) -> None:

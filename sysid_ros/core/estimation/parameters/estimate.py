@@ -156,7 +156,7 @@ class ParameterEstimate:
             ``is_consistent`` is false.
         lower: Lower bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
         upper: Upper bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
-        method: How the bounds were computed (``left_inverse``, ``sensitivity``, ...).
+        method: How the bounds were computed (``set_membership``, ``left_inverse``, ``prior``).
         guarantee: One sentence: what the bounds guarantee and under which assumptions.
         is_guaranteed: Whether bounds, where there are any, are guaranteed: by their method, with all error terms.
         is_consistent: Whether any parameters are consistent with all data and assumptions. If not, there is no
@@ -249,7 +249,7 @@ class ParameterEstimate:
         """The bounds as a box, with the torque at rest.
 
         Raises:
-            InvalidBox: There is no estimate (``is_consistent`` is false).
+            SysidError: There is no estimate (``is_consistent`` is false).
         """
         return WeighedBox.of(Box(self.lower, self.upper), self.rest)
 
@@ -260,17 +260,12 @@ class ParameterEstimate:
 
 
 def is_guaranteed(settings: EstimatorSettings) -> bool:
-    """Return whether the bounds are guaranteed: by a rigorous method, with all error terms."""
-    return settings.method != "sensitivity" and not settings.left_out_terms
+    """Return whether the bounds are guaranteed: all error terms count."""
+    return not settings.left_out_terms
 
 
 def describe_guarantee(settings: EstimatorSettings) -> str:
     """Say in one sentence what the bounds guarantee."""
-    if settings.method == "sensitivity":
-        return (
-            "Not guaranteed: SAFE-ID Theorem 13 evaluated at the nominal point, for torque and robot parameter errors "
-            "only; the truth can lie outside."
-        )
     hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
     special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
     state = "as it was when the arm was calibrated" if settings.gripper == AS_CALIBRATED else settings.gripper

@@ -9,7 +9,7 @@ from sysid_ros.core.common.settings import Settings, setting
 
 TARGETS = ("payload", "end_effector")
 PAYLOAD, ALL_BODIES = "payload", "all"
-METHODS = ("set_membership", "left_inverse", "sensitivity")
+METHODS = ("set_membership", "left_inverse")
 QUADRATURES = ("trapezoid", "forward_euler")
 ERROR_TERMS = (
     "torque_relative",
@@ -57,8 +57,7 @@ class EstimatorSettings(Settings):
     multiple of the largest value in their box, beta within plus or minus this multiple; with body all it gets
     bounds of its own. With efforts on the link side, F_c and F_v are then those of friction behind the sensor."""
     method: str = setting("set_membership", choices=METHODS)
-    """How bounds are computed: set_membership: rigorous, the smallest box; left_inverse: rigorous, wider, faster;
-    sensitivity: SAFE-ID Theorem 13 at the nominal point, a baseline without guarantee."""
+    """How bounds are computed: set_membership: rigorous, the smallest box; left_inverse: rigorous, wider, faster."""
     window_duration: float = setting(0.1, "s", lower=0.005, upper=5.0)
     """Length of a momentum window; SAFE-ID uses 0.1. Calibrations of an arm from more than 300 windows have longer
     ones, up to 0.2 s."""
@@ -127,8 +126,6 @@ class EstimatorSettings(Settings):
         super().__post_init__()
         if not self.body:
             raise ParameterOutOfRange("body", self.body, f"{PAYLOAD}, {ALL_BODIES}, or the name of a joint or link")
-        if self.body == ALL_BODIES and self.method == "sensitivity":
-            raise ParameterOutOfRange("method", self.method, f"set_membership or left_inverse with body {ALL_BODIES}")
 
     @property
     def left_out_terms(self) -> tuple[str, ...]:

@@ -392,11 +392,6 @@ class PointEstimator:
         self._information = prior_weight**2 / np.maximum(prior.radius, 1e-9) ** 2
         self._start = from_parameters(nominal)
 
-    @property
-    def start(self) -> Array:
-        """Log-Cholesky coordinates the next fit starts from, (10,)."""
-        return self._start
-
     def estimate(self, problem: Problem, box: Box | None) -> Array:
         """Fit a physically consistent target (10,) to the rows, inside a box and of the known shape if one is given.
 
@@ -450,8 +445,6 @@ class LinearEstimator:
 
     What the rows do not determine stays in the middle of its box. The result need not be physically consistent.
     """
-
-    start = np.zeros(10)
 
     def estimate(self, problem: Problem, box: Box) -> Array:
         """Fit the target (P,) to the rows with every radius as a standard deviation, clipped to a box."""

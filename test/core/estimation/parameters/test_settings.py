@@ -28,7 +28,7 @@ def test_numbers_out_of_range_are_refused(name):
     ],
 )
 def test_unknown_choices_are_refused_with_the_valid_ones(change):
-    with pytest.raises(ParameterOutOfRange, match="allowed: one of"):
+    with pytest.raises(ParameterOutOfRange, match="expected one of"):
         EstimatorSettings(**change)
 
 

@@ -300,7 +300,7 @@ def test_the_next_fit_starts_a_little_inside_of_the_last_solution():
         y = rng.normal(size=(60, 10)) * SCALE
         linear = objective.linear + y.T @ (y @ (theta - objective.center) + 5.0 * rng.normal(size=60))
         more = FitObjective(objective.gram + y.T @ y, linear, objective.center)
-        edge, inside = fit(more, fit(objective, from_parameters(nominal)).eta), fit(more, estimator.start)
+        edge, inside = fit(more, fit(objective, from_parameters(nominal)).eta), fit(more, estimator._start)
         np.testing.assert_allclose(inside.theta, edge.theta, atol=1e-6)
         from_edge.append(edge.steps)
         from_inside.append(inside.steps)

@@ -1,0 +1,1 @@
+"""The executables of emulators: one file per node."""

@@ -1,0 +1,266 @@
+"""An emulated arm under ros2_control: two nodes with the names and habits of its controllers, and a simulated arm.
+
+``sysid emulate ros2_control --robot kinova_gen3_2f85 --payload dumbbell_4lb``. The node ``joint_state_broadcaster``
+publishes ``joint_states``; the node ``effort_controller`` takes ``~/commands`` and says its ``joints`` when asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import rclpy
+from rclpy.exceptions import InvalidNamespaceException
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.validate_namespace import validate_namespace
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from sysid_ros.core.common.command_line import require_numbers, tell
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.modes import Noise, TorqueCommand
+from sysid_ros.drivers.pacing import request_scheduling
+from sysid_ros.drivers.ros2_control.states import JointStates
+from sysid_ros.emulators.arguments import ros2_control_parser
+from sysid_ros.emulators.plant import PlantSettings
+from sysid_ros.emulators.program import (
+    EmulatorSetup,
+    is_wanted,
+    pick,
+    require_program_options,
+    require_real_time_factor,
+)
+from sysid_ros.emulators.ros2_control.controllers import (
+    FIELDS,
+    Broadcaster,
+    BroadcastFaults,
+    EmulatedHardware,
+    ForwardController,
+    HardwareSettings,
+    HomeMotion,
+)
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.inbox import Inbox
+from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
+
+_SERVE_SECONDS = 0.02
+"""How often the parameter services of both nodes are served [s]: an executor costs a third of a period at 1 kHz."""
+_REST_SECONDS = 2.0
+"""How long the arm rests before the motion of ``--motion`` begins [s]."""
+
+
+@dataclass(frozen=True)
+class BroadcasterParameters(NodeParameters):
+    """Faults of the emulated states, to be set while it runs."""
+
+    faults: BroadcastFaults = parameters_from(BroadcastFaults, prefix="fault_", rename={"is_silent": "fault_silent"})
+    fault_controller_dead: bool = parameter(False)
+    """The effort controller takes no commands any more."""
+
+
+@dataclass(frozen=True)
+class ControllerSettings:
+    """The emulated controllers.
+
+    Attributes:
+        state_joints: Joints in the order of the states, others among them; empty for the model's.
+        command_joints: Joints in the order of the commands; empty for the model's.
+        motion: Whether a controller of its own moves the arm; commands have no effect then.
+        patience: How long emulated time waits for the answer of a slow driver [s].
+        real_time_factor: How fast emulated time passes [-]; stamps and periods are in emulated time.
+        hardware: The hardware component.
+    """
+
+    state_joints: tuple[str, ...] = ()
+    command_joints: tuple[str, ...] = ()
+    motion: bool = False
+    patience: float = 0.0
+    real_time_factor: float = 1.0
+    hardware: HardwareSettings = field(default_factory=HardwareSettings)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.patience <= 10.0:
+            raise ParameterOutOfRange("patience [s]", self.patience, "0 to 10")
+        require_real_time_factor(self.real_time_factor)
+
+
+class Ros2ControlEmulator:
+    """The emulated arm; :meth:`run` is its controller manager.
+
+    Args:
+        setup: The arm.
+        settings: Its controllers.
+        namespace: ROS namespace of both nodes.
+
+    Raises:
+        SysidError: The setup names something that does not exist.
+    """
+
+    def __init__(self, setup: EmulatorSetup, settings: ControllerSettings, namespace: str = ""):
+        robot = load_robot(setup.robot)
+        self.arm = setup.build_arm(robot, time.time_ns())
+        self._hardware = EmulatedHardware(self.arm, settings.hardware)
+        self._broadcaster = Broadcaster(robot, settings.state_joints)
+        self._controller = ForwardController(robot, settings.command_joints)
+        self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if settings.motion else None
+        self._patience, self._period = settings.patience, settings.hardware.period
+        self._real_period = self._period / settings.real_time_factor
+        self._is_answered = False
+        self._start_ns = self.arm.stamp_ns
+        self._state_node = Node("joint_state_broadcaster", namespace=namespace)
+        self._faults = ParameterServer(self._state_node, BroadcasterParameters)
+        self._faults.on_change(self._change_faults)
+        self._publisher = self._state_node.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
+        self._command_node = Node("effort_controller", namespace=namespace)
+        self._command_node.declare_parameter("joints", list(self._controller.joints))
+        self._command_node.declare_parameter("interface_name", "effort")
+        self._commands = Inbox(self._command_node, Float64MultiArray, "~/commands", qos.EFFORT_COMMANDS)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self._state_node)
+        self._executor.add_node(self._command_node)
+        self._served_at = time.monotonic()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether somebody commands the arm just now."""
+        return self._is_answered
+
+    def run(self, is_wanted: Callable[[], bool]) -> None:
+        """Update, period after period, as long as it is wanted."""
+        deadline = time.monotonic()
+        while is_wanted():
+            taken = self._controller.taken
+            self._update()
+            deadline += self._real_period
+            self._wait(deadline, taken)
+            deadline = max(deadline, time.monotonic() - self._real_period)
+
+    def close(self) -> None:
+        """End both nodes."""
+        self._executor.shutdown(timeout_sec=1.0)
+        self._state_node.destroy_node()
+        self._command_node.destroy_node()
+
+    def _update(self) -> None:
+        """Read, update and write, in the order of a controller manager."""
+        hardware = self._hardware
+        for states in self._broadcaster.messages(hardware.measure()):
+            self._publisher.publish(to_message(states))
+        if self._motion is not None:
+            elapsed = 1e-9 * (self.arm.stamp_ns - self._start_ns)
+            hardware.follow(*self._motion.evaluate(elapsed + self._period))
+        elif self._controller.command is None:
+            hardware.hold()
+        else:
+            hardware.apply(self._controller.command)
+
+    def _wait(self, deadline: float, taken: int) -> None:
+        """Sleeps until the deadline, and then, with patience, waits until the state has been answered.
+
+        Without the patience a state that is not answered in time is answered one period later, as on a real arm.
+        """
+        self._serve()
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        self._take()
+        spent = 0.0  # in slices: where this computer stands still meanwhile, only one of them is lost
+        while self._is_answered and self._controller.taken == taken and spent < self._patience:
+            started = time.monotonic()
+            self._commands.wait(_SERVE_SECONDS)
+            spent += min(time.monotonic() - started, _SERVE_SECONDS)
+            self._take()
+            self._serve()
+        self._is_answered = self._controller.taken != taken
+
+    def _take(self) -> None:
+        for message in self._commands.take():
+            complaint = self._controller.take(message.data)
+            if complaint is not None:
+                self._command_node.get_logger().warning(complaint, throttle_duration_sec=1.0)
+
+    def _serve(self) -> None:
+        if time.monotonic() - self._served_at > _SERVE_SECONDS:
+            self._executor.spin_once(timeout_sec=0.0)
+            self._served_at = time.monotonic()
+
+    def _change_faults(self, values: BroadcasterParameters) -> None:
+        self._broadcaster.faults = values.faults
+        self._controller.is_dead = values.fault_controller_dead
+
+
+def to_message(states: JointStates) -> JointState:
+    """States as a ``sensor_msgs/JointState``."""
+    columns = (array("d", np.asarray(values).tobytes()) for values in (states.position, states.velocity, states.effort))
+    message = JointState(name=list(states.names), **dict(zip(FIELDS, columns, strict=True)))
+    message.header.stamp = stamp_to_message(states.stamp_ns)
+    return message
+
+
+def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings]:
+    """Return what the options ask for: arm and controllers.
+
+    Raises:
+        SysidError: A value is not allowed.
+    """
+    require_program_options(options)
+    require_numbers(options, "update_rate", least=50.0, most=1000.0)
+    try:
+        validate_namespace(f"/{options.namespace.strip('/')}")
+    except InvalidNamespaceException:
+        raise ParameterOutOfRange("--namespace", options.namespace, "letters, digits, _ and /, as in left") from None
+    values = vars(options) | {
+        "noise": Noise(options.noise),
+        "period": 1.0 / options.update_rate,
+        "torque_command": TorqueCommand(options.torque_command),
+        "measured_sign": options.measured_sign or load_robot(options.robot).sensors.effort_sign,
+        **{name: tuple(filter(None, getattr(options, name).split(","))) for name in ("state_joints", "command_joints")},
+    }
+    plant, hardware = PlantSettings(**pick(PlantSettings, values)), HardwareSettings(**pick(HardwareSettings, values))
+    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant, gripper=options.gripper)
+    return arm, ControllerSettings(**pick(ControllerSettings, values), hardware=hardware)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator until it is told to end; return the exit status."""
+    options = ros2_control_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        tell("[ros2_control_emulator] ", text)
+
+    try:
+        setup = setup_of(options)
+    except SysidError as error:
+        say(str(error))
+        return 2
+    scheduling = request_scheduling(options.real_time_priority)  # before the threads of DDS begin, which inherit it
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        emulator = Ros2ControlEmulator(*setup, options.namespace)
+        say(f"{options.robot} at {options.update_rate:g} Hz; scheduling: {scheduling}")
+        end = time.monotonic() + options.seconds
+        is_there = is_wanted(options, emulator.arm, lambda: emulator.is_answered, say)
+        try:
+            emulator.run(lambda: time.monotonic() < end and is_there())
+        except KeyboardInterrupt:
+            pass
+        emulator.close()
+    except SysidError as error:
+        say(str(error))
+        return 2
+    finally:
+        rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Common parts of the emulator programs: their options, how they run and end, calls from other threads."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import queue
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
+
+from sysid_ros.core.common.command_line import require_numbers, tell
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.modes import Noise
+from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
+from sysid_ros.drivers.pacing import SimulatedClock, request_scheduling
+from sysid_ros.emulators.plant import EmulatedArm, PlantSettings
+
+Result = TypeVar("Result")
+HAND_BACK_SECONDS = 6.0
+"""How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
+
+_REPORT_PERIOD = 2.0
+"""How often refusals are reported at most [s]."""
+
+
+@dataclass(frozen=True)
+class EmulatorSetup:
+    """The arm that is emulated, from plain values.
+
+    Attributes:
+        robot: Robot, as :func:`load_robot` takes it.
+        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
+        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``.
+        load: The same for the load that is configured on its controller, where there is one.
+        plant: How it is simulated.
+        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
+    """
+
+    robot: str
+    truth: str = "random"
+    payload: str = "none"
+    load: str = "none"
+    plant: PlantSettings = PlantSettings()
+    gripper: str = ""
+
+    def build_arm(self, robot: RobotModel, stamp_ns: int = 0) -> EmulatedArm:
+        """Build the arm; it starts at ``stamp_ns`` [ns].
+
+        Raises:
+            SysidError: There is no such truth, payload or state of the gripper.
+        """
+        truth = draw_truth(robot, self.truth, self.plant.seed, self.gripper)
+        return EmulatedArm(robot, truth, load_payload(robot, self.payload), self.plant, stamp_ns)
+
+
+class UntilHandedBack:
+    """Whether an emulator is wanted: until its standard input is closed, and then until its client has let go.
+
+    Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them.
+
+    Args:
+        is_in_use: Whether a client commands the arm.
+        seconds: How long it may after the end of the parent [s].
+        is_parent_there: Whether the parent still is.
+    """
+
+    def __init__(
+        self,
+        is_in_use: Callable[[], bool],
+        seconds: float = HAND_BACK_SECONDS,
+        is_parent_there: Callable[[], bool] | None = None,
+    ):
+        self._is_in_use, self._seconds = is_in_use, seconds
+        self._is_parent_there = is_parent_there or _is_stdin_open
+        self._end = float("inf")
+
+    def __call__(self) -> bool:
+        """Whether the emulator is to go on; asked between its cycles."""
+        if self._end == float("inf") and not self._is_parent_there():
+            self._end = time.monotonic() + self._seconds
+        return self._end == float("inf") or (self._is_in_use() and time.monotonic() < self._end)
+
+
+def _is_stdin_open() -> bool:
+    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(os.read(sys.stdin.fileno(), 1))
+
+
+def require_program_options(options: argparse.Namespace) -> None:
+    """Refuse times that are none.
+
+    Raises:
+        ParameterOutOfRange: Names the option.
+    """
+    require_numbers(options, "patience")
+    if not options.seconds > 0.0:
+        raise ParameterOutOfRange("--seconds", options.seconds, "more than 0")
+
+
+def require_real_time_factor(value: float) -> None:
+    """Refuse what is none, and to be faster than the real arm.
+
+    Raises:
+        ParameterOutOfRange: With the value.
+    """
+    if not 0.01 <= value <= 1.0:
+        raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
+
+
+class EmulatorServer(Protocol):
+    """What serves the clients of an emulated controller."""
+
+    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
+        """Run for a time [s], or until it is not wanted any more."""
+
+    def close(self) -> None:
+        """Close all sockets."""
+
+
+@dataclass(frozen=True)
+class RunningEmulator:
+    """An emulated controller that is ready to serve.
+
+    Attributes:
+        server: Serves its clients.
+        title: What it is and where it is reached, in words.
+        is_in_use: Whether a client commands the arm.
+        arm: The arm, if it has one.
+    """
+
+    server: EmulatorServer
+    title: str
+    is_in_use: Callable[[], bool]
+    arm: EmulatedArm | None = None
+
+
+def run_program(
+    name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], RunningEmulator]
+) -> int:
+    """Build an emulator and run it until it is told to end.
+
+    Args:
+        name: Of the program, before every line it says.
+        options: Those of :func:`add_program_options`.
+        build: Makes the emulator, of a function that says a sentence.
+
+    Returns:
+        The exit status: 2 where it cannot be built.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def say(text: str) -> None:
+        tell(f"[{name}] ", text)
+
+    try:
+        require_program_options(options)
+        emulator = build(say)
+    except SysidError as error:
+        say(str(error))
+        return 2
+    say(emulator.title)
+    say(f"scheduling: {request_scheduling(options.real_time_priority)}")
+    with contextlib.suppress(KeyboardInterrupt):
+        emulator.server.run(options.seconds, is_wanted(options, emulator.arm, emulator.is_in_use, say))
+    emulator.server.close()
+    return 0
+
+
+def is_wanted(
+    options: argparse.Namespace, arm: EmulatedArm | None, is_in_use: Callable[[], bool], say: Callable[[str], None]
+) -> Callable[[], bool]:
+    """Return what an emulator asks between its cycles: whether it is to go on; says where its time passes slowly."""
+    is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
+    clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
+
+    def ask() -> bool:
+        if arm is not None:
+            clock.note(1e-9 * arm.stamp_ns)
+        return is_there()
+
+    return ask
+
+
+def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
+    """Return how the arm is simulated, of the options of :func:`add_arm_options`.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
+    values = vars(options) | {
+        "noise": Noise(options.noise),
+        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
+    }
+    return PlantSettings(**pick(PlantSettings, values))
+
+
+def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that are fields of a dataclass, by name."""
+    return {one.name: values[one.name] for one in fields(kind) if one.name in values}
+
+
+class RefusalReporter:
+    """Says what is refused and why: the first time, and every two seconds of simulated time as long as it goes on.
+
+    Args:
+        report: Called with a sentence.
+    """
+
+    def __init__(self, report: Callable[[str], None]):
+        self._report, self._next = report, -float("inf")
+
+    def say(self, what: str, counts: str, now: float) -> None:
+        """Say it, unless something was said a moment ago.
+
+        Args:
+            what: What is refused and why, in words.
+            counts: How much was, so far.
+            now: Simulated time [s].
+        """
+        if now >= self._next:
+            self._next = now + _REPORT_PERIOD
+            self._report(f"refused {what} ({counts} so far)")
+
+
+class CallQueue:
+    """Functions that other threads want the owner of an object to carry out, at a time that suits it."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
+
+    def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
+        """Have a function carried out by the owner; for any other thread.
+
+        Args:
+            function: What to do.
+            seconds: How long to wait for it at most [s].
+
+        Returns:
+            What the function returns; what it raises is raised here.
+
+        Raises:
+            concurrent.futures.TimeoutError: The owner did not come to it in time. It may still do so.
+        """
+        future: Future = Future()
+        self._waiting.put((future, function))
+        return future.result(seconds)
+
+    def work(self) -> None:
+        """Carry out what is waiting; for the owner."""
+        while not self._waiting.empty():
+            future, function = self._waiting.get()
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)

@@ -1,0 +1,281 @@
+"""An emulated controller of Universal Robots, as far as its payload goes, for any client.
+
+Two ports: scripts (the secondary interface, which takes a program and answers nothing) and RTDE. It knows the calls
+``set_target_payload`` and ``set_payload``, runs no other script and moves no arm. Written after the vendor's guides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import selectors
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
+from sysid_ros.emulators.arguments import ur_parser
+from sysid_ros.emulators.program import RunningEmulator, run_program
+
+LARGEST_INERTIA = 133.0
+"""Largest size of an entry of the inertia that a script may give [kg m^2]."""
+LARGEST_COM = 4.0
+"""Largest offset of the centre of gravity; own rule [m]."""
+_PROGRAM = re.compile(r"(sec|def) +(\w+)\(\):\s*\n(.*?)\nend[ \t]*\n", re.DOTALL)
+_CALL = re.compile(r"(set_target_payload|set_payload)\((.*)\)$")
+
+
+class ScriptError(Exception):
+    """A script that the controller would stop with an exception; the text says why."""
+
+
+@dataclass
+class ControllerState:
+    """What the controller knows.
+
+    Attributes:
+        mass: Active payload [kg].
+        com: Its centre of gravity (3,) [m].
+        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] (6,) [kg m^2].
+        speeds: Speeds of the joints (6,) [rad/s].
+        is_remote: Whether it is under remote control; scripts are ignored otherwise.
+        rated: Largest payload [kg].
+        has_inertia: Whether its software reports the inertia, as newer ones do.
+    """
+
+    mass: float = 0.0
+    com: list[float] = field(default_factory=lambda: [0.0] * 3)
+    inertia: list[float] = field(default_factory=lambda: [0.0] * 6)
+    speeds: list[float] = field(default_factory=lambda: [0.0] * 6)
+    is_remote: bool = True
+    rated: float = 7.5
+    has_inertia: bool = True
+
+    def run(self, call: str) -> None:
+        """Carry out one call.
+
+        Raises:
+            ScriptError: It is unknown, or an argument is not allowed.
+        """
+        found = _CALL.match(call)
+        if found is None:
+            raise ScriptError(f"{call!r} is not emulated")
+        try:
+            arguments = list(ast.literal_eval(f"({found[2]},)"))
+        except (ValueError, SyntaxError) as error:
+            raise ScriptError(f"{call!r} has arguments that are no numbers ({error})") from error
+        fewest, most = (2, 4) if found[1] == "set_target_payload" else (1, 2)
+        if not fewest <= len(arguments) <= most:
+            raise ScriptError(f"{call!r} has {len(arguments)} arguments; expected {fewest} to {most}")
+        parts = [*arguments[:3], *[self.com, [0.0] * 6][len(arguments) - 1 :]]
+        try:
+            values = np.concatenate([np.ravel(part).astype(float) for part in parts])
+        except (ValueError, TypeError) as error:
+            raise ScriptError(f"{call!r} has arguments that are no numbers ({error})") from error
+        if [np.size(part) for part in parts] != [1, 3, 6] or not np.isfinite(values).all():
+            raise ScriptError(f"{call!r} wants a number, three and six")
+        if not 0.0 <= values[0] <= self.rated:
+            raise ScriptError(f"the mass {values[0]:g} kg is not within 0 to {self.rated:g} kg")
+        if np.abs(values[1:4]).max() > LARGEST_COM:
+            raise ScriptError(f"the centre of gravity {values[1:4]} is too far away")
+        if np.abs(values[4:]).max() > LARGEST_INERTIA or values[4:7].min() < 0.0:
+            raise ScriptError(f"the inertia {values[4:]} is not allowed")
+        self.mass, self.com, self.inertia = float(values[0]), values[1:4].tolist(), values[4:].tolist()
+
+    def outputs(self) -> dict[str, tuple[str, list[float]]]:
+        """Return type and numbers of every output."""
+        known = {
+            "timestamp": ("DOUBLE", [time.monotonic()]),
+            "payload": ("DOUBLE", [self.mass]),
+            "payload_cog": ("VECTOR3D", self.com),
+            "actual_qd": ("VECTOR6D", self.speeds),
+        }
+        return known | ({"payload_inertia": ("VECTOR6D", self.inertia)} if self.has_inertia else {})
+
+
+@dataclass
+class _Client:
+    """A connection to RTDE: what it has asked for."""
+
+    connection: socket.socket
+    received: bytes = b""
+    names: list[str] = field(default_factory=list)
+    period: float = 0.008
+    due: float = float("inf")
+
+
+class EmulatedController:
+    """Serves both ports until it is closed.
+
+    Args:
+        state: What it knows; may be changed from outside between cycles.
+        script_port: Port of scripts; 0 takes a free one.
+        rtde_port: Port of RTDE; 0 takes a free one.
+        say: Called with a sentence about every script.
+
+    Raises:
+        SysidError: A port is not free.
+    """
+
+    def __init__(
+        self,
+        state: ControllerState,
+        script_port: int = SCRIPT_PORT,
+        rtde_port: int = RTDE_PORT,
+        say: Callable[[str], None] = lambda text: None,
+    ):
+        self.state, self._say = state, say
+        self._selector = selectors.DefaultSelector()
+        self._clients: dict[socket.socket, _Client] = {}
+        self._programs: dict[socket.socket, str] = {}
+        self._listeners = [_listen(port) for port in (script_port, rtde_port)]
+        for listener in self._listeners:
+            self._selector.register(listener, selectors.EVENT_READ)
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Ports of scripts and of RTDE."""
+        first, second = (int(listener.getsockname()[1]) for listener in self._listeners)
+        return first, second
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody is connected."""
+        return bool(self._clients or self._programs)
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for connection in [*self._clients, *self._programs, *self._listeners]:
+            connection.close()
+        self._selector.close()
+
+    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
+        """Run for a time [s], or until it is not wanted any more."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and is_wanted():
+            due = min((client.due for client in self._clients.values()), default=float("inf"))
+            wait = float(np.clip(due - time.monotonic(), 0.0, 0.1))
+            for key, _ in self._selector.select(wait):
+                self._serve(key.fileobj)  # type: ignore[arg-type]
+            for client in list(self._clients.values()):
+                if client.due <= time.monotonic():
+                    client.due = max(client.due + client.period, time.monotonic())
+                    numbers = [value for name in client.names for value in self.state.outputs()[name][1]]
+                    self._send(client, b"U", struct.pack(f">B{len(numbers)}d", 1, *numbers))
+
+    def _serve(self, connection: socket.socket) -> None:
+        if connection in self._listeners:
+            accepted, _ = connection.accept()
+            if connection is self._listeners[0]:
+                self._programs[accepted] = ""
+            else:
+                self._clients[accepted] = _Client(accepted)
+            self._selector.register(accepted, selectors.EVENT_READ)
+            return
+        try:
+            received = connection.recv(65535)
+        except OSError:
+            received = b""
+        if connection in self._programs:
+            self._programs[connection] += received.decode(errors="replace")
+            self._run_programs(connection)
+        elif received:
+            self._clients[connection].received += received
+            self._answer_all(self._clients[connection])
+        if not received:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        if connection in self._programs or connection in self._clients:
+            self._selector.unregister(connection)
+            self._programs.pop(connection, None)
+            self._clients.pop(connection, None)
+            connection.close()
+
+    def _run_programs(self, connection: socket.socket) -> None:
+        text = self._programs[connection]
+        while found := _PROGRAM.search(text):
+            text = text[found.end() :]
+            for call in filter(None, map(str.strip, found[3].splitlines())):
+                if not self.state.is_remote:
+                    self._say(f"ignored {call}: not under remote control")
+                    continue
+                try:
+                    self.state.run(call)
+                    self._say(f"ran {call}")
+                except ScriptError as error:
+                    self._say(f"stopped {found[2]}: {error}")
+                    break
+        self._programs[connection] = text
+
+    def _answer_all(self, client: _Client) -> None:
+        while len(client.received) >= 3:
+            size, kind = struct.unpack(">Hc", client.received[:3])
+            if size < 3 or len(client.received) < size:
+                return
+            body, client.received = client.received[3:size], client.received[size:]
+            self._answer(client, kind, body)
+
+    def _answer(self, client: _Client, kind: bytes, body: bytes) -> None:
+        if kind == b"V":
+            self._send(client, kind, bytes([struct.unpack(">H", body)[0] in (1, 2)]))
+        elif kind == b"v":
+            self._send(client, kind, struct.pack(">4I", 5, 15, 0, 0))
+        elif kind == b"O":
+            known = self.state.outputs()
+            names = body[8:].decode(errors="replace").removesuffix(",").split(",")  # some clients end so
+            kinds = [known[name][0] if name in known else "NOT_FOUND" for name in names]
+            is_whole = "NOT_FOUND" not in kinds
+            client.names, client.period = names if is_whole else [], 1.0 / struct.unpack(">d", body[:8])[0]
+            self._send(client, kind, bytes([is_whole]) + ",".join(kinds).encode())
+        elif kind in (b"S", b"P"):
+            is_ready = bool(client.names)
+            client.due = time.monotonic() if kind == b"S" and is_ready else float("inf")
+            self._send(client, kind, bytes([is_ready]))
+
+    def _send(self, client: _Client, kind: bytes, body: bytes) -> None:
+        try:
+            client.connection.sendall(struct.pack(">Hc", 3 + len(body), kind) + body)
+        except OSError:
+            self._drop(client.connection)
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise SysidError(f"port {port} of 127.0.0.1 cannot be used ({error.strerror or error})") from error
+    listener.listen()
+    return listener
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator and return its exit status."""
+    options = ur_parser().parse_args(argv)
+    return run_program("ur_emulator", options, lambda say: _build(options, say))
+
+
+def _build(options: argparse.Namespace, say: Callable[[str], None]) -> RunningEmulator:
+    state = ControllerState(
+        speeds=[options.speed] * 6,
+        is_remote=not options.local,
+        rated=options.rated_payload,
+        has_inertia=not options.old,
+    )
+    server = EmulatedController(state, options.script_port, options.rtde_port, say)
+    title = "a controller of Universal Robots: scripts at 127.0.0.1:{}, RTDE at 127.0.0.1:{}".format(*server.ports)
+    return RunningEmulator(server, title, lambda: server.is_in_use)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Experiments of many independent runs, those of the papers among them, and what carries them out."""

@@ -1,0 +1,1 @@
+"""Experiments and baselines of the papers; nothing of the product needs them."""

@@ -1,0 +1,1 @@
+"""Methods of the papers that the product is compared with and does not use."""

@@ -1,0 +1,1 @@
+"""Free-floating robots: their mathematics, simulation, nodes and reports; a wing that no arm needs."""

@@ -1,0 +1,222 @@
+"""What the driver of a simulated free-flying robot does: admit trajectories, follow them, brake, measure.
+
+Nothing here certifies torques: joints follow what is within their limits and clear of the robot itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.inertia import require_physically_consistent
+from sysid_ros.core.trajectories.base import Trajectory
+from sysid_ros.core.trajectories.braking import BrakedTrajectory
+from sysid_ros.core.trajectories.families import CycloidTrajectory
+from sysid_ros.drivers.arm import Array
+from sysid_ros.space.core.robot import FreeFlyer
+from sysid_ros.space.core.self_collision import SelfCollisionModel
+from sysid_ros.space.simulation import FloatingState, SimulatedFreeFlyer
+
+_START_TOLERANCE = 1e-6
+"""Largest distance of a trajectory's start from where the robot is told to be [rad]."""
+_LIMIT_TOLERANCE = 1e-6
+"""Share by which extrema may exceed a limit, for rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What is measured at one time.
+
+    Attributes:
+        time: Since the start [s].
+        twist: Linear and angular velocity of the base in its own axes, (6,) [m/s, rad/s].
+        q: Positions of joints, then angles of wheels, (n + W,) [rad].
+        v: Their rates, (n + W,) [rad/s].
+        rotation: Axes of the base in inertial ones, (3, 3).
+        position: Origin of the base, (3,) [m].
+    """
+
+    time: float
+    twist: Array
+    q: Array
+    v: Array
+    rotation: Array
+    position: Array
+
+
+class FreeFlyerLoop:
+    """The loop of the simulated robot, advanced by whoever owns the clock.
+
+    Args:
+        simulation: The robot.
+        clearance: Gap that bodies keep between each other [m].
+        seed: Seed of the sensor noise.
+
+    Attributes:
+        drift: Largest change of momentum since the start or the last catch, which should be zero, (6,)
+            [kg m/s, kg m^2/s].
+        held: Inertial parameters of what the last body holds, about its joint, (10,); zeros for nothing.
+    """
+
+    def __init__(self, simulation: SimulatedFreeFlyer, clearance: float = 0.0, seed: int = 0):
+        self.simulation, self.robot = simulation, simulation.robot
+        self.drift, self.held = np.zeros(6), np.zeros(10)
+        self._momentum = simulation.momentum()
+        self._own = simulation.parameters.copy()
+        self._clearance = clearance
+        self._collisions = SelfCollisionModel(self.robot)
+        self._random = np.random.default_rng(seed)
+        self._trajectory: Trajectory | None = None
+        self._hash = ""
+        self._begin, self._rest = 0, simulation.state.q.copy()
+        self._steps = 0
+
+    @property
+    def followed(self) -> str:
+        """Hash of the trajectory that is being followed; empty while the robot holds its posture."""
+        return self._hash if self._trajectory is not None else ""
+
+    @property
+    def is_braking(self) -> bool:
+        """Whether it is coming to rest before the end of its trajectory."""
+        return isinstance(self._trajectory, BrakedTrajectory)
+
+    @property
+    def progress(self) -> float:
+        """How much of the trajectory is done, 0 to 1 [-]; 0 while the robot holds."""
+        return 0.0 if self._trajectory is None else min(self._elapsed / self._trajectory.duration, 1.0)
+
+    @property
+    def reference(self) -> Array:
+        """Where joints and wheels are told to be now, (n + W,) [rad]."""
+        return self._rest if self._trajectory is None else self._trajectory.evaluate(self._elapsed)[0]
+
+    @property
+    def _elapsed(self) -> float:
+        return (self._steps - self._begin) * self.simulation.timestep
+
+    def admit(self, trajectory: Trajectory) -> None:
+        """Begin to follow a trajectory of joints and wheels.
+
+        Args:
+            trajectory: Cycloids, (n + W) columns, from where the robot is told to be.
+
+        Raises:
+            SysidError: It is not such a one, leaves a limit, or another is being followed.
+            SelfCollision: The robot would touch itself, or come too near.
+        """
+        if self._trajectory is not None:
+            raise SysidError("the trajectory is refused", "another one is being followed; brake, or wait for its end")
+        if not isinstance(trajectory, CycloidTrajectory):
+            raise SysidError(
+                "the trajectory is refused", f"it is of kind '{trajectory.kind}'; free-flying robots follow cycloids"
+            )
+        require_within_limits(self.robot, trajectory)
+        distance = np.abs(trajectory.knots[0] - self._rest)
+        if distance.max() > _START_TOLERANCE:
+            name = (*self.robot.joint_names, *self.robot.wheels.names)[int(distance.argmax())]
+            raise SysidError(
+                "the trajectory is refused",
+                f"{name} would jump: it starts {distance.max():.4f} rad from where the robot is",
+            )
+        self._collisions.prove(
+            CycloidTrajectory(trajectory.knots[:, : self.robot.n], trajectory.period), self._clearance
+        )
+        self._trajectory, self._hash, self._begin = trajectory, trajectory.hash(), self._steps
+
+    def hold(self, parameters: Array) -> None:
+        """Let the last body hold something that has just moved along with it, or nothing any more.
+
+        Args:
+            parameters: Its inertial parameters about the joint of that body, (10,); zeros for nothing.
+
+        Raises:
+            SysidError: The robot is moving.
+            NotPhysicallyConsistent: No body can have them.
+        """
+        if self._trajectory is not None:
+            raise SysidError("the object is refused", "a trajectory is being followed; wait for its end")
+        if np.any(parameters):
+            require_physically_consistent(parameters, "object")
+        total = self._own.copy()
+        total[-10:] += parameters
+        self.simulation.change(total)
+        self.held = np.array(parameters, dtype=float)
+        self._momentum, self.drift = self.simulation.momentum(), np.zeros(6)
+
+    def brake(self) -> bool:
+        """Come to rest on the path of the trajectory; returns whether there was one to leave."""
+        if self._trajectory is None or isinstance(self._trajectory, BrakedTrajectory):
+            return False
+        left = self._trajectory.duration - self._elapsed
+        period = getattr(self._trajectory, "period", 1.0)
+        if left > 0.5 * period:
+            self._trajectory = BrakedTrajectory(self._trajectory, self._elapsed, min(period, left))
+        return True
+
+    def advance(self, seconds: float) -> FloatingState:
+        """Advance the robot and return its true state.
+
+        Args:
+            seconds: By how much, a multiple of the step of the simulation [s].
+        """
+        h = self.simulation.timestep
+        for _ in range(max(1, round(seconds / h))):
+            self._steps += 1
+            if self._trajectory is not None and self._elapsed > self._trajectory.duration + 0.5 * h:
+                self._rest = self._trajectory.evaluate(self._trajectory.duration)[0]
+                self._trajectory = None
+            if self._trajectory is None:
+                zero = np.zeros_like(self._rest)
+                self.simulation.step(self._rest, zero, zero)
+            else:
+                self.simulation.step(*self._trajectory.evaluate(self._elapsed))
+        self.drift = np.maximum(self.drift, np.abs(self.simulation.momentum() - self._momentum))
+        return self.simulation.state
+
+    def measure(self) -> Measurement:
+        """Measure, with white noise of the sensors' standard deviations; encoders, wheel speeds and pose are exact."""
+        state, (linear, angular, joint) = self.simulation.state, self.robot.noise
+        n = self.robot.n
+        deviations = np.concatenate([np.full(3, linear), np.full(3, angular)])
+        v = state.v.copy()
+        v[:n] += self._random.normal(0.0, 1.0, n) * joint
+        twist = state.twist + self._random.normal(0.0, 1.0, 6) * deviations
+        return Measurement(state.time, twist, state.q, v, state.rotation, state.position)
+
+
+def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> None:
+    """Require that cycloids of joints and wheels stay within the limits, by their exact extrema.
+
+    Raises:
+        SysidError: A limit is exceeded, or the number of columns is wrong.
+    """
+    names = (*robot.joint_names, *robot.wheels.names)
+    if trajectory.n != len(names):
+        raise SysidError(
+            "the trajectory is refused", f"it moves {trajectory.n} axes; the robot has {len(names)}: {', '.join(names)}"
+        )
+    unbounded = np.full(robot.wheels.count, np.inf)
+    lower, upper = trajectory.position_extrema()
+    speed = np.abs(trajectory.velocity_extrema()).max(axis=0)
+    change = np.abs(trajectory.acceleration_extrema()).max(axis=0)
+    v_max = np.concatenate([robot.v_max, robot.wheels.speeds])
+    a_max = np.concatenate([robot.a_max, unbounded])
+    for k, name in enumerate(names):
+        if k < robot.n and (lower[k] < robot.q_lower[k] - 1e-9 or upper[k] > robot.q_upper[k] + 1e-9):
+            span = f"[{robot.q_lower[k]:g}, {robot.q_upper[k]:g}] rad"
+            raise SysidError(
+                "the trajectory is refused",
+                f"{name} goes from {lower[k]:.4f} to {upper[k]:.4f} rad; its limits are {span}",
+            )
+        if speed[k] > v_max[k] * (1.0 + _LIMIT_TOLERANCE):
+            raise SysidError(
+                "the trajectory is refused", f"{name} reaches {speed[k]:.4f} rad/s; its limit is {v_max[k]:g} rad/s"
+            )
+        if change[k] > a_max[k] * (1.0 + _LIMIT_TOLERANCE):
+            raise SysidError(
+                "the trajectory is refused",
+                f"{name} reaches {change[k]:.4f} rad/s^2; its limit is {a_max[k]:g} rad/s^2",
+            )

@@ -1,0 +1,308 @@
+"""The procedure that identifies a free-flying robot, or what it holds: plan, move, estimate, and once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.trajectories.families import CycloidTrajectory
+from sysid_ros.space.core.bounds import (
+    ObjectEstimate,
+    object_columns,
+)
+from sysid_ros.space.core.dynamics import embed
+from sysid_ros.space.core.excitation import plan_with_free_knots
+from sysid_ros.space.core.identification import (
+    FreeFlyerIdentification,
+    KnownRobot,
+    ObjectIdentification,
+    ObjectSettings,
+    Part,
+    Progress,
+    Samples,
+    Stage,
+    Task,
+    condition_of_data,
+    estimate_free_flyer,
+    estimate_held,
+    scaled_columns,
+    select_motion,
+)
+from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
+from sysid_ros.space.core.measurements import FloatingData
+from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
+from sysid_ros.space.core.momentum import compute_base_twist
+from sysid_ros.space.core.momentum_rows import ROWS
+from sysid_ros.space.core.regression import NotIdentifiable, estimate_minimal
+from sysid_ros.space.core.robot import FreeFlyer
+
+Array = NDArray[np.float64]
+
+_FIRST_SHARE, _FIRST_TIME = 0.15, 0.25
+"""Shares of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
+_FIRST_SPARE = 2
+"""Intervals of the first part beyond those that give as many rows as there are parameters."""
+
+
+class FreeFlyerPort(Protocol):
+    """What the procedure needs of a robot: to move it, and what was measured."""
+
+    def reference(self) -> Array:
+        """Return where joints and wheels are told to be, at rest, (n + W,) [rad]."""
+
+    def follow(self, trajectory: CycloidTrajectory, on_progress: Callable[[float], None]) -> None:
+        """Follow a trajectory of joints and wheels to its end.
+
+        Raises:
+            SysidError: It was refused or did not come to its end.
+        """
+
+    def samples(self) -> Samples:
+        """Return all that was measured since the port was opened."""
+
+
+def identify_free_flyer(
+    task: Task,
+    port: FreeFlyerPort,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> FreeFlyerIdentification:
+    """Identify a free-flying robot from where it is.
+
+    Args:
+        task: What is identified.
+        port: The way to the robot.
+        is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
+        on_progress: Called with every change.
+
+    Raises:
+        PlanningCancelled: ``is_cancelled`` said so while planning.
+        Cancelled: ``is_cancelled`` said so while bounds were computed.
+        SelfCollision: No motion that keeps clear was found.
+        NotIdentifiable: The data do not determine all minimal parameters.
+        SysidError: What the port raises.
+    """
+    minimal = build_minimal_parameters(task.robot.tree)
+    run = _Run(task, port, task.robot.tree.parameters, is_cancelled, on_progress)
+    run.length = 0.9 if task.settings.is_bounded else 1.0
+    while run.advance():
+        run.parameters = _updated(task, minimal, run.data(), run.parameters)
+
+    def tell(progress: Progress) -> None:
+        share = run.length + (1.0 - run.length) * progress.share
+        on_progress(replace(progress, share=share, parts=len(run.parts)))
+
+    return estimate_free_flyer(task, run.data(), tuple(run.parts), is_cancelled, tell)
+
+
+def identify_object(
+    task: Task,
+    settings: ObjectSettings,
+    known_robot: KnownRobot,
+    port: FreeFlyerPort,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> ObjectIdentification:
+    """Identify what a robot holds, by motions that tell of the object; bounds are renewed after each part.
+
+    Args:
+        task: What is identified; its number of intervals and parts.
+        settings: What may be in the hand.
+        known_robot: What is known of the robot without it.
+        port: The way to the robot.
+        is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
+        on_progress: Called with every change; after each part with what is known of the object.
+
+    Raises:
+        PlanningCancelled: ``is_cancelled`` said so while planning.
+        Cancelled: ``is_cancelled`` said so while bounds were computed.
+        SelfCollision: No motion that keeps clear was found.
+        ParameterOutOfRange: There is no such frame.
+        SysidError: What the port raises.
+    """
+    minimal = build_minimal_parameters(task.robot.tree)
+    parameters = _usable(task.robot, embed(minimal, known_robot.values), task.robot.tree.parameters)
+    run = _Run(task, port, parameters, is_cancelled, on_progress)
+    run.columns, run.length = scaled_columns(task.robot, settings), 0.95
+    found: ObjectIdentification | None = None
+    while True:
+        is_more = run.advance()
+        run.tell(Stage.BOUNDING, 1.0)
+        found = estimate_held(task, settings, known_robot, run.data(), tuple(run.parts), found, is_cancelled)
+        run.held = found.estimate
+        if found.estimate is None or found.inconsistency is not None:
+            return found
+        if not is_more or found.estimate.bounds.box.width[0] <= settings.target_width:
+            on_progress(Progress(1.0, Stage.BOUNDING, 0, len(run.parts), held=run.held))
+            return found
+        if np.all(np.isfinite(found.estimate.values)):
+            held = object_columns(task.robot, found.estimate.frame) @ found.estimate.values
+            run.parameters = _usable(task.robot, parameters + held, parameters)
+
+
+class _Run:
+    """A motion in parts: each is planned from where the robot is, followed, and measured.
+
+    Args:
+        task: What is identified.
+        port: The way to the robot.
+        parameters: Inertial parameters to plan the first part with, (10 B,).
+        is_cancelled: Looked at while planning.
+        on_progress: Called with every change.
+
+    Attributes:
+        parameters: Inertial parameters to plan the next part with, (10 B,).
+        columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
+        length: Share of the identification that the parts are.
+        held: What is known of an object.
+        parts: The parts that are done.
+    """
+
+    columns: Array | None = None
+    length: float = 1.0
+    held: ObjectEstimate | None = None
+
+    def __init__(
+        self,
+        task: Task,
+        port: FreeFlyerPort,
+        parameters: Array,
+        is_cancelled: Callable[[], bool],
+        on_progress: Callable[[Progress], None],
+    ):
+        self._task, self._port, self._is_cancelled, self._on_progress = task, port, is_cancelled, on_progress
+        self._before: FloatingMotion | None = None
+        self._rest: FloatingMotion | None = None
+        self.parameters = parameters
+        self.parts: list[Part] = []
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Intervals of each part."""
+        robot, settings = self._task.robot, self._task.settings
+        count = build_minimal_parameters(robot.tree).count if self.columns is None else self.columns.shape[1]
+        return _split(settings.intervals, settings.parts, count)
+
+    def advance(self) -> bool:
+        """Make the next part; returns whether another one is left."""
+        task, robot, number = self._task, self._task.robot, len(self.parts)
+        count, left = self._counts[number], sum(self._counts[number:])
+        place = self._port.reference()
+        # All that is left is planned, and only its first part is executed: what comes after it can be as good.
+        plan = plan_with_free_knots(
+            robot,
+            self.parameters,
+            left,
+            replace(task.excitation, time_limit=task.excitation.time_limit * self._time_share(number)),
+            start=np.clip(place[: robot.n], robot.q_lower, robot.q_upper),
+            before=self._before,
+            columns=self.columns,
+            guess=self._rest,
+            is_cancelled=self._is_cancelled,
+            on_progress=lambda done, text: self.tell(Stage.PLANNING, 0.4 * done, text),
+        )
+        motion = plan.motion.part(0, count)
+        self._rest = plan.motion.part(count) if count < left else None
+        begin = _last_time(self._port)
+        self._port.follow(axes_trajectory(motion, place), lambda done: self.tell(Stage.MOVING, 0.4 + 0.6 * done))
+        self._before = motion if self._before is None else _joined(self._before, motion)
+        part = Part(begin, _last_time(self._port), count, self._condition(), np.nan, plan.gap, plan.seconds)
+        self.parts.append(part)
+        self.parts[-1] = replace(part, reached=condition_of_data(robot, self.data(), self.columns))
+        return len(self.parts) < len(self._counts)
+
+    def _time_share(self, number: int) -> float:
+        """Return the share of the time for planning that a part gets."""
+        parts = len(self._counts)
+        if parts == 1:
+            return 1.0
+        return _FIRST_TIME if number == 0 else (1.0 - _FIRST_TIME) / (parts - 1)
+
+    def _condition(self) -> float:
+        """Return the condition number that the parts up to now were planned for."""
+        excitation, motion = self._task.excitation, self._before
+        if motion is None:
+            return np.inf
+        information = IntervalInformation(
+            self._task.robot, self.parameters, excitation.period, excitation.samples, self.columns
+        )
+        return information.condition_number(motion.joints.knots, motion.wheel_turns)
+
+    def tell(self, stage: Stage, within: float, detail: str = "") -> None:
+        """Tell the progress within the present part, 0..1; of the last one when its motion has ended."""
+        number = len(self.parts) - (stage is Stage.BOUNDING)
+        done = (sum(self._counts[:number]) + within * self._counts[number]) / sum(self._counts)
+        self._on_progress(
+            Progress(min(self.length * done, 1.0), stage, number + 1, len(self._counts), detail, self.held)
+        )
+
+    def data(self) -> FloatingData:
+        """Return the samples of all parts that are done."""
+        windows = [(part.begin, part.end) for part in self.parts]
+        return select_motion(self._task.robot, self._port.samples(), windows)
+
+
+def axes_trajectory(motion: FloatingMotion, place: Array) -> CycloidTrajectory:
+    """Return one trajectory of joints and wheels, which begins where the wheels are, ``place`` (n + W,) [rad]."""
+    n = motion.joints.n
+    turned = np.concatenate([np.zeros((1, len(place) - n)), np.cumsum(motion.wheel_turns, axis=0)])
+    knots = np.concatenate([motion.joints.knots, place[n:] + turned], axis=1)
+    knots[0] = place
+    return CycloidTrajectory(knots, motion.joints.period)
+
+
+def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, parameters: Array) -> Array:
+    """Return the parameters to plan the next part with: estimated ones where they can be, else those of before."""
+    method, is_momentum_zero = task.settings.method, task.assumptions.is_momentum_zero
+    try:
+        values = estimate_minimal(task.robot, minimal, data, method, is_momentum_zero).values
+    except (NotIdentifiable, ParameterOutOfRange):
+        return parameters
+    return _usable(task.robot, embed(minimal, values), parameters)
+
+
+def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:
+    """Return parameters if the robot as a whole has a positive inertia with them, at home; others if not."""
+    try:
+        require_usable(robot, parameters)
+    except ParameterOutOfRange:
+        return otherwise
+    return parameters
+
+
+def require_usable(robot: FreeFlyer, parameters: Array) -> None:
+    """Require that the robot as a whole has a positive inertia with parameters, at home.
+
+    Raises:
+        ParameterOutOfRange: It has not.
+    """
+    compute_base_twist(robot.tree, parameters, robot.home[None], np.zeros((1, robot.n)))
+
+
+def _split(intervals: int, parts: int, parameters: int) -> list[int]:
+    """Return the intervals of each part: the first is as short as an estimate of so many parameters allows."""
+    if parts == 1:
+        return [intervals]
+    if intervals < 2 * parts:
+        raise ParameterOutOfRange("intervals [-]", intervals, f"at least {2 * parts}, two for each part")
+    enough = -(-parameters // ROWS) + _FIRST_SPARE
+    first = min(max(enough, round(_FIRST_SHARE * intervals)), intervals // parts)
+    rest = np.diff(np.linspace(0, intervals - first, parts).round().astype(int))
+    return [first, *(int(count) for count in rest)]
+
+
+def _last_time(port: FreeFlyerPort) -> float:
+    times = port.samples().times
+    return float(times[-1]) if len(times) else -np.inf
+
+
+def _joined(first: FloatingMotion, second: FloatingMotion) -> FloatingMotion:
+    knots = np.concatenate([first.joints.knots, second.joints.knots[1:]])
+    turns = np.concatenate([first.wheel_turns, second.wheel_turns])
+    return FloatingMotion(CycloidTrajectory(knots, first.joints.period), turns)

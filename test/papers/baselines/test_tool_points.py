@@ -1,0 +1,68 @@
+"""Tools: hull, mixture, spheres that cover, ellipsoids that enclose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial import ConvexHull
+
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.model.robot import Sphere, tool_transform
+from sysid_ros.papers.baselines.tool_points import LinkEllipsoid, reduce_tool
+
+BOX = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T * [0.02, 0.03, 0.15]
+
+
+@pytest.fixture
+def triangles():
+    return BOX[ConvexHull(BOX).simplices]
+
+
+def test_the_spheres_cover_the_surface_of_the_hull(triangles):
+    tool = reduce_tool(BOX)
+    rng = np.random.default_rng(1)
+    weights = rng.dirichlet(np.ones(3), size=(len(triangles), 400))
+    surface = np.einsum("tsk,tkc->tsc", weights, triangles).reshape(-1, 3)
+    beyond = np.linalg.norm(surface[:, None] - tool.points, axis=-1) - tool.radii
+    assert beyond.min(axis=1).max() <= 0.0
+    assert 2 <= len(tool.points) <= 12
+    assert tool.radii.max() < 0.1  # one sphere alone would need 0.154 m
+
+
+def test_more_components_are_taken_only_where_they_explain_more():
+    rng = np.random.default_rng(2)
+    clouds = [center + 0.01 * rng.normal(size=(80, 3)) for center in ([0, 0, 0], [0.3, 0, 0], [0, 0.3, 0.1])]
+    assert 3 <= len(reduce_tool(np.concatenate(clouds), most=6).points) <= 6
+    assert len(reduce_tool(np.concatenate(clouds), most=1).points) == 1
+
+
+def test_spheres_of_a_tool_are_those_of_the_last_body(gen3):
+    tool = reduce_tool(BOX + [0.0, 0.0, 0.15])
+    rotation, origin = tool_transform(gen3)
+    spheres = tool.spheres(gen3, (rotation, origin))
+    assert {sphere.body for sphere in spheres} == {gen3.n}
+    np.testing.assert_allclose(spheres[0].center, rotation @ tool.points[0] + origin)
+
+
+def test_ellipsoids_enclose_their_spheres_and_what_is_near():
+    spheres = [Sphere(2, np.array([0.0, 0.05, 0.1 * k]), 0.06 + 0.01 * k, "link") for k in range(3)]
+    ellipsoid = LinkEllipsoid.around(spheres)
+    rng = np.random.default_rng(3)
+    directions = rng.normal(size=(5000, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    for one in spheres:
+        offset = one.center + one.radius * directions - ellipsoid.center
+        assert np.einsum("pi,ij,pj->p", offset, ellipsoid.matrix, offset).max() <= 1.0
+    larger = ellipsoid.enlarged(0.04)
+    surface = ellipsoid.half_axes * directions
+    near = surface + 0.04 * directions[::-1]
+    assert np.einsum("pi,ij,pj->p", near, larger.matrix, near).max() <= 1.0
+    assert ellipsoid.enlarged(0.0) is ellipsoid
+    assert larger.half_axes.max() < ellipsoid.half_axes.max() + 2 * 0.04
+
+
+def test_flat_tools_and_no_components_are_refused():
+    with pytest.raises(ModelError, match="8 points span no volume"):
+        reduce_tool(BOX * [1, 1, 0])
+    with pytest.raises(ParameterOutOfRange, match="1 or more components"):
+        reduce_tool(BOX, most=0)
