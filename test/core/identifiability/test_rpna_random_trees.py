@@ -8,13 +8,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.identifiability.restricted import restricted_rows
 from sysid_ros.core.identifiability.rpna import find_nullspaces
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.spans import Spans
 from sysid_ros.core.identifiability.structure import analyze_structure
-from sysid_ros.core.identifiability.tree import InvalidTree, Mimic, Rotor, TreeBody, build_tree
+from sysid_ros.core.identifiability.tree import Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors import MomentumRegressor
@@ -295,7 +295,7 @@ def test_robots_that_nothing_pushes(independent):
         assert structure.count == independent.rank(np.concatenate([rows[:6] for rows in parts])) + 1
     with pytest.raises(ParameterOutOfRange, match="only of a floating base"):
         analyze_structure(tree_from_model(load_robot("kuka_lbr_med7").pin_model), AnalysisSettings("ballistic"))
-    with pytest.raises(InvalidTree, match="tells less where nothing pushes it"):
+    with pytest.raises(ModelError, match="tells less where nothing pushes it"):
         analyze_structure(
             build_tree("stone", [TreeBody("stone", -1, np.eye(3), np.zeros(3), np.eye(6))]),
             AnalysisSettings("ballistic"),
