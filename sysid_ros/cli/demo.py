@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from rich.table import Table
 
@@ -28,7 +27,6 @@ from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel, tool_transform
-from sysid_ros.core.model.robot_files import read_settings
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.folders import ESTIMATE, make_results_directory
 from sysid_ros.reports.payload import Bounded, in_frame, payload_parameters, summarize_payload
@@ -38,8 +36,6 @@ from sysid_ros.reports.result import IdentificationResult
 
 Array = NDArray[np.float64]
 
-GAIN_SHARE = 0.8
-"""Share of the torque error that is assumed to be a constant gain [-]."""
 WEIGHT, TOLERANCE = 1.0, 0.002
 """Mass of the simulated reference weight and its largest error [kg]."""
 WEIGHT_COM = (0.0, 0.0, 0.14)
@@ -63,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     # Everything of the three runs, before minutes of the first.
     identify.check_options(identify_parser().parse_args(alone), command="sysid demo")
     results = make_results_directory(options.results)
-    model = write_robot(options.model, results / "robot")
+    model = options.model
     robot = load_robot(model)
     largest, gain = (
         100.0 * np.max(one) for one in (robot.sensors.effort_relative_error, robot.sensors.effort_gain_error)
@@ -91,24 +87,6 @@ def run(options: argparse.Namespace) -> int:
     (results / COMPARISON).write_text(found.markdown() + "\n", encoding="utf-8")
     show(f"Files: {results}")
     return ExitStatus.OK
-
-
-def write_robot(name: str, folder: Path) -> Path:
-    """Write the settings of a robot with a torque error that is mostly a constant gain; return the file.
-
-    Raises:
-        SysidError: There is no such robot.
-    """
-    source, values = read_settings(name)
-    relative = values["sensors"]["effort_relative_error"]
-    values.pop("calibration", None)  # of another arm than the simulated one, which is calibrated here
-    gain = GAIN_SHARE * np.asarray(relative, dtype=float)
-    values["sensors"]["effort_gain_error"] = gain.tolist()
-    values["urdf"] = str((source.parent / values["urdf"]).resolve())
-    folder.mkdir(parents=True)
-    path = folder / source.name
-    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-    return path
 
 
 @dataclass(frozen=True)

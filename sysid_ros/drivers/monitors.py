@@ -26,7 +26,7 @@ class FaultStop:
     """
 
     def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
-        self._damping = settings.fault_damping * robot.limits.tau_max / robot.limits.v_max
+        self._damping = settings.fault_damping * robot.limits.tau_continuous / robot.limits.v_max
         self._settings = settings
         self._period = period
         self.start(is_blind=False)
@@ -283,7 +283,7 @@ class TorqueCheck:
             return None
         lower, upper = np.minimum(self._before, self._last), np.maximum(self._before, self._last)
         size = np.maximum(np.abs(tau), np.maximum(np.abs(lower), np.abs(upper)))
-        allowed = self._relative * size + self._absolute
+        allowed = (self._relative * size + self._absolute) * (1.0 + 1e-9)  # an error at its bound, rounded
         is_wrong = ~(np.maximum(lower - tau, tau - upper) <= allowed)
         self._wrong = (self._wrong + 1) * is_wrong
         self._right = 0 if np.count_nonzero(is_wrong) else self._right + 1

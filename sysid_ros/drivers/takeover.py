@@ -92,7 +92,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
     sensors = robot.sensors
     lower, upper = static_effort_interval(robot, q)
     # |error| <= rho |true| + a gives |error| <= (rho |measured| + a) / (1 - rho)
-    error = (sensors.effort_relative_error * np.abs(tau) + sensors.effort_absolute_error) / (
+    error = (sensors.effort_relative_error * np.abs(tau) + sensors.lasting_error) / (
         1.0 - sensors.effort_relative_error
     ) + _SLACK
     excess = np.maximum(lower - error - tau, tau - upper - error)
@@ -249,8 +249,8 @@ class HoldingTorque:
     def __init__(self, limits: JointLimits, q: Array, effort: Array, stiffness: float = 0.0):
         self.q, self._effort = np.array(q), np.array(effort)
         self._limit = limits.tau_max
-        self._stiffness = stiffness * limits.tau_max
-        self._damping = _HOLD_DAMPING * limits.tau_max / limits.v_max
+        self._stiffness = stiffness * limits.tau_continuous
+        self._damping = _HOLD_DAMPING * limits.tau_continuous / limits.v_max
 
     def compute(self, q: Array, v: Array, extra: float = 0.0) -> Array:
         """Return the torque, (n,) [Nm], with ``extra`` [Nm] added to the last joint."""
@@ -361,7 +361,7 @@ def hold_and_probe(
         state = cycle(state, torque)
         return float(state.q[-1])
 
-    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_max[-1], arm.period, push)
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], arm.period, push)
     for _ in range(cycles):
         state = cycle(state, 0.0)
     return state

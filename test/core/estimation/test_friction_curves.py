@@ -21,7 +21,6 @@ from sysid_ros.core.estimation.friction_curves import NoSlowMotion, measure_fric
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters
 
@@ -182,7 +181,7 @@ def test_long_rests_cost_no_rows_and_little_computing(robot, tools, monkeypatch)
 
 
 def test_friction_behind_sensors_on_the_link_side(tools):
-    lbr, rng = load_robot("kuka_lbr_med7"), np.random.default_rng(0)
+    lbr, rng = tools.load_steady("kuka_lbr_med7"), np.random.default_rng(0)
     theta = sample_parameters(lbr, rng)
     behind = lbr.friction(theta)
     behind[:, :3] *= [0.5, 0.5, 0.0]
