@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sysid_ros.core.certification.assumptions import robot_hash
@@ -163,23 +165,31 @@ def admit_takeover(
             )
 
 
-def admit_load(robot: RobotModel, past: Load, trajectory: Trajectory, certificate: Certificate) -> None:
+def admit_load(
+    robot: RobotModel, past: Load, trajectory: Trajectory, certificate: Certificate, held: Array | None = None
+) -> None:
     """Check that a motion and the hold after it keep the continuous torque limits, with what was before.
+
+    Joints that cannot stay as they are held may leave in any case: it ends where they can.
 
     Args:
         robot: Limits and joint names.
         past: What will have been when it begins.
         trajectory: What is to be executed.
         certificate: Its certificate, which bounds its torques.
+        held: Torques that hold the arm now, (n,) [Nm]; None where it moves.
 
     Raises:
         LoopRefusal: With the joint, and how long to wait.
     """
-    squares = certificate.torque_squares
+    squares, limits = certificate.torque_squares, robot.limits
+    if held is not None:
+        may_stay = np.abs(held) <= limits.tau_continuous
+        limits = replace(limits, tau_continuous=np.where(may_stay, limits.tau_continuous, np.inf))
     coming = Load.of_plan(squares, trajectory.duration)
-    heat = find_heat(robot.limits, past, coming, squares[-1])
+    heat = find_heat(limits, past, coming, squares[-1])
     if heat is not None and heat.share > 1.0:
-        name, limit = robot.joint_names[heat.joint], robot.limits.tau_continuous[heat.joint]
+        name, limit = robot.joint_names[heat.joint], limits.tau_continuous[heat.joint]
         when = f"{heat.time:.1f} s after its start" if heat.hold <= 0.0 else f"held for {heat.hold:.0f} s after it"
         raise LoopRefusal(
             _WHAT,

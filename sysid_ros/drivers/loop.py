@@ -186,7 +186,7 @@ class ControlLoop:
             raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, self.model.payload)
         admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
-        admit_load(self.robot, self._torques.load, trajectory, certificate)
+        admit_load(self.robot, self._torques.load, trajectory, certificate, self._output.last)
         self._start(segment)
         return 0.0
 
