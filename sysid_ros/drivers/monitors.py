@@ -249,7 +249,8 @@ class TorqueCheck:
     """Finds joints whose torque is not the one that was commanded: a wrong gain or sign, a motor that does not obey.
 
     A command takes effect within one cycle, so the torque that is measured lies between the last two commands, within
-    the error of the sensor. A sensor on the link side measures something else; then nothing is checked.
+    the error of the sensor, and so do the means of torques that vibrate, within a smaller one. A sensor on the link
+    side measures something else; then nothing is checked.
 
     Args:
         robot: Sensors and joint names.
@@ -266,12 +267,14 @@ class TorqueCheck:
         self._fault: Fault | None = None
         self._cycles = max(1, round(duration / period))
         self._duration = duration
+        self._lasting, self._block = sensors.lasting_error, max(1, round(sensors.averaging_time / period))
         self.restart()
 
     def restart(self) -> None:
         """Forget the commands, as after cycles in which nobody knows what the motors did."""
         self._last = self._before = np.full(len(self._names), np.nan)
         self._wrong = np.zeros(len(self._names), dtype=int)
+        self._sums, self._summed = np.zeros((2, len(self._names))), 0
 
     def note(self, command: Array) -> None:
         """Take in what was sent in this cycle, (n,) [Nm]."""
@@ -285,6 +288,8 @@ class TorqueCheck:
         size = np.maximum(np.abs(tau), np.maximum(np.abs(lower), np.abs(upper)))
         allowed = (self._relative * size + self._absolute) * (1.0 + 1e-9)  # an error at its bound, rounded
         is_wrong = ~(np.maximum(lower - tau, tau - upper) <= allowed)
+        if self._block > 1:
+            self._compare_means(tau, lower, upper, self._relative * size + self._lasting)
         self._wrong = (self._wrong + 1) * is_wrong
         self._right = 0 if np.count_nonzero(is_wrong) else self._right + 1
         if self._right >= _FORGIVEN * self._cycles:
@@ -295,6 +300,24 @@ class TorqueCheck:
         ):  # the first finding stays, not new words every cycle
             self._fault = Fault(LoopCode.INVALID_MEASUREMENT, self._describe(joint, tau[joint], allowed[joint]))
         return self._fault
+
+    def _compare_means(self, tau: Array, lower: Array, upper: Array, allowed: Array) -> None:
+        """Compare means of torques with those of the commands, over one window after the other."""
+        self._sums += (lower - tau - allowed, tau - upper - allowed)
+        self._summed += 1
+        if self._summed < self._block:
+            return
+        excess, self._summed = self._sums.max(axis=0) / self._block, 0
+        self._sums[:] = 0.0
+        joint = int(excess.argmax())
+        if excess[joint] > 1e-9:
+            self._right = 0
+            name, sent = self._names[joint], self._last[joint]
+            text = (
+                f"the torque of {name} is {tau[joint]:.3f} Nm, commanded were {sent:.3f} Nm: in the mean "
+                f"{excess[joint]:.3f} Nm further apart than the sensor's error of {allowed[joint]:.3f} Nm"
+            )
+            self._fault = self._fault or Fault(LoopCode.INVALID_MEASUREMENT, text)
 
     def _describe(self, joint: int, tau: float, allowed: float) -> str:
         return (

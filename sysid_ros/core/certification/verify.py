@@ -317,6 +317,8 @@ def _prove(
     )
 
 
+_FINE = 0.075
+"""Largest half length of pieces over which squares of torques are bounded [s]."""
 _AT_REST = 1e-6
 """Half length of the piece in which a plan counts as at rest, as a share of its duration."""
 
@@ -333,6 +335,11 @@ def _torque_squares(
     The bound of the feedback at the end of a plan is the one that holds afterwards, too.
     """
     middle, half, torques = first
+    if half[0] > _FINE:
+        count = int(np.ceil(trajectory.duration / (2.0 * _FINE)))
+        half = np.full(count, 0.5 * trajectory.duration / count)
+        middle = (2.0 * np.arange(count) + 1.0) * half
+        torques = checks.torques(Motion(chain, enclose_path(trajectory, middle, half)))
     size = checks.largest_torque(torques, errors.torque_over(middle, half))
     short = np.array([_AT_REST * trajectory.duration])
     end = trajectory.duration - short
@@ -357,7 +364,7 @@ def _require_continuous(robot: RobotModel, squares: Array, trajectory: Trajector
     if heat.share > 1.0 - ROUNDING:
         advice = f"this posture may be held for {heat.hold:.0f} s" if heat.hold else ""
         raise PlanRejected(kind, (name,), heat.time, heat.value, float(robot.limits.tau_continuous[heat.joint]), advice)
-    return Margin(kind, 1.0 - heat.share - ROUNDING, place_of(kind, (name,)), heat.time)
+    return Margin(kind, 1.0 - heat.share - ROUNDING, place_of(kind, (name,)), min(heat.time, trajectory.duration))
 
 
 def _lack(refusal: PlanRejected | BoundNotAvailable) -> float:

@@ -165,6 +165,8 @@ def _quaternion(rotation: Array) -> Array:
 
 
 _BLOCK = 1024
+_USUAL = 0.2
+"""Share of the largest alternating part that errors have which do not use their bounds up [-]."""
 _SLOWEST = 0.01
 """Longest period of samples for which errors keep their bounds in the mean [s]."""
 
@@ -268,6 +270,7 @@ class SensorSimulation:
             return bound.sample * share
         steady = bound.steady * share
         signs = self._signs[2] * (1.0 if self._count % 2 else -1.0)
+        signs = signs * (_USUAL if self._noise is Noise.UNIFORM else 1.0)
         within = steady + signs * np.minimum(bound.sample - np.abs(steady), bound.swing)
         return np.where(bound.is_mean_smaller, within, bound.sample * share)
 
