@@ -27,6 +27,7 @@ unexport CMAKE_PREFIX_PATH
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
 MESSAGES := $(shell find sysid_msgs -type f)
+KERNEL   := $(wildcard sysid_ros/core/kernel/*.[ch]pp sysid_ros/core/kernel/variants/*.cpp)
 
 .PHONY: help demo space check test quick-tests pure-tests process-tests format lint types docs install keystore release clean
 
@@ -111,7 +112,8 @@ $(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
 	@$(PIP) install --quiet --no-deps --force-reinstall ./sysid_msgs
 	@touch $@
 
-$(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(STAMPS)/messages
+$(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(KERNEL) $(STAMPS)/messages
+	@echo "compiling the kernel (a minute)"
 	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --editable .
 	@touch $@
 
@@ -149,3 +151,4 @@ release:
 
 clean:
 	rm -rf $(VENV) build install log dist site sysid_ros.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -f sysid_ros/core/kernel/*.so

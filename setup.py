@@ -1,10 +1,12 @@
 """Installs sysid_ros with pip or colcon. Name, version and texts come from package.xml, which ROS reads."""
 
 import os
+import platform
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 PACKAGE = ElementTree.parse(Path(__file__).with_name("package.xml")).getroot()
 NAME = PACKAGE.findtext("name")
@@ -30,6 +32,53 @@ NODES = (
 HAS_ROS = "AMENT_PREFIX_PATH" in os.environ
 EXECUTABLES = [f"{name} = sysid_ros.nodes.{name}:main" for name in NODES] if HAS_ROS else []
 
+# The kernel is compiled for several kinds of machines. The first module runs on all of them; those in the folder, which
+# is no package, must not be found by what imports all modules of one.
+KERNEL = Path("sysid_ros/core/kernel")
+VARIANTS: dict[str, list[str]] = {"portable": []}
+if platform.machine().lower() in ("x86_64", "amd64"):
+    VARIANTS["variants/avx2"] = ["-mavx2", "-mfma"]
+    VARIANTS["variants/avx512"] = ["-mavx512f", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"]
+
+
+class BuildKernel(build_ext):
+    """Compiles the kernel; says what is missing where that fails."""
+
+    def build_extensions(self):
+        try:
+            import pybind11
+
+            headers = [pybind11.get_include()]
+        except ImportError:  # of the system: pybind11-dev
+            headers = []
+        for extension in self.extensions:
+            extension.include_dirs += headers
+        self.parallel = self.parallel or os.cpu_count()
+        try:
+            super().build_extensions()
+        except Exception as error:
+            raise SystemExit(
+                f"error: the kernel of sysid_ros could not be compiled ({error}). It needs a C++17 compiler, Python's "
+                "headers and pybind11; on Debian and Ubuntu: apt install g++ python3-dev pybind11-dev"
+            ) from error
+
+
+def kernel_modules() -> list[Extension]:
+    """Describe the modules of the kernel; those for some machines only may fail."""
+    common = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-g0"]
+    return [
+        Extension(
+            ".".join([*KERNEL.parts, *Path(name).parts[:-1], f"_{Path(name).name}"]),
+            sources=[str(KERNEL / f"{name}.cpp")],
+            depends=sorted(str(path) for path in KERNEL.glob("*.hpp")),
+            extra_compile_args=common + flags,
+            language="c++",
+            optional=name != "portable",
+        )
+        for name, flags in VARIANTS.items()
+    ]
+
+
 CASADI, MATPLOTLIB = "casadi>=3.6", "matplotlib>=3.6"
 
 
@@ -46,8 +95,15 @@ setup(
     maintainer_email=MAINTAINER.get("email"),
     license=PACKAGE.findtext("license"),
     python_requires=">=3.10",
+    ext_modules=kernel_modules(),
+    cmdclass={"build_ext": BuildKernel},
     packages=find_packages(include=["sysid_ros", "sysid_ros.*"]),
-    package_data={"sysid_ros.reports": ["templates/*"], "sysid_ros": ["py.typed"], "sysid_ros.ros": ["*.xml"]},
+    package_data={
+        "sysid_ros.core.kernel": ["*.hpp", "*.cpp", "variants/*.cpp"],
+        "sysid_ros.reports": ["templates/*"],
+        "sysid_ros": ["py.typed"],
+        "sysid_ros.ros": ["*.xml"],
+    },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

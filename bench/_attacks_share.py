@@ -57,7 +57,13 @@ robot_of = cache(load_robot)
 
 
 def record(
-    robot: RobotModel, theta: np.ndarray, payload: np.ndarray, seed: int, lag: float = 0.0, tilt: float = 0.0
+    robot: RobotModel,
+    theta: np.ndarray,
+    payload: np.ndarray,
+    seed: int,
+    lag: float = 0.0,
+    tilt: float = 0.0,
+    seconds: float = SECONDS,
 ) -> SampleBlock:
     """Samples of a random motion; the torques come late by a lag [s], gravity is tilted by an angle [rad]."""
     rng, noise = np.random.default_rng((seed, 5)), NOISES[seed % len(NOISES)]
@@ -67,7 +73,7 @@ def record(
         model.gravity = pin.Motion(pin.exp3(tilt * axis) @ model.gravity.linear, np.zeros(3))
         true = replace(robot, pin_model=model)
     plan = random_motion(robot, robot.home, rng, MOTION)
-    times = PERIOD * np.arange(round(SECONDS / PERIOD) + 1)
+    times = PERIOD * np.arange(round(seconds / PERIOD) + 1)
 
     def motion(at: np.ndarray) -> tuple[np.ndarray, ...]:
         return plan.sample(np.mod(at, MOTION))

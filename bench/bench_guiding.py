@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
+from _lockstep_guiding import Hand, LockstepGuiding
 from _table import describe_machine, print_figure, print_table
 from matplotlib.figure import Figure
 
@@ -37,7 +38,6 @@ from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.emulation.lockstep import run_for
-from sysid_ros.emulation.lockstep_guiding import Hand, LockstepGuiding
 
 MODELS = ("nominal", "vendor-like", "identified", "truth")
 DRIFT_TIME, MOVE_TIME, MOVE_WAY = 5.0, 3.0, 0.15

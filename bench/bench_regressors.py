@@ -1,8 +1,9 @@
 """Throughput of the regressors on one core, beside a plain Python loop over Pinocchio calls timed in the same run.
 
-``python bench/bench_regressors.py [robot] [--samples N] [--rounds R]``. The candidates take turns and the processor
-time of the fastest round counts, because other processes only ever add time. The target for the momentum regressors
-of a 7-joint arm with all columns is 40 000 samples/s.
+``python bench/bench_regressors.py [robot] [--samples N] [--rounds R]``. Candidates and loops get the same samples, as
+many as a window has, so that arithmetic is measured rather than memory. They take turns and the processor time of the
+fastest round counts, because other processes only ever add time. No regressor can be faster than its entries are
+written: the second table has the time in which numpy fills as many bytes with a constant, in the same rounds.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pinocchio as pin
 from _table import describe_machine, print_table
 
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.regressors import MomentumDerivatives, MomentumRegressor, SlotineLiRegressor, TorqueRegressor
-from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
+from sysid_ros.core.regressors import MomentumRegressor, SlotineLiRegressor, TorqueRegressor
 
 WINDOW = 400
 STEP = 1e-6
@@ -103,25 +104,26 @@ def repeat(function: Callable[[], object], times: int) -> Callable[[], None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("robot", nargs="?", default="kinova_gen3_2f85")
-    parser.add_argument("--samples", type=int, default=8000, help="samples per round (default 8000)")
-    parser.add_argument("--rounds", type=int, default=10, help="rounds, the fastest counts (default 10)")
+    parser.add_argument("--samples", type=int, default=WINDOW, help=f"samples per round (default {WINDOW}, a window)")
+    parser.add_argument("--rounds", type=int, default=50, help="rounds, the fastest counts (default 50)")
     arguments = parser.parse_args()
+    if arguments.samples < WINDOW:
+        parser.error(f"--samples {arguments.samples}: a window has {WINDOW}, and one is timed; give at least as many")
 
     robot = load_robot(arguments.robot)
     rng, count = np.random.default_rng(0), arguments.samples
     q, v, v_a, a = rng.uniform(-2.0, 2.0, size=(4, count, robot.n))
-    few = max(count // 8, 1)
     loop = PinocchioLoop(robot.pin_model)
     momentum, torque, slotine_li = MomentumRegressor(robot), TorqueRegressor(robot), SlotineLiRegressor(robot)
     last = MomentumRegressor(robot, bodies=(robot.n,))
-    reverse = DifferentiableTorqueRegressor(robot)
-    derivatives, theta = MomentumDerivatives(robot), robot.theta_nominal
+    reverse = TorqueRegressor(robot, sign_width=0.02)
     shape = (count, robot.n, momentum.columns.count)
     weight = rng.normal(size=shape)
     out, weights = (np.empty(shape), np.empty(shape)), np.full(WINDOW, 1e-3)
 
     def differentiate() -> None:
-        reverse.pull_back(reverse.evaluate(q, v, a, out=out[0]))
+        reverse.evaluate(q, v, a, out=out[0])
+        reverse.pull_back(q, v, a, weight)
 
     def windows() -> None:
         for start in range(0, count - WINDOW + 1, WINDOW):
@@ -135,22 +137,32 @@ def main() -> None:
         f"windows of {WINDOW}: integral of W_c, W_m at the ends": ("momentum", (windows, count // WINDOW * WINDOW)),
         "torque regressor W, all columns": ("torque", (lambda: torque.evaluate(q, v, a, out=out[0]), count)),
         "W and sum(G dW) by q, v, a for any G (N, n, 14 n)": ("reverse", (differentiate, count)),
-        "sum(G dW) alone, where W is known": ("reverse", (lambda: reverse.pull_back(weight), count)),
+        "sum(G dW) alone, where W is known": ("reverse", (lambda: reverse.pull_back(q, v, a, weight), count)),
         "Slotine-Li Y, batch": ("slotine", (lambda: slotine_li.evaluate(q, v, v_a, a), count)),
         "Slotine-Li Y, one sample at a time": (
             "slotine",
-            (repeat(lambda: slotine_li.evaluate_one(q[0], v[0], v_a[0], a[0]), few), few),
+            (repeat(lambda: slotine_li.evaluate_one(q[0], v[0], v_a[0], a[0]), count), count),
         ),
-        "p, c, dp/dq, dp/dv, dc/dq, dc/dv": ("derivatives", (lambda: derivatives.evaluate(theta, q, v), count)),
+        "W_m, W_c and their derivatives by q and v": (
+            "derivatives",
+            (lambda: momentum.differentiate(q, v), count),
+        ),
     }
     baselines = {
-        "momentum": (lambda: loop.momentum_and_rate(q[:few], v[:few]), few),
-        "torque": (lambda: loop.torque(q[:few], v[:few], a[:few]), few),
-        "reverse": (lambda: loop.torque_derivatives(q[:few], v[:few], a[:few]), few),
-        "slotine": (repeat(lambda: loop.slotine_li(q[0], v[0], v_a[0], a[0]), few), few),
-        "derivatives": (lambda: loop.derivatives(q[:few], v[:few]), few),
+        "momentum": (lambda: loop.momentum_and_rate(q, v), count),
+        "torque": (lambda: loop.torque(q, v, a), count),
+        "reverse": (lambda: loop.torque_derivatives(q, v, a), count),
+        "slotine": (repeat(lambda: loop.slotine_li(q[0], v[0], v_a[0], a[0]), count), count),
+        "derivatives": (lambda: loop.derivatives(q, v), count),
     }
-    best = fastest({**{name: row[1] for name, row in rows.items()}, **baselines}, arguments.rounds)
+    entries = robot.n * momentum.columns.count  # of one regressor and sample
+    slopes = 2 * robot.n * momentum.columns.inertial * (1 + 2 * robot.n)
+    written = {name: 8 * entries for name in ("torque regressor W, all columns", "Slotine-Li Y, batch")}
+    written |= {"W_m and W_c, all columns": 16 * entries, "W_m, W_c and their derivatives by q and v": 8 * slopes}
+    room = np.empty(count * max(written.values()), dtype=np.uint8)
+    fills = {f"fill {size}": (partial(room[: count * size].view(float).fill, 1.0), count) for size in written.values()}
+    candidates = {**{name: row[1] for name, row in rows.items()}, **baselines, **fills}
+    best = fastest(candidates, arguments.rounds)
 
     print(f"\n{describe_machine()}, Pinocchio {pin.__version__}, load {os.getloadavg()[0]:.1f}\n")
     print_table(
@@ -159,7 +171,15 @@ def main() -> None:
             [name, best[name] * 1e6, round(1 / best[name]), best[base] * 1e6, best[base] / best[name]]
             for name, (base, _) in rows.items()
         ],
-        f"Regressors of {robot.name}, {robot.n} joints, one core",
+        f"Regressors of {robot.name}, {robot.n} joints, {count} samples, one core",
+    )
+    print_table(
+        ["quantity", "bytes written a sample", "numpy fills them in, us", "us/sample", "times the limit"],
+        [
+            [name, size, best[f"fill {size}"] * 1e6, best[name] * 1e6, best[name] / best[f"fill {size}"]]
+            for name, size in written.items()
+        ],
+        "Physical limit: writing the entries",
     )
     print(
         "Pinocchio loops: W_c with one finite difference (3 calls); W without friction columns and checks (1 call); "

@@ -26,8 +26,8 @@ import _table
 
 BENCH = Path(__file__).resolve().parent
 PAGES = BENCH.parent / "docs" / "measurements"
-PAPERS = {"sva": "SVA: experiments", "safe id": "SAFE-ID: experiments"}
-"""Titles of pages that are named after a paper."""
+TITLES = {"sva": "SVA: experiments", "safe id": "SAFE-ID: experiments", "attacks": "Attacks and faults"}
+"""Titles of pages whose names do not say it."""
 
 
 class Tee(io.TextIOBase):
@@ -107,7 +107,7 @@ def render(data: dict) -> str:
 def title(data: dict) -> str:
     """Return the title of a measurement."""
     name = page_name(data).replace("_", " ")
-    name = PAPERS.get(name, name)
+    name = TITLES.get(name, name)
     return f"{name[0].upper()}{name[1:]}"
 
 

@@ -157,6 +157,13 @@ ARGUMENTS = (
         bool,
         is_optional=True,
     ),
+    Argument(
+        "serial_number",
+        "",
+        "Serial number of the arm: compared with that of a calibration before anything moves; a Kinova tells its own",
+        is_optional=True,
+        alias="serial",
+    ),
     Argument("fri_version", "", "LBR: version of FRI on the controller", is_optional=True),
     Argument("port_id", "", "LBR: UDP port of this computer", kind=int, is_optional=True),
     Argument("port", "", "Kinova: TCP port of the base", kind=int, is_optional=True),
@@ -214,7 +221,7 @@ class Process:
         return f"{PACKAGE}.nodes.{self.executable}"
 
 
-_CONNECTION = ("fri_version", "port_id", "port", "username")
+_CONNECTION = ("serial_number", "fri_version", "port_id", "port", "username")
 """Arguments of how an arm is reached that both ends of an emulated connection take."""
 
 IDENTIFY = (

@@ -93,7 +93,7 @@ def test_bash_completes_commands_options_models_payloads_and_files(tmp_path, mon
     script = tmp_path / "sysid.bash"
     script.write_text(capsys.readouterr().out)
     assert complete(script, "sysid o") == ["offline"]
-    assert complete(script, "sysid calibrate ") == ["arm", "run", "friction", "sensors"]
+    assert complete(script, "sysid calibrate ") == ["arm", "run", "sensors"]
     assert complete(script, "sysid emulate k") == ["kortex"]
     assert complete(script, "sysid demo --cal") == ["--calibrate"]
     assert complete(script, "sysid identify --mode em")[0] == "emulated"
@@ -260,7 +260,7 @@ REFUSED = [
     "new-robot none.urdf",
     "calibrate arm none.npz --model xarm7 --serial 1",
     "calibrate arm log.npz=heavy --model xarm7 --serial 1",
-    "calibrate friction log.npz --model xarm7 --serial 1 --known-within 2",
+    "calibrate arm log.npz --model xarm7 --serial 1 --known-within 2",
     "calibrate sensors none.npz --model xarm7",
     "calibrate run --serial 1 --model no_such_arm",
     "identifiability --urdf none.urdf",
@@ -290,7 +290,7 @@ def loaded_by(words, folder):
     return int(status), found, done.stderr
 
 
-@pytest.mark.parametrize("name", ["", *LEAVES, *(f"calibrate {one}" for one in ("run", "arm", "friction", "sensors"))])
+@pytest.mark.parametrize("name", ["", *LEAVES, *(f"calibrate {one}" for one in ("run", "arm", "sensors"))])
 def test_help_loads_nothing_that_takes_long(name, tmp_path):
     assert loaded_by([*name.split(), "--help"], tmp_path)[:2] == (0, [])
 

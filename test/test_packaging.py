@@ -64,7 +64,7 @@ def read_setup(**variables):
         "given = {}\n"
         "setuptools.setup = lambda **kw: given.update(kw)\n"
         "runpy.run_path('setup.py')\n"
-        "print(json.dumps(given))"
+        "print(json.dumps(given, default=str))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "AMENT_PREFIX_PATH"} | variables
     command = [sys.executable, "-c", code]
@@ -314,7 +314,7 @@ def test_installed_messages_are_those_of_this_checkout():
                 assert compiled == fields, f"{path.name} has changed: pip install ./sysid_msgs"
 
 
-def test_setup_py_needs_nothing_but_setuptools():
+def test_setup_py_needs_what_is_declared_for_building():
     assert importlib.util.find_spec("setuptools") is not None
     names = {
         alias.name if isinstance(node, ast.Import) else node.module
@@ -322,4 +322,7 @@ def test_setup_py_needs_nothing_but_setuptools():
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"setuptools"}
+    assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"setuptools", "pybind11"}
+    requires = re.search(r"^requires = (\[.*\])$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert {requirement_name(one) for one in ast.literal_eval(requires)} == {"setuptools", "pybind11"}
+    assert "pybind11-dev" in {node.text for node in package_xml().findall("build_depend")}

@@ -43,7 +43,6 @@ from sysid_ros.core.estimation.calibration import (
     describe_doubts,
     reference_weight,
 )
-from sysid_ros.core.estimation.friction_curves import FrictionCurve, measure_friction
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
 from sysid_ros.core.model.calibration import (
@@ -201,7 +200,7 @@ def run_motions(options: argparse.Namespace) -> int:
     """
     status, model = calibrate_by_motions(options)
     if status == ExitStatus.OK:
-        print(f"To use it: sysid identify --model {model}")
+        print(f"To use it: sysid identify --model {model} --serial {options.serial_number}")
     return status
 
 
@@ -264,7 +263,14 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
         own = {"identification": known}
         if is_simulated:
             own[simulated] = {"payload": payload, "seed": options.seed}
-        words = ["--serial", options.serial, "--results", str(motion.folder), "--seed", str(options.seed + number)]
+        words = [
+            "--serial",
+            options.serial_number,
+            "--results",
+            str(motion.folder),
+            "--seed",
+            str(options.seed + number),
+        ]
         words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
         if motion.com is not None:
             # One word, for numbers like -1e-17 look like options.
@@ -350,70 +356,6 @@ def _describe_constants(constants: ConstantBounds) -> list[RenderableType]:
     return [make_table(heads, rows, left=2)]
 
 
-def run_friction(options: argparse.Namespace) -> int:
-    """Bound friction by speed and direction; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used.
-    """
-    robot, settings = load_known(options), parse_settings(options.set)
-    robot.gripper_state(settings.gripper)
-    with watching("reading the recordings") as watch:
-        used = read_recordings(
-            options.files, robot, options.serial, recording_options(options), watch, settings.gripper
-        )
-    for sentence in used.warnings:
-        show(hanging("warning: ", sentence))
-    with working("bounding the friction of each joint"):
-        curves = measure_friction(used.robot, used.recordings, settings)
-    show("", *describe_friction(curves))
-    names = ("forwards", "backwards", "friction", "offset", "rests")
-    values = {
-        curve.joint: {
-            "speeds": curve.speeds.tolist(),
-            **{name: np.transpose([getattr(curve, name).lower, getattr(curve, name).upper]).tolist() for name in names},
-        }
-        for curve in curves
-    }
-    text = (
-        "# Friction by speed [rad/s], each entry its lower and upper bound [Nm]: what a joint feels besides the rigid\n"
-        "# bodies forwards and backwards, half their difference and half their sum; rests: at the end of its rests.\n"
-    )
-    Path(options.output).write_text(text + yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-    print(f"File: {options.output}")
-    return ExitStatus.OK
-
-
-def describe_friction(curves: Sequence[FrictionCurve]) -> list[RenderableType]:
-    """Describe friction and offset by speed, and where the simple law is contradicted."""
-    heads = ("joint", "speed [rad/s]", "windows", "friction [Nm]", "", "offset [Nm]", "")
-    rows = [
-        (
-            curve.joint,
-            f"{curve.speeds[k]:.4f}",
-            f"{curve.windows[k].sum()}",
-            *(f"{value + 0.0:.3f}" for box in (curve.friction, curve.offset) for value in (box.lower[k], box.upper[k])),
-        )
-        for curve in curves
-        for k in range(curve.speeds.size)
-    ]
-    lines: list[RenderableType] = ["friction is half the difference of both directions, offset half their sum"]
-    lines.append(make_table(heads, rows))
-    unseen = [curve.joint for curve in curves if not curve.speeds.size]
-    if unseen:
-        lines.append(f"not seen, for they did not move both ways at one speed: {', '.join(unseen)}")
-    for is_found, what in (
-        (lambda curve: curve.falls_with_speed, "friction falls with speed: allow for it with stribeck_friction"),
-        (lambda curve: curve.is_asymmetric, "the directions differ by more than an offset: friction_asymmetry"),
-    ):
-        joints = [curve.joint for curve in curves if is_found(curve)]
-        if joints:
-            lines.append(f"the simple law is contradicted, {what} ({', '.join(joints)})")
-    if len(lines) == 2 + bool(unseen):
-        lines.append("the simple law is not contradicted")
-    return lines
-
-
 def run_sensors(options: argparse.Namespace) -> int:
     """Measure sensors at standstill; return the exit status.
 
@@ -473,7 +415,7 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[Rendera
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    work = {"run": run_motions, "arm": run_arm, "friction": run_friction, "sensors": run_sensors}
+    work = {"run": run_motions, "arm": run_arm, "sensors": run_sensors}
 
     def run() -> int:
         options = calibrate_parser().read(argv)

@@ -36,6 +36,8 @@ from sysid_ros.reports.result import IdentificationResult
 
 Array = NDArray[np.float64]
 
+SERIAL_NUMBER = "simulated"
+"""Serial number that is stated of the simulated arm."""
 WEIGHT, TOLERANCE = 1.0, 0.002
 """Mass of the simulated reference weight and its largest error [kg]."""
 WEIGHT_COM = (0.0, 0.0, 0.14)
@@ -65,13 +67,13 @@ def run(options: argparse.Namespace) -> int:
         100.0 * np.max(one) for one in (robot.sensors.effort_relative_error, robot.sensors.effort_gain_error)
     )
     say(f"assumed: of the torque error of {largest:g} %, {gain:g} % is a gain that stays the same")
-    words = ["run", *common[:4], "--model", str(model), "--serial", "simulated", "--weight", f"{WEIGHT}+-{TOLERANCE}"]
+    words = ["run", *common[:4], "--model", str(model), "--serial", SERIAL_NUMBER, "--weight", f"{WEIGHT}+-{TOLERANCE}"]
     words += ["--com", *map(str, WEIGHT_COM), "--motion-time", str(MOTION_TIME)]
     words += ["--validation-time", str(VALIDATION_TIME), "--results", str(results / "calibration")]
     status, known = calibrate.calibrate_by_motions(calibrate_parser().parse_args(words), "sysid demo")
     if status != ExitStatus.OK:
         return status
-    words = [*common, "--model", str(known), "--results", str(results / "payload"), *view]
+    words = [*common, "--serial", SERIAL_NUMBER, "--model", str(known), "--results", str(results / "payload"), *view]
     words += ["--gripper", AS_CALIBRATED] if AS_CALIBRATED in load_robot(known).gripper_states else []
     status = identify.main(words)
     if status != ExitStatus.OK:

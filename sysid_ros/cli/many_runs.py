@@ -28,7 +28,7 @@ class RunDisplay:
     """Progress of many runs with the time that is left, on standard error; failures stay."""
 
     def __init__(self) -> None:
-        self._display = ProgressDisplay(sys.stderr)
+        self._display, self._last = ProgressDisplay(sys.stderr), ""
 
     def __call__(self, progress: Progress) -> None:
         """Show how far the runs have come."""
@@ -37,8 +37,10 @@ class RunDisplay:
             self._display.message(f"failed: {name_of(completion)}: {completion.failure}")
         failed = f", {progress.failed} failed" if progress.failed else ""
         text = f"{progress.done} of {progress.total} runs, {duration_text(progress.elapsed)}{failed}"
-        last = name_of(completion) if completion is not None and completion.failure is None else ""
-        self._display.update(text, progress.done / max(1, progress.total), last, progress.left)
+        if completion is not None and completion.failure is None:
+            self._last = name_of(completion)
+        share = (progress.done + progress.under_way) / max(1, progress.total)
+        self._display.update(text, share, self._last, progress.left)
 
     def finish(self) -> None:
         """Go to the next line."""

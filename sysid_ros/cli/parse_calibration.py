@@ -36,17 +36,15 @@ def calibrate_parser() -> CommandParser:
     of_run = (
         "sysid calibrate run --model kinova_gen3_2f85 --serial K0123 \\\n      --weight 2.0+-0.002 --com 0 0 0.14",
     )
-    of_friction = ("sysid calibrate friction sweep.mcap --model kinova_gen3_2f85 --serial K0123",)
     of_sensors = ("sysid calibrate sensors rest.mcap --model kinova_gen3_2f85",)
     parser = CommandParser(
         prog="sysid calibrate",
         description="Calibrates an arm or its sensors.\n\n"
         "run starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference "
         "weight, and calibrates it. arm does the same from recordings. Both write a calibration file, which a robot "
-        "file names as calibration: or sysid offline --calibration takes. friction: recordings of slow motions bound "
-        "friction by speed and direction. sensors: a recording at standstill shows what can be measured of the errors "
-        "of the sensors, with the data it rests on.",
-        examples=(*of_run, *of_arm, *of_friction, *of_sensors),
+        "file names as calibration: or sysid offline --calibration takes. sensors: a recording at standstill shows "
+        "what can be measured of the errors of the sensors, with the data it rests on.",
+        examples=(*of_run, *of_arm, *of_sensors),
         endings=moves,
         check=_check,
     )
@@ -95,7 +93,6 @@ def calibrate_parser() -> CommandParser:
         allow_abbrev=False,
     )
     add_launch_options(run, ARGUMENTS)
-    run.add_argument("--serial", required=True, help="serial number of the arm")
     add_record_options(run)
     run.add_argument(
         "--weight",
@@ -127,18 +124,6 @@ def calibrate_parser() -> CommandParser:
         help="time of slow motions there and back before the others, which show friction [s]; 0: the node's own",
     )
     run.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
-    friction = commands.add_parser(
-        "friction",
-        help="by speed and direction, from recordings of slow motions",
-        description="Bounds the friction of each joint by speed and direction, from recordings of slow motions there "
-        "and back, whatever its law; says whether the simple law is contradicted.",
-        examples=of_friction,
-        endings=whole,
-    )
-    friction.add_argument("files", nargs="+", metavar="FILE[=MASS[+-TOLERANCE]]", help="a recording, as arm takes it")
-    friction.add_argument("--serial", required=True, help="serial number of the arm")
-    friction.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
-    friction.add_argument("--output", default="friction.yaml", help="the file that is written")
     sensors = commands.add_parser(
         "sensors",
         help="from a recording at standstill",
@@ -148,12 +133,11 @@ def calibrate_parser() -> CommandParser:
     )
     sensors.add_argument("file", help="the recording")
     sensors.add_argument("--output", default="sensors.yaml", help="the file that is written")
-    for command in (arm, friction, sensors):
+    for command in (arm, sensors):
         known = ", ".join(available_robots())
         command.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
         add_recording_options(command)
-    for command in (arm, friction):
-        add_known_within(command)
+    add_known_within(arm)
     return parser
 
 
@@ -209,7 +193,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.command in ("arm", "run"):
         check_record_options(options)
     if options.command != "sensors":
-        require_serial(options.serial)
+        require_serial(options.serial_number if options.command == "run" else options.serial)
     if options.command != "run":
         parse_settings(getattr(options, "set", ()))
         require_writable(Path(options.output))

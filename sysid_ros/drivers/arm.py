@@ -115,11 +115,13 @@ class Arm(ABC):
         joint_names: Names of the n joints, in the order of every array.
         pacing: Who paces the loop.
         period: Nominal duration of a cycle [s].
+        serial_number: Serial number, as it was stated until the arm itself tells it in ``connect``; empty: not known.
     """
 
     joint_names: tuple[str, ...]
     pacing: Pacing
     period: float
+    serial_number: str = ""
 
     @property
     def n(self) -> int:

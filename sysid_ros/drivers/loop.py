@@ -359,6 +359,7 @@ class ControlLoop:
             law=self._controller.law,
             transitions=tuple(self._state.transitions),
             online_model=self._controller.status if isinstance(self._controller, OnlineModelController) else None,
+            serial_number=self.arm.serial_number,
         )
 
     def _describe(self) -> str:

@@ -16,7 +16,7 @@ from sysid_ros.core.control.baselines import OnlineModelStatus
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import RobotModel, parameter_names
-from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
+from sysid_ros.core.tracking_bound.nominal_payload import choose_payload, nominal_payload_range
 from sysid_ros.drivers.arm import Array
 
 
@@ -175,6 +175,7 @@ class LoopStatus:
         law: Control law with its settings; what a tracking bound has to be about.
         transitions: The latest changes of mode, oldest first.
         online_model: What the gate of the online model has decided; None under other control laws.
+        serial_number: Serial number of the arm; empty where it is not known.
     """
 
     mode: LoopMode
@@ -198,6 +199,7 @@ class LoopStatus:
     law: ControlLaw
     transitions: tuple[Transition, ...]
     online_model: OnlineModelStatus | None = None
+    serial_number: str = ""
 
     @property
     def is_moving(self) -> bool:
@@ -293,7 +295,8 @@ class LoopModel:
 
         Raises:
             LoopRefusal: A length is wrong, or a nominal value is not finite or, of the arm, outside its box; names it.
-                The nominal payload may lie outside its box: the integral state makes up for what is wrong with it.
+                The nominal payload may lie outside its box, as the integral state makes up for what is wrong with it,
+                but not beyond what any payload of the robot may need.
         """
         parts = (
             (self.theta, self.theta_box, parameter_names(robot)),
@@ -302,11 +305,18 @@ class LoopModel:
         for values, box, names in parts:
             if not np.shape(values) == box.lower.shape == (len(names),):
                 raise LoopRefusal("model", f"{len(names)} parameters are needed, {np.size(values)} were given")
-            is_inside = (box.lower <= values) & (values <= box.upper)
-            outside = np.flatnonzero(~(np.isfinite(values) if values is self.payload else is_inside))
+            allowed = nominal_payload_range(robot) if values is self.payload else box
+            outside = np.flatnonzero(~((allowed.lower <= values) & (values <= allowed.upper)))
             if outside.size:
                 i = outside[0]
-                raise LoopRefusal("model", f"{names[i]} = {values[i]} is not in [{box.lower[i]}, {box.upper[i]}]")
+                why = ""
+                if values is self.payload:
+                    why = (
+                        f", what the payload prior of {robot.name} and counterweights of its last body may need: the "
+                        "controller would push for a load that is not there; give nominal_payload within that, or none"
+                    )
+                limits = f"[{allowed.lower[i]:.6g}, {allowed.upper[i]:.6g}]"
+                raise LoopRefusal("model", f"{names[i]} = {values[i]:.6g} is not in {limits}{why}")
 
     def require_inside(self, other: LoopModel, robot: RobotModel) -> None:
         """Check that this model is at least as certain as another.

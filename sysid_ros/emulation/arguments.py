@@ -124,6 +124,7 @@ def kortex_parser() -> CommandParser:
     add("--port-realtime", type=port_number, default=KORTEX_PORT_REALTIME, help="UDP port (default: %(default)s)")
     add("--username", default="admin", help="the only user (default: %(default)s)")
     add("--password", default="admin", help="its password (default: %(default)s)")
+    add("--serial-number", default="emulated", help="serial number it tells (default: %(default)s)")
     add("--watchdog-time", type=float, default=0.1, help="time without commands until it holds [s]")
     add("--tcp-delay", type=float, default=0.02, help="how long an answer over TCP takes [s] (default: 0.02)")
     add_program_options(parser)

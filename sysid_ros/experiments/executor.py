@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,21 +86,35 @@ class Completion:
     processor_seconds: float = float("nan")
 
 
+_listener: Callable[[float], object] | None = None
+
+
+def tell_share(share: float) -> None:
+    """Tell which share of the run that this process carries out is done, 0..1; for the functions of runs."""
+    if _listener is not None:
+        _listener(share)
+
+
 class Executor(Protocol):
     """What carries out runs.
 
     Attributes:
         workers: Runs at a time.
+        on_share: Called with a run and the share of it that is done, as far as it tells it (:func:`tell_share`) and is
+            carried out on this machine.
     """
 
     workers: int
+    on_share: Callable[[Job, float], object]
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """Carry out all jobs, and yield each as it ends, in any order; a failure ends no other run."""
 
 
-def carry_out(work: Work, job: Job) -> Completion:
-    """Carry out one run here, and note how it ended."""
+def carry_out(work: Work, job: Job, on_share: Callable[[float], object] | None = None) -> Completion:
+    """Carry out one run here, pass on the shares of it that it tells, and note how it ended."""
+    global _listener  # noqa: PLW0603 - a process carries out one run at a time
+    _listener = on_share
     begin, worker = (time.monotonic(), time.process_time()), f"{os.uname().nodename}:{os.getpid()}"
     try:
         result, failure = work(**job), None
@@ -107,6 +122,8 @@ def carry_out(work: Work, job: Job) -> Completion:
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         where = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         result, failure = None, f"{type(error).__name__}: {error} ({where})"
+    finally:
+        _listener = None
     return Completion(job, result, failure, worker, time.monotonic() - begin[0], time.process_time() - begin[1])
 
 
@@ -115,9 +132,13 @@ class InProcess:
 
     workers = 1
 
+    def __init__(self) -> None:
+        self.on_share: Callable[[Job, float], object] = lambda job, share: None
+
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
-        return (carry_out(work, job) for job in jobs)
+        for job in jobs:
+            yield carry_out(work, job, partial(self.on_share, job))
 
 
 @dataclass
@@ -141,6 +162,7 @@ class LocalProcesses:
         if workers < 1:
             raise ParameterOutOfRange("workers", workers, "1 or more")
         self.workers = workers
+        self.on_share: Callable[[Job, float], object] = lambda job, share: None
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
@@ -160,6 +182,10 @@ class LocalProcesses:
                     if one.connection not in ready:
                         continue
                     completion, is_alive = self._receive(one)
+                    if isinstance(completion, float):
+                        assert one.job is not None  # noqa: S101  # only those that work tell shares
+                        self.on_share(one.job, completion)
+                        continue
                     one.job = None
                     if not is_alive:
                         workers[k] = self._start(context, work)
@@ -179,10 +205,10 @@ class LocalProcesses:
         return _Worker(process, ours)
 
     @staticmethod
-    def _receive(one: _Worker) -> tuple[Completion, bool]:
+    def _receive(one: _Worker) -> tuple[Completion | float, bool]:
         assert one.job is not None
         try:
-            completion: Completion = one.connection.recv()
+            completion: Completion | float = one.connection.recv()
         except (EOFError, OSError):
             one.process.join()
             one.connection.close()
@@ -196,7 +222,7 @@ def _serve(work: Work, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:
-            connection.send(carry_out(work, connection.recv()))
+            connection.send(carry_out(work, connection.recv(), connection.send))
 
 
 class DaskCluster:
@@ -220,6 +246,7 @@ class DaskCluster:
             self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of what is no address
             raise ClusterNotAvailable(address, f"{type(error).__name__}: {error}") from error
+        self.on_share: Callable[[Job, float], object] = lambda job, share: None
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
         if not self.workers:
             self.close()
@@ -349,7 +376,8 @@ class Progress:
         failed: Failures so far; a run that is repeated can have several.
         elapsed: Time since the start [s].
         left: Expected time until the end [s]; None before the first run has ended.
-        completion: The run that has just ended; None at the start.
+        completion: The run that has just ended; None at the start and on the way.
+        under_way: What is done of runs that have not ended, in runs.
     """
 
     done: int
@@ -358,6 +386,7 @@ class Progress:
     elapsed: float
     left: float | None
     completion: Completion | None
+    under_way: float = 0.0
 
 
 def run_all(
@@ -374,7 +403,7 @@ def run_all(
         jobs: All runs; a job that comes twice is run once.
         results: Results so far; those of the runs are added.
         executor: Who carries them out; this process if None.
-        on_progress: Called at the start, and with every run that ends.
+        on_progress: Called at the start, with every run that ends, and with what runs tell of themselves.
 
     Returns:
         What failed :data:`ATTEMPTS` times; empty where there are results of all.
@@ -384,7 +413,19 @@ def run_all(
     pending = [job for job in wanted.values() if job not in results]
     before, ended, failed = len(wanted) - len(pending), 0, 0
     failures: list[Completion] = []
-    on_progress(Progress(before, len(wanted), 0, 0.0, None, None))
+    shares: dict[str, float] = {}
+
+    def tell(completion: Completion | None = None) -> None:
+        count, elapsed = ended + failed + sum(shares.values()), time.monotonic() - begin
+        left = elapsed * ((len(wanted) - before + failed) / count - 1.0) if count else None
+        on_progress(Progress(before + ended, len(wanted), failed, elapsed, left, completion, sum(shares.values())))
+
+    def note(job: Job, share: float) -> None:
+        shares[key_of(job)] = share
+        tell()
+
+    executor.on_share = note
+    tell()
     for _ in range(ATTEMPTS):
         failures = []
         for completion in map(_plain_result, executor.run(work, pending)):
@@ -394,9 +435,8 @@ def run_all(
             else:
                 failures.append(completion)
                 failed += 1
-            elapsed = time.monotonic() - begin
-            left = elapsed / (ended + failed) * (len(wanted) - before - ended)
-            on_progress(Progress(before + ended, len(wanted), failed, elapsed, left, completion))
+            shares.pop(key_of(completion.job), None)
+            tell(completion)
         pending = [completion.job for completion in failures]
         if not pending:
             break

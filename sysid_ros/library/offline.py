@@ -18,8 +18,9 @@ from sysid_ros.core.estimation.point.statistics import compute_statistical_inter
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibrated import describe_unknown_arm, require_same_arm
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
-from sysid_ros.reports.recordings.known import SERIAL, check_arm
+from sysid_ros.reports.recordings.known import SERIAL
 from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.result import (
@@ -64,7 +65,7 @@ def identify_recording(
     if settings.body != PAYLOAD:
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
-    unknown_arm = check_arm(robot, recording.source, (recording.metadata or {}).get(SERIAL, ""))
+    unknown_arm = _compare_arms(robot, recording)
     settings = _with_gripper(settings, robot, recording)
     robot = with_velocity_error(robot, recording).with_gripper(settings.gripper)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled)
@@ -88,6 +89,8 @@ def identify_recording(
     known = calibration_rows(robot, unknowns, settings)
     found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed else None
     agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
+    if agreement is not None and agreement.doubt:
+        said.add(estimate.doubt)  # the same, of the first seconds
     statistical = None
     if is_usable and not is_cancelled():
         statistical = compute_statistical_interval(robot, settings, run.rows, estimate.box)
@@ -139,11 +142,17 @@ def identify_bodies(
     Raises:
         SysidError: The samples or settings do not fit the robot.
     """
-    unknown_arm = check_arm(robot, recording.source, (recording.metadata or {}).get(SERIAL, ""))
+    unknown_arm = _compare_arms(robot, recording)
     settings = _with_gripper(settings, robot, recording)
     run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], on_progress)
     notices = [*unknown_arm, *run.process(recording)]
     return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
+
+
+def _compare_arms(robot: RobotModel, recording: Recording) -> list[str]:
+    serial = (recording.metadata or {}).get(SERIAL, "")
+    require_same_arm(robot, serial, recording.source)
+    return describe_unknown_arm(robot, serial)
 
 
 def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Recording) -> EstimatorSettings:

@@ -80,6 +80,8 @@ class ArmEmulatorParameters(RobotParameters):
     """Kinova: user of the base."""
     password: str = parameter_like(KortexSettings, "password", read_only=True)
     """Kinova: password of that user."""
+    serial_number: str = parameter("emulated", read_only=True)
+    """Kinova: serial number that the base tells."""
     update_rate: float = parameter(1000.0, "Hz", lower=50.0, upper=1000.0, read_only=True)
     """ros2_control: rate of states and commands; 1000 over a whole number."""
     torque_command: str = parameter("full", choices=("full", "overlay_gravity", "overlay"), read_only=True)
@@ -105,7 +107,7 @@ class ArmEmulatorParameters(RobotParameters):
         if is_kinova:
             options |= {
                 "port": self.port, "port-realtime": self.port_realtime, "username": self.username,
-                "password": self.password,
+                "password": self.password, "serial-number": self.serial_number,
             }  # fmt: skip
         else:
             options |= {

@@ -50,7 +50,7 @@ class ExcitationPlannerNode(Node):
         self.create_service(Trigger, "~/cancel", self._cancel)
         self.get_logger().info("ready: call ~/plan")
 
-    def evaluate(self) -> None:
+    def close(self) -> None:
         """End a running search and wait for it."""
         self._is_cancelled = True
         spin_while(self, lambda: self._is_planning, CLOSE_TIMEOUT)

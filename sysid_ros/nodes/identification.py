@@ -218,7 +218,8 @@ class IdentificationNode(Node):
             self._beats.cancel()
             self._busy.release()
         response.success = result.error_code == Identify.Result.NONE
-        response.message = result.error_text or self._summary(result)
+        parts = [self._summary(result)] if response.success else []
+        response.message = ". ".join(filter(None, [*parts, result.error_text]))  # a success may have doubts
         return response
 
     @staticmethod

@@ -21,6 +21,7 @@ from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_s
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
@@ -63,6 +64,7 @@ class ResultNode(Node):
         self._truth: np.ndarray | None = None
         self.robot = robot
         self._timing_doubt: str | None = None
+        self._serial_number = self._doubt = ""
         self.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         self.create_subscription(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
 
@@ -71,7 +73,8 @@ class ResultNode(Node):
         estimate = estimate_from_message(result.estimate)
         if estimate is None:
             return None
-        warnings = (self._timing_doubt,) if self._timing_doubt else ()
+        timing = [self._timing_doubt] if self._timing_doubt else []
+        warnings = (*timing, *describe_unknown_arm(self.robot, self._serial_number))
         history = EstimateHistory.from_estimates((), ())
         return IdentificationResult(
             self.robot,
@@ -84,6 +87,7 @@ class ResultNode(Node):
 
     def _take_status(self, status: DriverStatus) -> None:
         self._timing_doubt = find_timing_doubt(status) or self._timing_doubt
+        self._serial_number = status.serial_number
 
     def _truth_of(self, estimate: ParameterEstimate) -> np.ndarray | None:
         # The truth that is published is that of the payload alone.
@@ -101,6 +105,9 @@ class ResultNode(Node):
         known = mass_detail(mass, (float(box.lower[0]), float(box.upper[0])))
         # what comes after the motion is measured by nobody, and the bar is not to stand at its end meanwhile
         share = None if feedback.phase == Identify.Feedback.PHASE_REPORTING else feedback.progress
+        if feedback.doubt not in ("", self._doubt):
+            self._display.message(feedback.doubt)
+        self._doubt = feedback.doubt or self._doubt
         self._display.update(feedback.text, share, "  ".join(filter(None, (motion, known))))
 
 

@@ -37,7 +37,7 @@ class Cause:
 _CALIBRATE = (
     "calibrate it (`sysid calibrate arm` with recordings of such motions with the empty hand, and better with a known "
     "weight, too; or `sysid calibrate run`) and identify with `--calibration`; or state what you know better in the "
-    "settings (`sysid calibrate friction` tells friction from slow motions both ways)"
+    "settings"
 )
 _CALIBRATE_AGAIN = (
     "what its calibration leaves: recordings of more motions like this one in it narrow that, with the empty hand and "

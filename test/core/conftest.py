@@ -101,6 +101,27 @@ def _chain(lengths, ranges=None, axes=None, turns=None, **settings):
     return load_robot_from_urdf("".join([*parts, "</robot>"]), settings=known)
 
 
+def _collision_pairs(robot, spheres=None):
+    """Indices of the spheres that have to stay apart, (k, 2): of bodies with at least one other between them.
+
+    Neighbouring bodies share a joint, where their spheres overlap always; links that ``never_touch`` are left out too.
+    """
+    chosen = robot.spheres if spheres is None else spheres
+    exempt = {frozenset(pair) for pair in robot.never_touch}
+    pairs = [
+        (i, j) if first.body < second.body else (j, i)
+        for i, first in enumerate(chosen)
+        for j, second in enumerate(chosen[:i])
+        if abs(first.body - second.body) >= 2 and frozenset((first.link, second.link)) not in exempt
+    ]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+@pytest.fixture(scope="session")
+def collision_pairs():
+    return _collision_pairs
+
+
 @pytest.fixture(scope="session")
 def make_chain():
     return _chain

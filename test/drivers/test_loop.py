@@ -11,6 +11,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.tracking_bound.nominal_payload import counterweights
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
@@ -410,9 +411,16 @@ def test_no_motion_starts_until_the_payload_of_a_take_over_is_used(robot):
 
 def test_models_that_are_refused(robot, loop):
     model = loop.model
-    with pytest.raises(LoopRefusal, match=r"payload.m = nan is not in \[0.0"):
+    with pytest.raises(LoopRefusal, match=r"payload.m = nan is not in \[-"):
         loop.set_model(replace(model, payload=np.r_[np.nan, model.payload[1:]]), is_reset=True)
-    with pytest.raises(LoopRefusal, match=r"joint_1.m = 99.0 is not in \["):
+    for index, value in ((0, 2.6), (0, -2.0), (3, 3.0), (4, -1.0)):
+        heavy = np.array(model.payload)
+        heavy[index] = value
+        with pytest.raises(LoopRefusal, match="is not in .*payload prior of kinova.*push for a load that is not there"):
+            loop.set_model(replace(model, payload=heavy), is_reset=True)
+    for light in counterweights(robot, (model.theta_box, model.payload_box)):
+        replace(model, payload=light).require_fits(robot)
+    with pytest.raises(LoopRefusal, match=r"joint_1.m = 99 is not in \["):
         loop.set_model(replace(model, theta=np.r_[99.0, model.theta[1:]]), is_reset=True)
     with pytest.raises(LoopRefusal, match="98 parameters are needed, 5 were given"):
         loop.set_model(replace(model, theta=np.zeros(5)))

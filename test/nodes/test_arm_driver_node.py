@@ -40,7 +40,7 @@ LONG = 6.0
 
 @pytest.fixture(scope="module")
 def bench():
-    bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb", "-p", "allows_guiding:=true")
+    bench = Bench(*PATIENT, "-p", "payload:=dumbbell_4lb", "-p", "allows_guiding:=true", "-p", "serial_number:=M1")
     yield bench
     bench.close()
 
@@ -86,7 +86,7 @@ def brake(bench, driver):
 
 def test_what_is_published_at_rest(bench, driver, robot):
     status = driver.wait_for(HOLD)
-    assert tuple(status.joint_names) == robot.joint_names and status.is_simulated
+    assert tuple(status.joint_names) == robot.joint_names and status.is_simulated and status.serial_number == "M1"
     assert status.header.frame_id == robot.base_frame and status.code == DriverStatus.CODE_OK
     np.testing.assert_allclose(status.reference_position, robot.home, atol=0.01)
 

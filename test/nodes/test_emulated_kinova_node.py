@@ -20,7 +20,7 @@ from sysid_ros.ros.waiting import wait_until
 def bench():
     given = {
         "model": "kinova_gen3_2f85", "port": free_port(), "port_realtime": free_port(), "password": "secret",
-        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 2.5,
+        "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 2.5, "arm_emulator:serial_number": "K7",
         "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
         "arm_driver:late_limit": 5.0, "arm_driver:heartbeat_timeout": 5.0, "arm_driver:stamp_source": "frames",
     }  # fmt: skip
@@ -35,6 +35,7 @@ def test_the_arm_is_held_found_again_after_a_restart_of_its_base_and_released(be
     robot = load_robot("kinova_gen3_2f85")
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(DriverStatus.MODE_HOLD)
+    assert status.serial_number == "K7"  # asked of the base: nobody has told the driver
     assert status.is_simulated and tuple(status.joint_names) == robot.joint_names
     np.testing.assert_allclose(status.reference_position, robot.home, atol=0.02)
     truth = bench.listen(SimulationTruth, "arm_driver/truth", qos.LATCHED).wait()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from certificates import make_certificate
 
-from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import DriverStatus, PlanStatus
+from sysid_msgs.srv import PlanNext
 from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification.arm import (
@@ -17,10 +18,12 @@ from sysid_ros.adapters.identification.arm import (
     RosArm,
 )
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
+from sysid_ros.adapters.identification.ports import RosPlanner
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.planning.request import PlanFailureCode
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, PayloadModel, StopUnconfirmed
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import RefusalCode
@@ -318,3 +321,23 @@ def test_a_model_that_somebody_else_has_replaced_is_not_waited_for_long(bench, r
 def test_what_procedure_and_lock_step_assume_of_the_nodes():
     assert LockstepSettings().check_time == pytest.approx(TAKEOVER_RESERVE + EXPECTED_CHECK_TIME)
     assert LockstepSettings().estimate_period == 1.0 / EstimatorParameters().publish_rate
+
+
+def test_a_machine_that_is_too_slow_is_told_once():
+    """While the arm moves; where it rests the text ends the goal, and is told in full."""
+    status = PlanStatus(failure=int(PlanFailureCode.NO_TIME))
+    response = PlanNext.Response(success=False, message="this machine is too slow", status=status)
+    session = SimpleNamespace(
+        call=lambda *given: response, clients=SimpleNamespace(plan_next=None),
+        options=SimpleNamespace(service_timeout=1.0),
+        monitor=SimpleNamespace(records=SimpleNamespace(timing={}), estimate=None),
+    )  # fmt: skip
+    planner, told = RosPlanner(session), []
+    for is_moving in (True, True, False, True):
+        with pytest.raises(IdentificationFailed) as found:
+            planner._ask(PlanNext.Request(), is_moving)
+        told.append(str(found.value))
+    assert told == ["this machine is too slow", "again no plan in time"] * 2
+    response.status.failure = int(PlanFailureCode.LIMIT)
+    with pytest.raises(IdentificationFailed, match="too slow"):  # another reason is told whenever there is one
+        planner._ask(PlanNext.Request(), True)

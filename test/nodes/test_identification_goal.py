@@ -23,6 +23,7 @@ from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.cli.terminal import result_summary, text_of
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
+from sysid_ros.core.model.calibration import CalibrationRecord
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.core.procedure import (
     Identification,
@@ -136,7 +137,7 @@ def test_folder_must_be_usable_and_fresh(tmp_path):
         prepare_folder(tmp_path)
 
 
-def test_silent_and_strange_drivers_are_named(bench, goals, node):
+def test_silent_and_strange_drivers_are_named(bench, goals, node, robot, monkeypatch):
     """Runs before the driver's status can be heard, then with samples that are missing and that do not fit."""
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
@@ -160,6 +161,15 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node):
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
     assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
+    driver.status = DriverStatus(mode=DriverStatus.MODE_HOLD, serial_number="K8")
+    record = CalibrationRecord(serial="K7", date="2026-11-28")
+    monkeypatch.setattr(
+        node, "_suite", replace(node._suite, robot=replace(robot, calibration=SimpleNamespace(record=record)))
+    )
+    assert wait_until(lambda: watch.status.serial_number == "K8", PATIENCE)
+    result = goals.send().wait()
+    assert result.error_code == Result.DRIVER_NOT_READY
+    assert "the serial number of the arm is 'K8'; allowed: K7" in result.error_text
     driver.end()
 
 

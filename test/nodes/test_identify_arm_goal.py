@@ -197,6 +197,14 @@ def test_what_a_person_can_get_wrong_is_said_before_anything_moves(robot, monkey
     assert result.error_code == Identify.Result.INVALID_GOAL and words in result.error_text, result.error_text
 
 
+def test_the_arm_is_the_one_that_its_driver_says(robot, monkeypatch):
+    goal = Goal(robot, monkeypatch)
+    goal.monitor.status = SimpleNamespace(serial_number="K8", reference_position=())
+    result = goal.run(collect=lambda: pytest.fail("it moves"))
+    assert result.error_code == Identify.Result.INVALID_GOAL
+    assert "serial_number is 'K7'; allowed: K8, as the driver of the arm says" in result.error_text
+
+
 def test_an_arm_that_others_move_and_a_used_folder_are_refused(robot, monkeypatch, tmp_path):
     options = IdentificationParameters(arm=FAST, results_root=tempfile.gettempdir())
     observing = dataclasses.replace(options, procedure=dataclasses.replace(options.procedure, strategy="observe"))

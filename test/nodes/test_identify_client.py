@@ -1,6 +1,7 @@
 """The client of the runner: goals reach the server, and the end of each becomes an exit status."""
 
 import dataclasses
+import time
 
 import pytest
 from node_bench import PATIENCE, Bench
@@ -56,6 +57,9 @@ class Server(Node):
 
     def _execute(self, handle):
         self.goals.append(handle.request)
+        for doubt in ("", "another arm?", "another arm?", ""):
+            time.sleep(0.2)  # before its goal is accepted a client hears none
+            handle.publish_feedback(Identify.Feedback(text="moving", doubt=doubt))
         handle.succeed()
         return self.result
 
@@ -79,7 +83,8 @@ def run_client(result, monkeypatch, lost=0):
 def test_a_goal_is_sent_once_the_server_can_answer(monkeypatch, capsys, lost):
     result = Identify.Result(error_code=Identify.Result.TIMEOUT, error_text="the planner did not answer")
     status, server = run_client(result, monkeypatch, lost)
-    assert "the goal was not answered" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the goal was not answered" not in shown and shown.count("another arm?") == 1
     assert status == ExitStatus.FAILED and [goal.seed for goal in server.goals] == [7]
     assert server.cancelled == [] and server.server._handle.lost == 0
 

@@ -1,5 +1,7 @@
 """The two planner nodes: what they find and certify, what they refuse and why."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from node_bench import PATIENCE, Bench
@@ -14,6 +16,7 @@ from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.nodes import excitation_planner
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
@@ -162,6 +165,17 @@ def test_one_search_at_a_time_which_can_be_cancelled(bench, excitation, make_req
         assert wait_until(call.done, PATIENCE)
         assert not call.result().success and "cancelled" in call.result().message
     assert not bench.set_parameter("excitation_planner", time_budget=0.5, max_iterations=3, starts=1)
+
+
+def test_nodes_that_wait_for_their_work_do_so_when_they_end(excitation, monkeypatch):
+    """``spin_main`` calls ``close``; under another name nobody ends a search."""
+    waited = []
+    monkeypatch.setattr(excitation_planner, "spin_while", lambda node, is_busy, seconds: waited.append(is_busy()))
+    excitation.close()
+    assert waited == [False] and excitation._is_cancelled
+    sources = [path.read_text() for path in Path(excitation_planner.__file__).parent.glob("*.py")]
+    waiting = [source for source in sources if "spin_while(self" in source]
+    assert len(waiting) >= 3 and all("    def close(self)" in source for source in waiting)
 
 
 def test_trajectories_that_break_a_limit_or_do_not_fit_get_no_certificate(bench, safe, robot, alarm):

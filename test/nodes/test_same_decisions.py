@@ -224,6 +224,7 @@ class FakeMonitor:
             plan_id=followed[0].plan_id if followed else "",
             progress=followed[1] / DURATION if followed else 0.0, joint_names=list(world.robot.joint_names),
             reference_position=world.robot.home.tolist(), model_box_hash=box_hash(world.robot.theta_box, world.box),
+            serial_number="",
         )  # fmt: skip
 
     status_time = sample_time = property(lambda self: self._world.time)

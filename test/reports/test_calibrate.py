@@ -18,7 +18,6 @@ from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm, empty_hand
-from sysid_ros.core.estimation.friction_curves import FrictionCurve
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds, load_calibration
@@ -28,7 +27,6 @@ from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
 from sysid_ros.reports.recordings.known import names_apart, read_load
-from sysid_ros.reports.torque_fit import predict_torque
 
 MODEL = "kinova_gen3_2f85"
 
@@ -166,7 +164,6 @@ def test_an_arm_is_as_well_known_as_is_said(tmp_path, capsys):
     rest = ["recording.npz", "--model", "ur5e"]
     commands = {
         "arm": calibrate_parser().parse_args(["arm", *rest, "--serial", "K7", "--known-within", "0.2"]),
-        "friction": calibrate_parser().parse_args(["friction", *rest, "--serial", "K7", "--known-within", "0.2"]),
         "offline": offline_parser().parse_args([*rest, "--known-within", "0.2"]),
     }
     known = load_robot("ur5e", known_within=0.2)
@@ -196,8 +193,8 @@ def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
     with pytest.raises(ParameterOutOfRange, match="numbers in kg"):
         read_load("a.npz=1.0+-x", robot)
     for words in (["--known-within", "-0.1"], ["--known-within", "2"]):
-        for command in (["friction", data, *common], [data, "--model", MODEL]):
-            main = calibrate.main if command[0] == "friction" else offline.main
+        for command in (["arm", data, *common], [data, "--model", MODEL]):
+            main = calibrate.main if command[0] == "arm" else offline.main
             assert main([*command, *words]) == ExitStatus.BAD_INPUT
             assert f"--known-within is {float(words[1])}; allowed: 0 to 1" in capsys.readouterr().err
     # The samples have a payload: said to be of the empty hand, nothing explains them.
@@ -372,39 +369,8 @@ def test_friction_at_rest_does_not_hide_what_parameters_change(robot, record):
     assert moved.any() and np.all(both.after[moved] < alone.after[moved] + 0.2)
 
 
-def test_friction_from_the_command_line(robot, tmp_path, capsys):
-    """A joint that moves there and back at one speed, in gravity that is known: all that torque is left for."""
-    times = np.arange(1801) * 1e-3
-    speed = 0.08 * np.clip(np.minimum(times / 0.1, (1.8 - times) / 0.1), 0.0, 1.0)
-    speed = np.where(times < 0.9, 1.0, -1.0) * np.minimum(speed, 0.08 * np.clip(np.abs(times - 0.9) / 0.1, 0.0, 1.0))
-    q, v, a = np.tile(robot.home, (times.size, 1)), np.zeros((times.size, robot.n)), np.zeros((times.size, robot.n))
-    v[:, 6], a[:, 6] = speed, np.gradient(speed, times)
-    q[:, 6] += np.concatenate([[0.0], np.cumsum(0.5 * (speed[1:] + speed[:-1])) * 1e-3])
-    tau = predict_torque(robot, np.zeros(10), q, v, a)
-    block = SampleBlock((times * 1e9).round().astype(np.int64) + 10**9, np.arange(times.size), q, v, tau)
-    path, output = save(tmp_path / "sweep.npz", robot, block), tmp_path / "friction.yaml"
-    words = ["friction", path, "--model", MODEL, "--serial", "K7", "--output", str(output)]
-    assert calibrate.main(words) == ExitStatus.OK
-    text = capsys.readouterr().out
-    assert "the simple law is not contradicted" in text and "not seen, for they did not move" in text
-    found = yaml.safe_load(output.read_text())
-    coulomb, viscous = robot.friction(robot.theta_nominal)[6, :2]
-    assert found["joint_1"]["speeds"] == [] and len(found["joint_7"]["rests"]) <= 4
-    for at, (lower, upper) in zip(found["joint_7"]["speeds"], found["joint_7"]["friction"], strict=True):
-        assert lower <= coulomb + viscous * at <= upper and upper - lower < 0.5
-    still_path = save(tmp_path / "still.npz", robot, still(robot))
-    assert calibrate.main([words[0], still_path, *words[2:]]) == ExitStatus.BAD_INPUT
-    assert "no joint moves in both directions" in capsys.readouterr().err
-
-
 def test_constants_and_contradictions_are_said(robot):
-    none, known = Box(np.zeros(0), np.zeros(0)), Box(np.array([0.3, 0.1]), np.array([0.4, 0.2]))
-    away = Box(np.array([-0.3]), np.array([-0.1]))
-    windows = np.full((2, 2), 3)
-    curve = FrictionCurve("joint_1", np.array([0.03, 0.1]), windows, known, known, known, known, away, away, none)
-    lines = "\n".join(str(line) for line in calibrate.describe_friction([curve]) if isinstance(line, str))
-    assert "friction falls with speed: allow for it with stribeck_friction (joint_1)" in lines
-    assert "friction_asymmetry (joint_1)" in lines and "not contradicted" not in lines
+    known = Box(np.array([0.3, 0.1]), np.array([0.4, 0.2]))
     names = ("torque lag of joint_1", "gravity along")
     lower, upper, before = np.array([-1e-3, 0.0]), np.array([2e-3, 0.5]), Box(-known.upper, known.upper)
     constants = ConstantBounds(names, ("s", "m/s^2"), lower, upper, before)

@@ -156,6 +156,7 @@ def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
         narrower=frozenset({Quantity.COM}),
         shortfall="record for longer",
         payload_change="it slipped",
+        doubt="another arm",
     )
     cases = {
         EstimateStatus.IDENTIFIED: proven,
@@ -169,7 +170,7 @@ def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
         received = c.estimate_from_message(message)
         assert message.status == received.status == estimate.status == status
         assert received.narrower == estimate.narrower and received.shortfall == estimate.shortfall
-        assert received.payload_change == estimate.payload_change
+        assert (received.payload_change, received.doubt) == (estimate.payload_change, estimate.doubt)
         if status is not EstimateStatus.IDENTIFIED:
             message.status = message.IDENTIFIED
             with pytest.raises(c.InvalidMessage, match=f"is IDENTIFIED, but its other fields say {status.name}"):

@@ -256,7 +256,7 @@ class ArmOutputs:
         message = status_message(status, self._arm.loop.timing())
         message.header.frame_id = self._arm.robot.base_frame
         message.dropped_samples, message.timing = self._dropped, self.timing
-        message.scene_hash = scene_hash or ""
+        message.scene_hash, message.serial_number = scene_hash or "", status.serial_number
         self._publish(message)
         if self._online is not None and status.online_model is not None:
             self._online.note(status.online_model)

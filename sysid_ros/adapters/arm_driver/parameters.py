@@ -55,6 +55,9 @@ class ConnectionParameters(RobotParameters):
     """On a real arm: accept that its joints are taken for rigid, with gains that make elastic ones oscillate."""
     loop: LoopSettings = parameters_from(LoopSettings, read_only=True)
     robot_ip: str = parameter_like(FriSettings, "robot_ip", read_only=True)
+    serial_number: str = parameter("", read_only=True)
+    """Serial number of the arm, compared with that of its calibration before it is taken over; a Kinova tells its own,
+    which must be this one; empty: not stated."""
     connect_timeout: float = parameter_like(FriSettings, "connect_timeout", read_only=True)
     session_timeout: float = parameter_like(FriSettings, "session_timeout", read_only=True)
     cycle_timeout: float = parameter_like(FriSettings, "wait_time", read_only=True)
@@ -251,7 +254,9 @@ class ConnectionParameters(RobotParameters):
             raise ParameterOutOfRange("parameter 'controller'", self.controller, f"{allowed} accepts that")
         driver = find_driver(robot, self._mode)
         loop = replace(self.loop, allows_uncertified=is_unproven and self.is_surely_simulated)
-        setup = LoopSetup(self.model, driver, self._connection(driver, robot, resolve), self.controller, loop)
+        setup = LoopSetup(
+            self.model, driver, self._connection(driver, robot, resolve), self.controller, loop, self.serial_number
+        )
         setup.build_arm(robot)  # refuses what it cannot work with
         # Over topics an emulated controller is started with the driver; at another address a real arm may answer.
         is_emulated = self.is_surely_simulated or self._mode is Mode.EMULATED_ROS2_CONTROL

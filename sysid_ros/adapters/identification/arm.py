@@ -20,6 +20,7 @@ from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, Sui
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.model.calibrated import require_same_arm
 from sysid_ros.core.procedure import (
     CertifiedPlan,
     IdentificationErrorCode,
@@ -152,6 +153,10 @@ class RosArm:
             error = session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold(None)
+        converted(
+            lambda: require_same_arm(self._robot, self._status.serial_number),
+            IdentificationErrorCode.DRIVER_NOT_READY,
+        )
         if not self._wait_until(self._samples_arrive):
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES)
             error = timeout if monitor.sample_fault is None else monitor.sample_fault

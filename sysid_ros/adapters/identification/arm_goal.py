@@ -253,6 +253,9 @@ class ArmGoalRun(GoalBase):
             raise ParameterOutOfRange("strategy", self._options.procedure.strategy, allowed)
         if not goal.serial_number.strip():
             raise ParameterOutOfRange("serial_number", "empty", "the serial number of the arm")
+        told = "" if self._monitor.status is None else self._monitor.status.serial_number
+        if told and told != goal.serial_number:
+            raise ParameterOutOfRange("serial_number", goal.serial_number, f"{told}, as the driver of the arm says")
         given = {"motion_time": goal.motion_time, "validation_time": goal.validation_time}
         self._settings = replace(self._settings, **{name: value for name, value in given.items() if value != 0.0})
         self._before.gripper_state(self._settings.gripper)

@@ -21,11 +21,11 @@ from sysid_ros.core.estimation.hypotheses import Explanation
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.core.procedure import Identification, IdentificationSettings
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import Bounded, exported_payload, in_frame
-from sysid_ros.reports.recordings.known import check_arm
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import (
     EstimateHistory,
@@ -160,7 +160,7 @@ def build_result(
         warnings=(
             *robot.warnings,
             *([] if records.timing_doubt is None else [records.timing_doubt]),
-            *check_arm(robot, "online", ""),  # drivers do not tell the serial number of their arm
+            *describe_unknown_arm(robot, records.serial_number),
         ),
     )
 

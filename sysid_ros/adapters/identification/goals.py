@@ -216,7 +216,7 @@ class GoalRun(GoalBase):
         )
         estimate = progress.estimate
         if estimate is not None and estimate.is_consistent:
-            feedback.has_estimate = True
+            feedback.has_estimate, feedback.doubt = True, estimate.doubt
             mass, com = bound_mass_and_com(self._robot, estimate)
             feedback.mass_lower, feedback.mass, feedback.mass_upper = map(float, (mass.lower, mass.values, mass.upper))
             feedback.com_lower, feedback.com, feedback.com_upper = com.lower, com.values, com.upper

@@ -27,6 +27,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import CertifiedPlan
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
+from sysid_ros.reports.recordings.known import SERIAL
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers
@@ -66,6 +67,7 @@ class Records:
         timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; None if it was.
         first_stamp_ns: The estimator began anew after the samples before this stamp [ns].
         gripper: State of the gripper that it counts on since then; empty for any of them.
+        serial_number: Serial number of the arm, as its driver says; empty where it is not known.
     """
 
     samples: list[Samples] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Records:
     timing_doubt: str | None = None
     first_stamp_ns: int = 0
     gripper: str = ""
+    serial_number: str = ""
 
 
 def find_timing_doubt(status: DriverStatus) -> str | None:
@@ -213,6 +216,8 @@ class SuiteMonitor:
             stamps = [stamp_ns for stamp_ns, estimate in self.records.estimates if final is None or estimate is final]
         if recorder is not None and stamps:
             recorder.describe(**{LAST_STAMP: str(stamps[-1])})
+        if recorder is not None and self.records.serial_number:
+            recorder.describe(**{SERIAL: self.records.serial_number})
         if recorder is not None:
             recorder.close()
 
@@ -306,6 +311,7 @@ class SuiteMonitor:
                 self.followed[status.plan_id] = PlanProgress(stamp_ns, float(status.progress))
                 while len(self.followed) > _KEPT_PLANS:
                     self.followed.pop(next(iter(self.followed)))
+            self.records.serial_number = status.serial_number
             self.records.timing_doubt = find_timing_doubt(status) or self.records.timing_doubt
             self._record("arm_driver/status", status, stamp_ns)
 

@@ -14,6 +14,7 @@ from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, ResetEst
 from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, converted
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.planning.request import PlanFailureCode
 from sysid_ros.core.procedure import (
     CertifiedPlan,
     ExcitationRequest,
@@ -53,7 +54,7 @@ class RosPlanner:
     def __init__(self, session: Session, seed: int = 0):
         self._session = session
         self._seed = seed
-        self._answers = 0
+        self._answers, self._has_said_late = 0, False
 
     def plan(self, request: MotionRequest) -> CertifiedPlan:
         """See :class:`Planner`."""
@@ -71,7 +72,7 @@ class RosPlanner:
         if np.isfinite(request.time_left):
             limit = request.time_left
             if limit <= LEAST_PLAN_TIME:
-                text = f"only {limit:.2f} s are left to plan in"
+                text = f"only {limit:.2f} s are left to plan in" if limit > 0.0 else "no time is left to plan in"
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
         if request.goal is not None:
             message.purpose, message.goal_position = PlanNext.Request.MOVE, request.goal.tolist()
@@ -98,7 +99,10 @@ class RosPlanner:
         self._answers += 1
         session.monitor.records.timing[f"planning {self._answers}"] = time.monotonic() - started
         if not response.success:
-            raise IdentificationFailed(failed, response.message)
+            is_late, has_said = response.status.failure == int(PlanFailureCode.NO_TIME), self._has_said_late
+            self._has_said_late |= is_late
+            is_known = is_late and is_moving and has_said  # one that ends the goal is told in full
+            raise IdentificationFailed(failed, "again no plan in time" if is_known else response.message)
         return response
 
     def _plan_of(self, response: PlanNext.Response) -> CertifiedPlan:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.chain import Motion, apply
+from sysid_ros.core.certification.chain import Motion
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.model.robot import RobotModel, Sphere
@@ -95,8 +95,8 @@ class SphereBounds:
         collision, movable = self._collision, self._collision.movable
         if not len(self._radii):
             return []
-        centers = self._series(motion)  # (4, spheres, 3, P)
-        jacobian = self._jacobian(motion, centers[0])  # (spheres, n, 3, P)
+        centers, axes, origins = motion.points(self._bodies, self._centers)
+        jacobian = self._jacobian(centers[0], axes, origins)  # (spheres, n, 3, P)
         deviation = np.abs(motion.path.position[1:]).sum(axis=0)  # (n, P)
         gaps = []
         if len(self._first):
@@ -118,23 +118,8 @@ class SphereBounds:
             gaps.append(approach.bound(LimitKind.OBSTACLE, self._box_names, self._error))
         return gaps
 
-    def _series(self, motion: Motion) -> Array:
-        """Centres of the spheres, (4, spheres, 3, P)."""
-        pieces = motion.path.middle.size
-        result = np.zeros((4, len(self._radii), 3, pieces))
-        result[0] = self._centers[..., None]
-        shape = motion.body_axes.shape
-        axes = motion.body_axes.reshape(*shape[:3], -1)
-        for body in range(1, shape[1] + 1):
-            own = np.flatnonzero(self._bodies == body)
-            if own.size:
-                arm = apply(self._centers[own], axes[:, body - 1]).reshape(4, own.size, 3, pieces)
-                result[:, own] = arm + motion.origins[:, body - 1, None]
-        return result
-
-    def _jacobian(self, motion: Motion, centers: Array) -> Array:
+    def _jacobian(self, centers: Array, axes: Array, origins: Array) -> Array:
         """How the centres move with each joint in the middle of the pieces, (spheres, n, 3, P) [m]."""
-        axes, origins = motion.axes[0], motion.origins[0]
         arms = centers[:, None] - origins[None]
         jacobian = np.cross(axes[None], arms, axis=2)
         fixed = np.arange(axes.shape[0]) >= self._bodies[:, None]

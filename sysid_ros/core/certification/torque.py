@@ -17,17 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.certification.chain import Motion, apply, cross, multiply
+from sysid_ros.core.certification.chain import Motion
 from sysid_ros.core.certification.stop_model import counted_friction
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.rest_torque import RestSavings, rest_of
 
 Array = NDArray[np.float64]
-
-# Entries of an inertia matrix in the order Ixx, Ixy, Iyy, Ixz, Iyz, Izz.
-_ROW, _COLUMN = np.array([0, 0, 1, 0, 1, 2]), np.array([0, 1, 1, 2, 2, 2])
-_WEIGHT = np.where(_ROW == _COLUMN, 0.5, 1.0)[:, None]
 
 GRAVITY, RATE, SQUARE, SLOWDOWN = range(4)
 """The four parts of the torque: those that go with 1, r, r^2 and d."""
@@ -79,81 +75,6 @@ def spread_parameters(robot: RobotModel, boxes: tuple[Box, Box]) -> ParameterSpr
     )
 
 
-def regressor_series(motion: Motion, joints: NDArray[np.int64], bodies: NDArray[np.int64]) -> tuple[Array, ...]:
-    """Regressors of gravity, ``M a + c`` and ``M v``, pair by pair, as series.
-
-    A wrench of body b does work on joint i through the joint's axis z and the velocity m its turning gives the body's
-    origin, both in the body's frame: ``tau = m . f + z . n``. For the ten parameters, with acceleration a of the
-    origin, angular velocity w and angular acceleration x,
-
-        f = m_b a + x x h + w x (w x h),        n = h x a + I x + w x I w.
-
-    Args:
-        motion: The chain over P pieces.
-        joints: Joint of each pair, (pairs,), at most its body.
-        bodies: Body of each pair, (pairs,).
-
-    Returns:
-        Three series (4, pairs, 10, P).
-    """
-    lever, axis = _pair_vectors(motion, joints, bodies)
-    gravity, angular, angular_rate, velocity, acceleration = _body_vectors(motion, bodies)
-    turned = cross(np.stack([lever, axis], axis=1), angular[:, None])  # m x w, z x w
-    lever_turned, axis_turned = turned[:, 0], turned[:, 1]
-    left = np.stack([lever, lever_turned, acceleration, velocity, gravity], axis=1)
-    right = np.stack([angular_rate, angular, axis, axis, axis], axis=1)
-    products = cross(left, right)
-    masses = multiply(lever[:, None], np.stack([gravity, acceleration, velocity], axis=1), axis=3)  # (4, 3, pairs, P)
-    inertias = _symmetric([axis, axis_turned], [angular_rate, angular]), _symmetric([axis], [angular])
-    pieces = masses.shape[-1]
-    result = np.zeros((3, 4, joints.size, INERTIAL, pieces))
-    result[:, :, :, 0] = np.moveaxis(masses, 1, 0)
-    result[0, :, :, 1:4] = products[:, 4]
-    result[1, :, :, 1:4] = products[:, 0] + products[:, 1] + products[:, 2]
-    result[2, :, :, 1:4] = lever_turned + products[:, 3]
-    result[1, :, :, 4:], result[2, :, :, 4:] = inertias
-    return result[0], result[1], result[2]
-
-
-def _pair_vectors(motion: Motion, joints: NDArray[np.int64], bodies: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Velocity m of the body's origin per joint velocity, and axis z, in the body's frame, each (4, pairs, 3, P)."""
-    axes = motion.axes[:, joints]
-    between = motion.origins[:, bodies] - motion.origins[:, joints]
-    between[3] = motion.origins[3, bodies] + motion.origins[3, joints]
-    both = np.stack([cross(axes, between), axes], axis=2)  # (4, pairs, 2, 3, P)
-    local = _to_bodies(motion, both, bodies)
-    lever, axis = local[:, :, 0], local[:, :, 1]
-    # A body's own joint: known without any error.
-    own = joints == bodies
-    lever[:, own] = 0.0
-    axis[:, own] = 0.0
-    axis[0, own] = motion.chain.body_turns[bodies[own], :, 2, None]
-    return lever, axis
-
-
-def _body_vectors(motion: Motion, bodies: NDArray[np.int64]) -> list[Array]:
-    """Upward acceleration of gravity and the rates of the chain in the frame of each pair's body, (4, pairs, 3, P)."""
-    rates = np.stack(motion.rates, axis=2)  # (4, n, 4, 3, P)
-    every = np.arange(motion.chain.turns.shape[0])
-    local = _to_bodies(motion, rates, every)
-    axes = motion.body_axes
-    gravity = apply(-motion.chain.gravity[None], axes)[:, :, :, 0]  # (4, n, 3, P)
-    return [gravity[:, bodies], *(local[:, bodies, k] for k in range(4))]
-
-
-def _to_bodies(motion: Motion, vectors: Array, bodies: NDArray[np.int64]) -> Array:
-    """Vectors (4, pairs, k, 3, P) of the base frame in the frames of bodies (pairs,)."""
-    return multiply(motion.body_axes[:, bodies][:, :, None], vectors[:, :, :, None], axis=4)
-
-
-def _symmetric(left: list[Array], right: list[Array]) -> Array:
-    """Return the coefficients of an inertia I in the sum of ``x . I y`` over pairs of vectors, (4, pairs, 6, P)."""
-    x, y = np.stack(left, axis=1), np.stack(right, axis=1)
-    first = np.concatenate([x[..., _ROW, :], x[..., _COLUMN, :]], axis=1)
-    second = np.concatenate([y[..., _COLUMN, :], y[..., _ROW, :]], axis=1)
-    return multiply(first, second, axis=1) * _WEIGHT
-
-
 _MIDDLE = 2
 
 
@@ -201,7 +122,7 @@ class TorqueBounds:
 
     def __init__(self, spread: ParameterSpread, motion: Motion, friction_speed: float = 0.0):
         self._spread, self._friction_speed = spread, friction_speed
-        parts = regressor_series(motion, spread.joints, spread.bodies)
+        parts = motion.regressors()
         v, a = motion.velocity, motion.acceleration
         self._starts = np.flatnonzero(np.diff(spread.joints, prepend=-1))
         pieces = v.shape[-1]

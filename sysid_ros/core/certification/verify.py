@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, Margin
-from sysid_ros.core.certification.chain import Chain, Motion, build_chain, enclose_path
+from sysid_ros.core.certification.chain import Motion, enclose_path
 from sysid_ros.core.certification.checks import ROUNDING, AllowedErrors, Check, Division, MotionChecks
 from sysid_ros.core.certification.continuous import Load, average_squares, find_heat
 from sysid_ros.core.certification.stop_model import (
@@ -29,6 +29,7 @@ from sysid_ros.core.collision.clearance import describe_unchecked_links, spheres
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
@@ -245,24 +246,24 @@ def make_certificate(
 def _prove(
     assumptions: Assumptions, errors: AllowedErrors, trajectory: Trajectory, settings: VerifierSettings
 ) -> Verification:
-    chain, checks = build_chain(assumptions.robot), MotionChecks(assumptions, errors, settings)
+    tree, checks = JointTree.of(assumptions.robot, in_base=True), MotionChecks(assumptions, errors, settings)
     count = max(2, int(np.ceil(trajectory.duration / settings.piece)))
     half = np.full(count, 0.5 * trajectory.duration / count)
     middle = (2.0 * np.arange(count) + 1.0) * half
     division = Division(0.5 * settings.shortest_piece)
     # Cheapest first; what the later ones need of the first pieces is computed once.
     tightest = dict(division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half))
-    first = Motion(chain, enclose_path(trajectory, middle, half))
+    first = Motion(tree, enclose_path(trajectory, middle, half))
     first_torques = checks.torques(first)
 
     def motion(m: Array, h: Array) -> Motion:
-        return first if m is middle else Motion(chain, enclose_path(trajectory, m, h))
+        return first if m is middle else Motion(tree, enclose_path(trajectory, m, h))
 
     def torques(m: Array, h: Array) -> TorqueBounds:
         return first_torques if m is middle else checks.torques(motion(m, h))
 
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h), errors.torque_over(m, h)), middle, half)
-    squares = _torque_squares(chain, checks, errors, trajectory, (middle, half, first_torques))
+    squares = _torque_squares(tree, checks, errors, trajectory, (middle, half, first_torques))
     hottest = _require_continuous(assumptions.robot, squares, trajectory)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time, has_stop_bounds = 0.0, bool(settings.brake_times) and errors.stops is not None
@@ -324,7 +325,7 @@ _AT_REST = 1e-6
 
 
 def _torque_squares(
-    chain: Chain,
+    tree: JointTree,
     checks: MotionChecks,
     errors: AllowedErrors,
     trajectory: Trajectory,
@@ -339,11 +340,11 @@ def _torque_squares(
         count = int(np.ceil(trajectory.duration / (2.0 * _FINE)))
         half = np.full(count, 0.5 * trajectory.duration / count)
         middle = (2.0 * np.arange(count) + 1.0) * half
-        torques = checks.torques(Motion(chain, enclose_path(trajectory, middle, half)))
+        torques = checks.torques(Motion(tree, enclose_path(trajectory, middle, half)))
     size = checks.largest_torque(torques, errors.torque_over(middle, half))
     short = np.array([_AT_REST * trajectory.duration])
     end = trajectory.duration - short
-    at_rest = checks.torques(Motion(chain, enclose_path(trajectory, end, short)))
+    at_rest = checks.torques(Motion(tree, enclose_path(trajectory, end, short)))
     held = checks.largest_torque(at_rest, errors.torque_over(end, short))
     squares = np.concatenate([average_squares(middle, half, size), held.T**2])
     squares.setflags(write=False)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds.agreement import EARLY_SECONDS, measure_agreement
 from sysid_ros.core.estimation.bounds.closed_form import bound_with
 from sysid_ros.core.estimation.bounds.consistency import (
     JointConsistency,
@@ -97,13 +98,14 @@ class ConsistencyMonitor:
         bounds: Bounds and compacted rows of the windows that passed.
 
     Attributes:
+        recent: Rows of the latest windows, one entry each.
         searched: Rows that were searched for a feasible point with the last window; 0 where it needed no search.
     """
 
     def __init__(self, stream: RowStream, settings: EstimatorSettings, bounds: BoundState):
         self._stream, self._settings, self._bounds = stream, settings, bounds
         self._joint = JointConsistency()
-        self._recent: list[Rows] = []
+        self.recent: list[Rows] = []
         self.searched = 0
 
     def check_sensors(self, window: Window) -> Alarm | None:
@@ -117,7 +119,7 @@ class ConsistencyMonitor:
             return self.explain(window, rows)
         if self._settings.method == "sensitivity":  # claims nothing that could be infeasible
             return None
-        parts, cuts = [*self._bounds.compacted, *self._recent, rows], self._bounds.cuts
+        parts, cuts = [*self._bounds.compacted, *self.recent, rows], self._bounds.cuts
 
         def build_all() -> Problem:
             self.searched = sum(len(part) for part in parts)
@@ -128,7 +130,7 @@ class ConsistencyMonitor:
         if proof is not None:
             everything = Rows.stack(parts)
             return self.explain(self._bounds.build_problem(everything), everything, proof[len(cuts) :])
-        self._recent = [*self._recent, rows][-max(RECENT_WINDOWS, self._settings.max_windows) :]
+        self.recent = [*self.recent, rows][-max(RECENT_WINDOWS, self._settings.max_windows) :]
         return None
 
     def explain(self, problem: Problem, rows: Rows, proof: Array | None = None) -> Alarm:
@@ -190,6 +192,7 @@ class StreamingEstimator:
         self._excitation = Excitation(self._unknowns.nominal.size)
         self._change = ChangeMonitor(self._robot, self._unknowns) if self._unknowns.target.body else None
         self._payload_change = ""
+        self._doubt, self._motion = "", 0.0
         self._rest: RestTorque | None = None
         self._alarm: Alarm | None = None
         self._latest: ParameterEstimate | None = None
@@ -270,7 +273,10 @@ class StreamingEstimator:
         alarm = self._consistency.check_rows(rows)
         if alarm is not None:
             return self._handle_inconsistency(alarm)
-        if self.target.label == PAYLOAD and self.stream.is_at_rest(window):
+        is_at_rest, before = self.stream.is_at_rest(window), self._motion
+        if not is_at_rest:
+            self._motion += float(rows.duration[0])
+        elif self.target.label == PAYLOAD:
             self._rest = self._weigh(window, rows)
         self._bounds.rows.append(rows)
         self._excitation.add(rows)
@@ -280,9 +286,19 @@ class StreamingEstimator:
         if self._on_rows:
             self._on_rows(rows)
         is_due = self._is_late or self._bounds.is_waiting or self._is_due(self._excitation.windows)
-        # A search of many rows takes as long as a renewal, which then waits for the next window: none takes both.
-        self._is_late = is_due and not self._is_late and self._consistency.searched > _MANY_ROWS
-        return self._update() if is_due and not self._is_late else []
+        is_checked = before < EARLY_SECONDS <= self._motion
+        # Either takes as long as a renewal, which then waits for the next window: none takes both.
+        is_busy = is_checked or self._consistency.searched > _MANY_ROWS
+        self._is_late = is_due and not self._is_late and is_busy
+        notices = self._check_early() if is_checked else []
+        return notices + (self._update() if is_due and not self._is_late else [])
+
+    def _check_early(self) -> list[str]:
+        """Look once, in the first seconds of motion, whether these errors are those of another arm; one or two LPs."""
+        known = [] if self._calibration is None else [self._calibration]
+        agreement = measure_agreement(self._unknowns, [*known, *self._consistency.recent])
+        self._doubt = "" if agreement is None else agreement.doubt
+        return [self._doubt] if self._doubt else []
 
     def _is_due(self, windows: int) -> bool:
         """Return whether the bounds are to be renewed now that there are so many windows.
@@ -399,6 +415,7 @@ class StreamingEstimator:
             narrower=narrower,
             shortfall=self.stream.describe_shortfall(" and ".join(missing)) if missing else "",
             payload_change=self._payload_change,
+            doubt=self._doubt,
             values=values,
             lower=lower,
             upper=upper,

@@ -18,7 +18,6 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.friction_curves import certain_speed
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.whole_arm import prove_motion
 from sysid_ros.core.model.robot import RobotModel
@@ -40,6 +39,12 @@ _EDGE = 0.13
 """Share of each way in which the speed rises, and in which it falls."""
 _SHORTER = (1.0, 0.6, 0.35)
 """Shares of the duration that are tried where the path is refused: the speeds stay."""
+
+
+def certain_speed(robot: RobotModel, settings: EstimatorSettings, period: float) -> Array:
+    """Return the measured speed above which the direction of each joint is certain at this period [s], (n,) [rad/s]."""
+    drift = 0.5 * settings.acceleration_factor * robot.limits.a_max * (period + 2.0 * robot.sensors.stamp_jitter)
+    return np.asarray(robot.link_sensors.velocity_error + drift + settings.stiction_speed)
 
 
 class NoProvenSweep(SysidError):

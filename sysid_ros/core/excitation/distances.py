@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.clearance import CollisionModel, displacements
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.excitation.tool_points import LinkEllipsoid, VirtualShapes
+from sysid_ros.core.model.joint_tree import Frames, JointTree
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.regressors.joint_tree import Frames, JointTree, Sweep, Workspace
 
 Array = NDArray[np.float64]
 
@@ -38,11 +38,10 @@ class ArmPlacer:
 
     def __init__(self, robot: RobotModel):
         self._tree = JointTree.of(robot)
-        self._sweep = Sweep(self._tree, Workspace())
 
     def frames(self, q: Array) -> Frames:
-        """Compute the poses at positions (N, n), valid until the next call."""
-        return self._sweep.frames(q)
+        """Compute the poses at positions (N, n)."""
+        return self._tree.frames(q)
 
     def points(self, frames: Frames, bodies: NDArray[np.intp], local: Array) -> Array:
         """Compute points (k, 3) of bodies (k,) in the world, (k, 3, N) [m]."""

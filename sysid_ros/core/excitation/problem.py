@@ -27,7 +27,7 @@ from sysid_ros.core.excitation.model import (
 )
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
-from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import clock_rates
 from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
@@ -115,6 +115,8 @@ _STOP_PROGRESS = (0.6, 1.0)
 _IDLE_TORQUE = 0.9
 """Share of the allowed torques below which, in random motions at the other limits, stops are left to the last check."""
 _DRAWS = 8
+_SIGN_WIDTH = 0.02
+"""Speed over which the sign of a velocity is smooth in the search [rad/s]."""
 _MEMORY = 0.3
 """Time constant with which feedback forgets how fast a motion was [s]."""
 
@@ -165,7 +167,7 @@ class ExcitationProblem:
         self.base = BaseParameters.of_settings(robot, settings) if settings.target == ARM_TARGET else None
         """Base parameters to be identified; None for a payload."""
         self._between = _BETWEEN if self.base is None else _BETWEEN_ARM
-        self._regressor = DifferentiableTorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
+        self._regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE, sign_width=_SIGN_WIDTH)
         self._last = robot.inertial_slice(robot.n)
         around = (self.limits.position_lower, self.limits.position_upper)
         self._distances = MissingDistances(
@@ -200,9 +202,9 @@ class ExcitationProblem:
 
     def cost_gradient(self, x: Array) -> tuple[float, Array]:
         """Evaluate the criterion and its gradient (size,)."""
-        regressor = self._regressor.evaluate(*self.space.states(x))
-        value, slope = self._criterion.evaluate(self._columns(regressor))
-        return value, self.space.pull_back(*self._regressor.pull_back(self._merge(slope)))
+        states = self.space.states(x)
+        value, slope = self._criterion.evaluate(self._columns(self._regressor.evaluate(*states)))
+        return value, self.space.pull_back(*self._regressor.pull_back(*states, self._merge(slope)))
 
     def objective(self, x: Array, has_distances: bool = True, penalty: float = 20.0) -> tuple[float, Array]:
         """Evaluate the cost with the penalty of all violations, and its gradient (size,).
@@ -215,12 +217,13 @@ class ExcitationProblem:
         """
         q, v, a = states = self.space.states(x)
         samples = len(q)
-        regressor = self._regressor.evaluate(*self._staged(states))
+        staged = self._staged(states)
+        regressor = self._regressor.evaluate(*staged)
         value, slope = self._criterion.evaluate(self._columns(regressor[:samples]))
         violation, weight, by_v = self._torque_violation(regressor, v)
         weight *= penalty
         weight[:samples] += self._merge(slope)
-        by_stage = [part.reshape(len(self._stages), samples, -1) for part in self._regressor.pull_back(weight)]
+        by_stage = [part.reshape(len(self._stages), samples, -1) for part in self._regressor.pull_back(*staged, weight)]
         dq, dv, da = by_stage[0].sum(axis=0), penalty * by_v, np.zeros_like(a)
         for (rate, slowdown), of_v, of_a in zip(self._stages, by_stage[1], by_stage[2], strict=True):
             dv += rate * of_v + slowdown * of_a

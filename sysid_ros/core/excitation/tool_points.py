@@ -1,16 +1,14 @@
 """Shapes for self-collision constraints: points of a tool from its convex hull, and ellipsoids around links.
 
-Points come from a mesh or from the simple shapes of a URDF. Their convex hull is reduced to the means of a Gaussian
-mixture; spheres about these means that cover its whole surface make a tool that the verifier can prove.
+The convex hull of the points of a tool is reduced to the means of a Gaussian mixture; spheres about these means that
+cover its whole surface make a tool that the verifier can prove.
 """
 
 from __future__ import annotations
 
 import math
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +16,10 @@ from scipy.spatial import ConvexHull, QhullError
 
 from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.robot import RobotModel, Sphere
-from sysid_ros.core.model.spheres import shapes_of_links
 
 Array = NDArray[np.float64]
 
-_EDGES = 16
-"""Corners of the prism around a cylinder, and meridians of the body around a sphere."""
-_STL_HEADER, _STL_TRIANGLE = 84, 50
 _EM_ROUNDS, _EM_SETTLED = 200, 1e-6
 _SMALLEST_SPREAD = 0.01
 """Least standard deviation of a component, as a share of the extent of the points."""
@@ -72,89 +65,6 @@ class ToolShape:
         rotation, origin = placement
         centers = self.points @ np.asarray(rotation).T + origin
         return tuple(Sphere(robot.n, c, float(r), "tool") for c, r in zip(centers, self.radii, strict=True))
-
-
-def read_mesh_points(path: str | Path, scale: float = 1.0) -> Array:
-    """Read the vertices of a mesh, (V, 3) [m].
-
-    Args:
-        path: An STL (binary or text) or OBJ file.
-        scale: Length of its unit [m].
-
-    Raises:
-        InvalidTool: The file is of another kind, cut off, or holds no finite vertices.
-    """
-    file = Path(path)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InvalidTool(str(path), f"cannot be read: {error}") from error
-    kind = file.suffix.lower()
-    if kind not in (".stl", ".obj"):
-        raise InvalidTool(str(path), f"'{file.suffix}' is not a known kind of mesh; use .stl or .obj")
-    count = int.from_bytes(data[_STL_HEADER - 4 : _STL_HEADER], "little")
-    if kind == ".stl" and len(data) == _STL_HEADER + _STL_TRIANGLE * count:
-        rows = np.frombuffer(data, dtype=np.uint8, offset=_STL_HEADER).reshape(count, _STL_TRIANGLE)[:, 12:48]
-        points = np.ascontiguousarray(rows).view("<f4").reshape(-1, 3).astype(float)
-    else:
-        word = "v" if kind == ".obj" else "vertex"
-        lines = (line.split() for line in data.decode("utf-8", errors="replace").splitlines())
-        try:
-            points = np.array([[float(x) for x in parts[1:4]] for parts in lines if parts and parts[0] == word])
-        except ValueError as error:
-            raise InvalidTool(str(path), f"a vertex is not three numbers: {error}") from error
-    if points.ndim != 2 or points.shape[1:] != (3,) or not np.isfinite(points).all():
-        raise InvalidTool(str(path), "holds no vertices, or one that is not finite; the file may be cut off")
-    return scale * points
-
-
-def read_urdf_points(urdf_text: str, link: str, directory: str | Path = ".") -> Array:
-    """Read points whose convex hull contains the shapes of a link, in its frame, (V, 3) [m].
-
-    Args:
-        urdf_text: The URDF.
-        link: Name of the link. Its collision shapes count, or its visual ones where it has none.
-        directory: Where file names of meshes begin; ``package://`` and ``file://`` are taken off.
-
-    Raises:
-        InvalidTool: There is no such link, it has no shapes, or a mesh cannot be read.
-    """
-    links = shapes_of_links(urdf_text)
-    if link not in links:
-        raise InvalidTool(link, f"the URDF has no such link; it has {', '.join(links)}")
-    parts = [_shape_points(shape, Path(directory), link) for shape in links[link]]
-    if not parts:
-        raise InvalidTool(link, "has no shapes")
-    return np.concatenate(parts)
-
-
-def _shape_points(shape: ET.Element, directory: Path, link: str) -> Array:
-    origin, geometry = shape.find("origin"), shape.find("geometry")
-    attributes = {} if origin is None else origin.attrib
-    center, rpy = (np.array([float(word) for word in attributes.get(key, "0 0 0").split()]) for key in ("xyz", "rpy"))
-    form = geometry[0] if geometry is not None and len(geometry) else None
-    tag = "nothing" if form is None else form.tag
-    if form is None or tag not in ("sphere", "cylinder", "box", "mesh"):
-        raise InvalidTool(link, f"a shape is '{tag}'; allowed are sphere, cylinder, box and mesh")
-    angles = 2.0 * np.pi * np.arange(_EDGES) / _EDGES
-    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1) / np.cos(np.pi / _EDGES)
-    if tag == "mesh":
-        name = form.get("filename", "").removeprefix("package://").removeprefix("file://")
-        points = read_mesh_points(directory / name)
-        points = points * np.array([float(word) for word in form.get("scale", "1 1 1").split()])
-    elif tag == "box":
-        size = np.array([float(word) for word in form.get("size", "").split()])
-        points = 0.5 * size * np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
-    elif tag == "cylinder":
-        height, rim = 0.5 * float(form.get("length", "0")), float(form.get("radius", "0")) * circle
-        points = np.concatenate([np.column_stack([rim, np.full(_EDGES, z)]) for z in (-height, height)])
-    else:
-        # Prisms around circles of latitude whose corners lie outside of the sphere by the same factor twice.
-        latitudes = np.pi * (np.arange(_EDGES // 2 + 1) / (_EDGES // 2) - 0.5)
-        rings = [np.column_stack([np.cos(one) * circle, np.full(_EDGES, np.sin(one))]) for one in latitudes]
-        points = float(form.get("radius", "0")) / np.cos(np.pi / _EDGES) * np.concatenate(rings)
-    placed: Array = points @ rotation_from_rpy(rpy).T + center
-    return placed
 
 
 def reduce_tool(points: Array, most: int = 12, seed: int = 0, source: str = "points") -> ToolShape:

@@ -14,7 +14,7 @@ from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 from sysid_ros.core.free_floating.kinematics import FloatingTree
 from sysid_ros.core.free_floating.momentum import INERTIA_ENTRIES
-from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
+from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.settings import Section
 
@@ -130,15 +130,6 @@ class FreeFlyer:
             known = ", ".join(dict.fromkeys([*self.tree.body_names, *frames]))
             raise ParameterOutOfRange("frame", name, f"one of {known}")
         return int(frames[name].parentJoint) - 1, frames[name].placement
-
-    def bodies_without_physical_inertia(self, parameters: ArrayLike) -> tuple[str, ...]:
-        """Return the bodies that no distribution of mass can have the parameters (10 B,) of.
-
-        The paper's robot has such bodies: the momentum model does not mind, a simulator of rigid bodies may.
-        """
-        rows = np.asarray(parameters, dtype=float).reshape(self.tree.count, -1)
-        pairs = zip(self.tree.body_names, rows, strict=True)
-        return tuple(body for body, row in pairs if not is_physically_consistent(row))
 
 
 def available_free_flyers() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationError
 from sysid_ros.core.model.inertia import require_physically_consistent
 from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, GripperState, RobotModel
@@ -67,6 +68,35 @@ def apply_calibration(
         uncalibrated=robot.uncalibrated or robot,
     )
     return applied if robot.gripper_change is None else _with_states(applied, robot)
+
+
+def require_same_arm(robot: RobotModel, serial: str, where: str = "") -> None:
+    """Refuse the calibration of another arm, before anything is computed or moved with it.
+
+    Args:
+        robot: The arm as it is assumed.
+        serial: Serial number of the arm that is used; empty where it is not known.
+        where: What is used, for the message.
+
+    Raises:
+        ParameterOutOfRange: Both are known and differ.
+    """
+    expected = "" if robot.calibration is None else robot.calibration.record.serial
+    if expected and serial and serial != expected:
+        allowed = (
+            f"{expected}, the arm that the calibration in {robot.name} is of: use a file of this arm, calibrate it "
+            f"(sysid calibrate run --serial {serial}), or give a model without a calibration"
+        )
+        raise ParameterOutOfRange(f"the serial number of the arm{where and f' in {where}'}", serial, allowed)
+
+
+def describe_unknown_arm(robot: RobotModel, serial: str) -> list[str]:
+    """Say in a sentence that nobody compared the arm with that of its calibration; empty where that was possible."""
+    expected = "" if robot.calibration is None else robot.calibration.record.serial
+    if robot.calibration is None or (expected and serial):
+        return []
+    which = f"the calibration is of arm {expected}; that of the samples" if expected else "that of the calibration"
+    return [f"serial numbers of the arm were not compared ({which} is not known): only the data speak for the same arm"]
 
 
 def _with_states(applied: RobotModel, robot: RobotModel) -> RobotModel:

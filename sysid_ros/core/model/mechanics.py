@@ -7,6 +7,7 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel, tool_transform
 
 Array = NDArray[np.float64]
@@ -83,12 +84,9 @@ class ArmDynamics:
 
     def __init__(self, robot: RobotModel, theta: Array, payload: Array | None = None, armature: bool = False):
         self._robot, self._has_armature = robot, armature
-        self._model, self._still = robot.pin_model.copy(), robot.pin_model.copy()
-        self._still.gravity.linear = np.zeros(3)
-        self._total = np.full(robot.theta_nominal.shape, np.nan)
+        self._tree = JointTree.of(robot).compiled
+        self._zero, self._unit = np.zeros((1, robot.n)), np.eye(robot.n)
         self.change(theta, payload)
-        self._data = self._model.createData()
-        self._zero = np.zeros(robot.n)
 
     def change(self, theta: Array, payload: Array | None = None) -> None:
         """Change the parameters (14 n,), fast enough for a cycle of the torque loop.
@@ -96,52 +94,49 @@ class ArmDynamics:
         Raises:
             ParameterOutOfRange: A body has no mass.
         """
-        robot, total = self._robot, add_payload(theta, 0.0 if payload is None else payload)
-        for body in range(1, robot.n + 1):
-            parameters = total[robot.inertial_slice(body)]
-            if np.array_equal(parameters, self._total[robot.inertial_slice(body)]):
-                continue
-            if not parameters[0] > 0.0:
-                raise ParameterOutOfRange(f"mass of body {body} [kg]", float(parameters[0]), "more than 0")
-            inertia = pin.Inertia.FromDynamicParameters(parameters)
-            self._model.inertias[body] = self._still.inertias[body] = inertia
-        armature = robot.friction(total)[:, 2] * (1.0 if self._has_armature else 0.0)
-        self._model.armature = self._still.armature = armature
-        self._total = total
+        total = add_payload(theta, 0.0 if payload is None else payload)
+        bodies = total[: INERTIAL * self._robot.n]
+        masses = bodies[::INERTIAL]
+        if not masses.min() > 0.0:
+            body = int(np.flatnonzero(~(masses > 0.0))[0])
+            raise ParameterOutOfRange(f"mass of body {body + 1} [kg]", float(masses[body]), "more than 0")
+        self._bodies = bodies
+        self._armature = self._robot.friction(total)[:, 2] * (1.0 if self._has_armature else 0.0)
 
     def gravity(self, q: Array) -> Array:
         """Compute the torque that balances gravity, (n,) [Nm]."""
-        return np.array(pin.computeGeneralizedGravity(self._model, self._data, q))
+        torque: Array = self._evaluate(np.asarray(q, dtype=float)[None], self._zero, self._zero, self._zero)[0]
+        return torque
 
     def torque(self, q: Array, v: Array, a: Array) -> Array:
         """Compute ``H a + C v + g``, (n,) [Nm]."""
-        return np.array(pin.rnea(self._model, self._data, q, v, a))
+        return self.passive_torque(q, v, v, a)
 
     def passive_torque(self, q: Array, v: Array, v_a: Array, a: Array) -> Array:
         """Compute ``H a + C(q, v) v_a + g``, (n,) [Nm], with the Christoffel ``C``, for which ``dH/dt - 2 C`` is skew.
 
         Source: polarisation, ``C(q, v) v_a = c(q, (v + v_a)/2) - c(q, (v - v_a)/2)`` with ``c(q, v) = C(q, v) v``.
         """
-        tau = pin.rnea(self._model, self._data, q, 0.5 * (v + v_a), a).copy()
-        tau -= pin.rnea(self._still, self._data, q, 0.5 * (v - v_a), self._zero)
-        return np.asarray(tau, dtype=np.float64)
+        states = np.array((q, v, v_a, a), dtype=float)[:, None]
+        torque: Array = self._evaluate(*states)[0]
+        return torque
 
     def inertia(self, q: Array) -> Array:
         """Compute ``H(q)`` at one position (n,) or several (N, n), (..., n, n) [kg m^2]."""
-        positions = np.asarray(q).reshape(-1, self._zero.size)
-        upper = np.triu(np.stack([pin.crba(self._model, self._data, one) for one in positions]))
-        result: Array = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
-        return result.reshape(*np.shape(q)[:-1], *result.shape[1:])
+        n = self._robot.n
+        positions = np.repeat(np.asarray(q, dtype=float).reshape(-1, n), n, axis=0)
+        units = np.tile(self._unit, (len(positions) // n, 1))
+        rows = self._momenta(positions, units)[0].reshape(-1, n, n)
+        result: Array = 0.5 * (rows + rows.swapaxes(1, 2))
+        return result.reshape(*np.shape(q)[:-1], n, n)
 
     def momentum(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Compute the momentum ``H v`` [Nms] and what changes it besides torques, ``C^T v - g`` [Nm], each (n,).
 
-        ``C^T v = dH/dt v - C v`` with the Christoffel ``C``. Source: SAFE-ID section IV.
+        Source: SAFE-ID section IV.
         """
-        gravity = self.gravity(q)
-        momentum = pin.rnea(self._model, self._data, q, self._zero, v) - gravity
-        coriolis = pin.computeCoriolisMatrix(self._model, self._data, q, v)
-        return momentum, coriolis.T @ v - gravity
+        momentum, force = self._momenta(*np.array((q, v), dtype=float)[:, None])
+        return momentum[0], force[0]
 
     def mean_torque(self, before: tuple[Array, Array], after: tuple[Array, Array], period: float) -> Array:
         """Compute the mean of ``H a + C v + g`` between two states ``(q, v)`` a period [s] apart, (n,) [Nm].
@@ -153,3 +148,15 @@ class ArmDynamics:
         """
         (momentum_0, force_0), (momentum_1, force_1) = self.momentum(*before), self.momentum(*after)
         return (momentum_1 - momentum_0) / period - 0.5 * (force_0 + force_1)
+
+    def _evaluate(self, q: Array, v: Array, v_a: Array, a: Array) -> Array:
+        """Compute passive torques of many states, (N, n)."""
+        result = np.empty(q.shape)
+        self._tree.passive_torque(self._bodies, q, v, v_a, a, result)
+        return result + self._armature * a
+
+    def _momenta(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Compute momenta and what changes them besides torques of many states, (N, n) each."""
+        momentum, force = np.empty((2, *q.shape))
+        self._tree.momentum_of(self._bodies, q, v, momentum, force)
+        return momentum + self._armature * v, force

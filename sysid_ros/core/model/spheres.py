@@ -32,29 +32,6 @@ def read_sphere_rows(settings: Section, key: str) -> list[NDArray[np.float64]]:
     return rows
 
 
-def collision_pairs(robot: RobotModel, spheres: Sequence[Sphere] | None = None) -> NDArray[np.int64]:
-    """List the collision pairs: spheres of bodies with at least one other body between them.
-
-    Neighbouring bodies share a joint, where their spheres overlap always; links that ``never_touch`` are left out too.
-
-    Args:
-        robot: The arm.
-        spheres: The spheres to pair; the robot's own without it. Add those of a payload prior for a held object.
-
-    Returns:
-        Indices into ``spheres``, (k, 2), the first of each row on the body closer to the base.
-    """
-    chosen = robot.spheres if spheres is None else spheres
-    exempt = {frozenset(pair) for pair in robot.never_touch}
-    pairs = [
-        (i, j) if first.body < second.body else (j, i)
-        for i, first in enumerate(chosen)
-        for j, second in enumerate(chosen[:i])
-        if abs(first.body - second.body) >= 2 and frozenset((first.link, second.link)) not in exempt
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
 def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
     """Cover a cylinder about the z axis, centred at the origin, with spheres.
 

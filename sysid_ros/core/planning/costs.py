@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, measured_radius
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.planning.dynamics import PAYLOAD, PayloadRegressor, PayloadSamples, WorstTorque
 from sysid_ros.core.planning.motions import MotionBasis
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
@@ -52,13 +51,13 @@ class WindowRule:
     equation is the integral of the torque equation), which two nodes give to about 1e-5.
 
     Args:
-        regressor: Regressor of the payload.
+        regressor: Regressor of the last body, whose columns are the payload's.
         duration: Length of the executed part, from the start on [s].
         window: Length of a window [s]; a rest at the end that is shorter is left out.
         nodes: Nodes of the Gauss rule in each window.
     """
 
-    def __init__(self, regressor: PayloadRegressor, duration: float, window: float, nodes: int = 2):
+    def __init__(self, regressor: TorqueRegressor, duration: float, window: float, nodes: int = 2):
         self.regressor = regressor
         self.windows = max(int(duration / window + 1e-9), 1)
         length = min(window, duration)
@@ -83,13 +82,13 @@ class WindowRows:
         self.rule = rule
         self.basis = MotionBasis.of(start, duration, rule.times)
 
-    def evaluate(self, x: Array) -> tuple[Array, PayloadSamples]:
-        """Compute the rows (B, windows n, 10) of motions with end offsets x (B, n) [rad], and what derivatives need."""
-        rule = self.rule
-        values, samples = rule.regressor.evaluate(*self.basis.states(x))
-        shape = (len(x), rule.windows, rule.weights.size, x.shape[1], PAYLOAD)
+    def evaluate(self, x: Array) -> tuple[Array, State]:
+        """Compute the rows (B, windows n, 10) of motions with end offsets x (B, n) [rad], and the states there."""
+        rule, states = self.rule, self.basis.states(x)
+        values = rule.regressor.inertial(*states)
+        shape = (len(x), rule.windows, rule.weights.size, x.shape[1], INERTIAL)
         rows = np.einsum("bwgip,g->bwip", values.reshape(shape), rule.weights)
-        return rows.reshape(len(x), -1, PAYLOAD), samples
+        return rows.reshape(len(x), -1, INERTIAL), states
 
     def information(self, x: Array) -> Array:
         """Compute the Gram matrices of the rows, (B, 10, 10)."""
@@ -97,12 +96,12 @@ class WindowRows:
         gram: Array = rows.transpose(0, 2, 1) @ rows
         return gram
 
-    def pull_back(self, samples: PayloadSamples, weight: Array) -> Array:
+    def pull_back(self, states: State, weight: Array) -> Array:
         """Compute the gradients along x, (B, n), of ``sum(weight * rows)``; weight is (B, windows n, 10)."""
         rule, count = self.rule, len(weight)
-        by_window = weight.reshape(count, rule.windows, 1, -1, PAYLOAD)
+        by_window = weight.reshape(count, rule.windows, 1, -1, INERTIAL)
         spread = by_window * rule.weights[:, None, None]
-        dq, dv, da = rule.regressor.pull_back(samples, spread.reshape(count * rule.times.size, -1, PAYLOAD))
+        dq, dv, da = rule.regressor.pull_back(*states, spread.reshape(count * rule.times.size, -1, INERTIAL))
         shape = (count, rule.times.size, -1)
         return self.basis.chain(dq.reshape(shape), dv.reshape(shape), da.reshape(shape))
 
@@ -205,7 +204,7 @@ def smooth_condition(information: Array, power: int = _POWER) -> tuple[Array, Ar
 def condition_number(information: Array) -> float:
     """Compute the condition number of rows with this Gram matrix (10, 10); inf where they leave parameters open."""
     values = np.linalg.eigvalsh(information)
-    floor = PAYLOAD * np.finfo(float).eps * values[-1]
+    floor = INERTIAL * np.finfo(float).eps * values[-1]
     return float(np.sqrt(values[-1] / values[0])) if values[0] > floor else float("inf")
 
 
@@ -223,12 +222,11 @@ class WidthCost:
         rows: Windows of the part of the plan that will be executed.
         collected: Information collected so far, (10, 10).
         assumptions: The arm, the boxes of its and its payload's parameters, and the nominal payload.
-        torque: Any worst-case torques of the arm; only its derivatives are used.
     """
 
     little = _LITTLE
 
-    def __init__(self, rows: WindowRows, collected: Array, assumptions: Assumptions, torque: WorstTorque):
+    def __init__(self, rows: WindowRows, collected: Array, assumptions: Assumptions):
         robot, boxes = assumptions.robot, assumptions.boxes
         sensors = robot.sensors
         typical = sensors.effort_relative_error * _TYPICAL_SHARE * robot.limits.tau_continuous
@@ -244,7 +242,7 @@ class WidthCost:
             collected,
         )
         self._n, self._rule, self._basis = robot.n, rows.rule, rows.basis
-        self._torque, self._regressor = torque, TorqueRegressor(robot)
+        self._regressor = TorqueRegressor(robot)
 
     def evaluate(self, x: Array) -> Array:
         """See :class:`PlanCost`."""
@@ -262,19 +260,17 @@ class WidthCost:
         """Compute the value and its derivative with respect to the mean rows (windows, n, 14 n + 10)."""
         arm = self._regressor.evaluate(*states)
         last = arm[..., INERTIAL * (self._n - 1) : INERTIAL * self._n]
-        samples = np.concatenate([arm, last], axis=-1).reshape(self._rule.windows, -1, self._n, arm.shape[-1] + PAYLOAD)
+        samples = np.concatenate([arm, last], axis=-1).reshape(
+            self._rule.windows, -1, self._n, arm.shape[-1] + INERTIAL
+        )
         return self._criterion.evaluate(np.einsum("wgip,g->wip", samples, self._rule.weights))
 
     def _gradient_one(self, states: State) -> tuple[float, Array]:
         value, slope = self._evaluate_one(states)
-        parameters = slope[..., :-PAYLOAD].copy()
-        parameters[..., INERTIAL * (self._n - 1) : INERTIAL * self._n] += slope[..., -PAYLOAD:]
+        parameters = slope[..., :-INERTIAL].copy()
+        parameters[..., INERTIAL * (self._n - 1) : INERTIAL * self._n] += slope[..., -INERTIAL:]
         nodes = self._rule.weights.size
         weighted = parameters[:, None] * self._rule.weights[:, None, None]
         weighted = np.broadcast_to(weighted, (len(parameters), nodes, *parameters.shape[1:]))
-        joints = np.tile(np.arange(self._n), len(parameters) * nodes)
-        q, v, a = (np.repeat(part, self._n, axis=0) for part in states)
-        parts = self._torque.parameter_gradients((q, v, a), joints, weighted.reshape(joints.size, -1))
-        shape = (self._basis.times.size, self._n, self._n)
-        dq, dv, da = (part.reshape(shape).sum(axis=1) for part in parts)
-        return value, self._basis.chain(dq, dv, da)
+        slopes = self._regressor.pull_back(*states, weighted.reshape(-1, *parameters.shape[1:]))
+        return value, self._basis.chain(*slopes)

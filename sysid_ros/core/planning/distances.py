@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.clearance import CollisionModel, axis_reaches, displacement_factors
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.common.spatial import cross
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.planning.dynamics import Index, SerialArm
+from sysid_ros.core.planning.dynamics import Index
 
 Array = NDArray[np.float64]
 
@@ -109,12 +110,11 @@ class ArmSpheres:
     Args:
         robot: The arm.
         collision: What must not touch what.
-        arm: Kinematics of the arm; made from it if None.
     """
 
-    def __init__(self, robot: RobotModel, collision: CollisionModel, arm: SerialArm | None = None):
+    def __init__(self, robot: RobotModel, collision: CollisionModel):
         self.n = robot.n
-        self._arm = arm or SerialArm(robot)
+        self._tree = JointTree.of(robot)
         base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)].placement
         self._base_rotation, self._base_origin = np.array(base.rotation), np.array(base.translation)
         spheres = collision.spheres
@@ -133,11 +133,12 @@ class ArmSpheres:
 
     def place(self, q: Array) -> tuple[Array, Array]:
         """Compute centres (N, spheres, 3) [m] and joint axes (N, n, 6) in the base frame at postures (N, n)."""
-        rotation, origin, axes = self._arm.frames(q)
+        frames = self._tree.frames(q)
+        columns, origin, axes = (np.moveaxis(part, -1, 0) for part in (frames.rotation, frames.origin, frames.axes))
         count, turn = len(q), self._base_rotation
         linear = axes[..., :3] + cross(axes[..., 3:], self._base_origin)
         axes = np.concatenate([_turned(linear, turn), _turned(axes[..., 3:], turn)], axis=-1)
-        columns = _turned(rotation.swapaxes(2, 3), turn)  # of the rotations, as rows
+        columns = _turned(columns, turn)  # of the rotations, as rows
         origin = _turned(origin - self._base_origin, turn)
         centers = np.empty((count, self.bodies.size, 3))
         for body, mine in self._groups:

@@ -23,10 +23,11 @@ from sysid_ros.core.planning.costs import (
     prior_information,
 )
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
-from sysid_ros.core.planning.dynamics import PayloadRegressor, SerialArm, WorstTorque
+from sysid_ros.core.planning.dynamics import WorstTorque
 from sysid_ros.core.planning.motions import MotionBasis, allowed_ends, minimum_acceleration_offset
 from sysid_ros.core.planning.request import PlanRequest, RecedingSettings
 from sysid_ros.core.planning.search import PENALTY, Space, StepProblem
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 Array = NDArray[np.float64]
@@ -73,13 +74,12 @@ class PlannerModel:
         self.robot, self.settings = robot, settings
         self.torque = WorstTorque(robot)
         self.step_problem = StepProblem(robot.n)
-        regressor = PayloadRegressor(robot)
+        regressor = TorqueRegressor(robot, bodies=(robot.n,))
         self._rules = {
             (is_last, nodes): WindowRule(regressor, duration, settings.window, nodes)
             for is_last, duration in ((False, settings.planning_time), (True, settings.duration))
             for nodes in (1, 2)
         }
-        self._arm = SerialArm(robot)
         self._last_spheres: tuple[Scene, ArmSpheres] | None = None
 
     def rows(self, request: PlanRequest, nodes: int = 2) -> WindowRows:
@@ -89,7 +89,7 @@ class PlannerModel:
     def spheres_in(self, scene: Scene) -> ArmSpheres:
         """Return the spheres and obstacles of a scene; those of the last one are kept."""
         if self._last_spheres is None or self._last_spheres[0] is not scene:
-            self._last_spheres = scene, ArmSpheres(self.robot, build_scene_model(self.robot, scene), self._arm)
+            self._last_spheres = scene, ArmSpheres(self.robot, build_scene_model(self.robot, scene))
         return self._last_spheres[1]
 
 
@@ -99,7 +99,7 @@ def build_cost(model: PlannerModel, request: PlanRequest, nodes: int = 2) -> Pla
         return GoalCost(request.state, request.goal)
     settings, rows = model.settings, model.rows(request, nodes)
     if settings.cost == "bounds":
-        return WidthCost(rows, request.information, request.assumptions, model.torque)
+        return WidthCost(rows, request.information, request.assumptions)
     # Not the box in use: the cost shall not change with it.
     prior = prior_information(model.robot.payload_prior.box.radius, settings.prior_error)
     return InformationCost(rows, request.information, prior, settings.cost)

@@ -14,25 +14,45 @@ Source: SAFE-ID Theorems 5 and 8, (7)-(13), with the armature's share inside the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.core.regressors.body_columns import Columns
-from sysid_ros.core.regressors.joint_tree import JointTree, chunks, scale_gravity
-from sysid_ros.core.regressors.momentum_frames import MomentumSweep
-from sysid_ros.core.regressors.torque import TorqueRegressor, as_output, as_samples, as_weights
+from sysid_ros.core.model.joint_tree import JointTree
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.regressors.columns import Columns, as_output, as_samples, as_weights
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RegressorDerivatives:
+    """Inertial columns of both momentum regressors and their derivatives at K points; the last axis is their joint.
+
+    Attributes:
+        momentum: ``W_m``, (K, n, p).
+        force: ``W_c``, (K, n, p).
+        momentum_q: ``d W_m / d q``, (K, n, p, n).
+        momentum_v: ``d W_m / d v``, (K, n, p, n).
+        force_q: ``d W_c / d q``, (K, n, p, n).
+        force_v: ``d W_c / d v``, (K, n, p, n).
+    """
+
+    momentum: Array
+    force: Array
+    momentum_q: Array
+    momentum_v: Array
+    force_q: Array
+    force_v: Array
 
 
 class MomentumRegressor:
     """Momentum regressors of many samples.
 
     The columns are those of ``theta``, ``[10 per body | F_c, F_v, I_a, beta per joint]``. A payload adds to the last
-    body, so its columns are the last body's. The object holds buffers: use one per thread.
+    body, so its columns are the last body's.
 
     Args:
         robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
@@ -41,7 +61,6 @@ class MomentumRegressor:
         bodies: Bodies whose inertial columns are wanted, 1..n, by default all.
 
     Attributes:
-        tree: The kinematic tree.
         columns: The columns, with their ``indices`` in ``theta``.
 
     Raises:
@@ -55,10 +74,8 @@ class MomentumRegressor:
         meaning: EffortMeaning | None = None,
         bodies: Sequence[int] | None = None,
     ):
-        self.tree = JointTree.of(robot)
         self.columns = Columns.select(robot, meaning, bodies)
-        self._sweep = MomentumSweep(self.tree, [body - 1 for body in self.columns.bodies])
-        self._torque_at_rest = TorqueRegressor(scale_gravity(robot, 0.0), EffortMeaning.LINK_SIDE, bodies)
+        self._tree = JointTree.of(robot)
 
     def evaluate(
         self,
@@ -85,24 +102,14 @@ class MomentumRegressor:
         Source: SAFE-ID (11), (12).
         """
         q, v, direction = self._checked(q, v, direction)
-        shape = (len(q), self.tree.n, self.columns.count)
+        shape = (len(q), self.columns.n, self.columns.count)
         momentum, rate = (as_output(shape, given) for given in ((None, None) if out is None else out))
-        for part in chunks(len(q)):
-            momentum[part], rate[part] = 0.0, 0.0
-            self._sweep.write(q[part], v[part], momentum[part], rate[part])
-            self.columns.fill_friction(momentum[part], 0.0, 0.0, v[part], 0.0)
-            self.columns.fill_friction(rate[part], -direction[part], -v[part], 0.0, -1.0)
+        self._tree.compiled.momentum(self.columns.compiled, q, v, direction, momentum, rate)
         return momentum, rate
 
     def momentum(self, q: ArrayLike, v: ArrayLike) -> Array:
-        """Evaluate ``W_m`` alone, (N, n, k) [Nm s], fast for few samples too; see :meth:`evaluate`.
-
-        Source: ``p = H(q) v`` is the torque of acceleration ``v`` at rest without gravity.
-        """
-        q, v = as_samples(self.tree.n, q=q, v=v)
-        momentum = self._torque_at_rest.evaluate(q, np.zeros_like(q), v)
-        self.columns.write_friction(momentum, 0.0, 0.0, v, 0.0)
-        return momentum
+        """Evaluate ``W_m`` alone, (N, n, k) [Nm s]; see :meth:`evaluate`."""
+        return self.evaluate(q, v)[0]
 
     def integrate(self, q: ArrayLike, v: ArrayLike, weights: ArrayLike, direction: ArrayLike | None = None) -> Array:
         """Evaluate ``sum_k weights_k W_c(q_k, v_k)`` without forming the ``W_c`` of any sample.
@@ -123,14 +130,35 @@ class MomentumRegressor:
         """
         q, v, direction = self._checked(q, v, direction)
         weights = as_weights(weights, len(q))
-        result = np.zeros((self.tree.n, self.columns.count))
-        for part in chunks(len(q)):
-            result[:, : self.columns.inertial] += self._sweep.integrate(q[part], v[part], weights[part])
-        self.columns.fill_friction(result, -(weights @ direction), -(weights @ v), 0.0, -weights.sum())
+        n, inertial = self.columns.n, self.columns.inertial
+        result, sums = np.zeros((n, self.columns.count)), np.empty((n, inertial))
+        self._tree.compiled.integrate(self.columns.compiled, q, v, weights, sums)
+        result[:, :inertial] = sums
+        if self.columns.has_friction:
+            joints = np.arange(n)
+            for k, factor in ((0, weights @ direction), (1, weights @ v), (3, weights.sum())):
+                result[joints, inertial + FRICTION * joints + k] = -factor
+        return result
+
+    def differentiate(self, q: ArrayLike, v: ArrayLike) -> RegressorDerivatives:
+        """Evaluate the inertial columns of all bodies and their derivatives, exact up to rounding.
+
+        Args:
+            q: Positions, (K, n) [rad].
+            v: Velocities, (K, n) [rad/s].
+
+        Raises:
+            InvalidSamples: A shape is wrong or an entry is not finite.
+        """
+        n = self.columns.n
+        q, v = as_samples(n, q=q, v=v)
+        shape = (len(q), n, INERTIAL * n)
+        result = RegressorDerivatives(*(np.empty(shape + more) for more in ((), (), (n,), (n,), (n,), (n,))))
+        self._tree.compiled.momentum_derivatives(q, v, *(getattr(result, name) for name in result.__dataclass_fields__))
         return result
 
     def _checked(self, q: ArrayLike, v: ArrayLike, direction: ArrayLike | None) -> tuple[Array, ...]:
         if direction is None:
-            q, v = as_samples(self.tree.n, q=q, v=v)
+            q, v = as_samples(self.columns.n, q=q, v=v)
             return q, v, np.sign(v)
-        return as_samples(self.tree.n, q=q, v=v, direction=direction)
+        return as_samples(self.columns.n, q=q, v=v, direction=direction)

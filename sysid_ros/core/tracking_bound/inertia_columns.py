@@ -8,11 +8,11 @@ before the body ``dJ_k/dq_j = J_k x J_j`` (the motion cross product), and zero o
 from __future__ import annotations
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.spatial import skew
+from sysid_ros.core.common.spatial import motion_transform, skew
 from sysid_ros.core.model.inertia import unit_inertias
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
@@ -151,12 +151,12 @@ def christoffel(slopes: Array) -> Array:
 
 def body_jacobians(robot: RobotModel, q: Array) -> Array:
     """Compute the Jacobians of all bodies in their own frames, linear before angular, (n, S, 6, n)."""
-    model, n = robot.pin_model, robot.n
-    data, result = model.createData(), np.empty((n, len(q), 6, n))
-    for sample, position in enumerate(np.asarray(q, dtype=float)):
-        pin.computeJointJacobians(model, data, position)
-        for body in range(n):
-            result[body, sample] = pin.getJointJacobian(model, data, body + 1, pin.LOCAL)
+    tree = JointTree.of(robot)
+    frames = tree.frames(q)
+    rotations, origins, axes = (np.moveaxis(part, -1, 1) for part in (frames.rotation, frames.origin, frames.axes))
+    # Motions seen from the bodies; the rows of a rotation here are the axes of its body.
+    seen = motion_transform(rotations.swapaxes(-1, -2), origins)  # (n, S, 6, 6)
+    result: Array = seen @ axes.transpose(1, 2, 0) * tree.is_ancestor.T[:, None, None]
     return result
 
 

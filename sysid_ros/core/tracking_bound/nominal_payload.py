@@ -152,6 +152,20 @@ def counterweights(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
     return [-share * one for one in (body, only_mass) for share in _TAKEN_OFF]
 
 
+def nominal_payload_range(robot: RobotModel) -> Box:
+    """Return the box of all nominal payloads that a controller may be given, (10,).
+
+    It holds nothing, whatever the payload prior has, and either with the heaviest counterweight of the last body.
+    """
+    prior, body = robot.payload_prior.box, robot.theta_box.select(robot.inertial_slice(robot.n))
+    off = np.maximum(np.abs(body.lower), np.abs(body.upper))
+    off[0] = robot.theta_nominal[robot.inertial_slice(robot.n)][0]  # some of it must be left
+    lower = np.minimum(prior.lower, 0.0) - _TAKEN_OFF[-1] * off
+    upper = np.maximum(prior.upper, 0.0) + _TAKEN_OFF[-1] * off
+    upper[0] = max(prior.upper[0], 0.0)  # no counterweight adds mass
+    return Box(lower, upper)
+
+
 def best_payload(
     robot: RobotModel,
     boxes: tuple[Box, Box],

@@ -15,11 +15,11 @@ from functools import lru_cache
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.spatial import motion_cross, skew
+from sysid_ros.core.common.spatial import motion_cross, motion_transform, skew
 from sysid_ros.core.model.inertia import unit_inertias
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.inertia_columns import position_derivative
@@ -131,13 +131,9 @@ def _assemble(axes: Array, turned: list[Array], lefts: list[Array], order: int) 
 
 def _axes_and_frames(robot: RobotModel, q: Array) -> tuple[Array, Array]:
     """Compute the axes of the joints as twists in the base's frame, (S, n, 6), and motions seen from bodies (6, 6)."""
-    model, n = robot.pin_model, robot.n
-    data, axes, frames = model.createData(), np.empty((len(q), n, 6)), np.empty((len(q), n, 6, 6))
-    for sample, position in enumerate(np.asarray(q, dtype=float)):
-        axes[sample] = pin.computeJointJacobians(model, data, position).T
-        for body in range(n):
-            frames[sample, body] = data.oMi[body + 1].toActionMatrixInverse()
-    return axes, frames
+    frames = JointTree.of(robot).frames(q)
+    rotations, origins = np.moveaxis(frames.rotation, -1, 0).swapaxes(-1, -2), np.moveaxis(frames.origin, -1, 0)
+    return np.moveaxis(frames.axes, -1, 0).copy(), motion_transform(rotations, origins)
 
 
 @lru_cache

@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.calibrated import require_same_arm
 from sysid_ros.core.model.robot import KORTEX, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmError, ArmNotConnected, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
@@ -26,6 +27,7 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     KortexConnectionLost,
     KortexServerError,
     ServoingMode,
+    SubError,
 )
 from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
@@ -55,6 +57,33 @@ def take_over(exchange: CyclicExchange) -> None:
     holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
     enter_torque_mode(exchange, holding)
     hold_and_probe(exchange, holding)
+
+
+def require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
+    """Ask the base which arm it is, and compare that with what was stated and with the calibration in use.
+
+    Returns:
+        The serial number; the stated one where the base does not tell any.
+
+    Raises:
+        TakeoverRefused: It is another arm than was stated.
+        ParameterOutOfRange: It is another arm than the calibration is of.
+        KortexConnectionLost: It does not answer.
+    """
+    call = exchange.client.ask_serial_number()
+    try:
+        told = wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
+    except KortexServerError as error:
+        if error.sub_code not in (SubError.UNSUPPORTED_SERVICE, SubError.UNSUPPORTED_METHOD):
+            raise
+        told = ""
+    if stated and told and told != stated:
+        raise TakeoverRefused(
+            f"the base says that the serial number of its arm is {told}, but {stated} was stated (serial_number); "
+            f"give serial_number:={told} if this is the arm you mean, or connect to the other one"
+        )
+    require_same_arm(exchange.robot, told or stated)
+    return told or stated
 
 
 def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
@@ -134,7 +163,7 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
     wait_for(exchange.client.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
     exchange.begin_commanding()
     try:
-        hold(exchange, holding)
+        hold_until_answered(exchange, holding)
     except KortexServerError as error:
         if periods * exchange.settings.period < _SLOW_ANSWER:
             raise
@@ -143,6 +172,8 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
             f"left it again meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
         ) from None
     for joint, device in enumerate(exchange.devices):
+        # An actuator follows the torque that the base has heard last, which is zero before the first command.
+        hold_until_answered(exchange, holding)
         call = exchange.client.set_control_mode(ControlMode.TORQUE, device)
         # From the request on: the actuator may follow torques before its answer is here.
         exchange.is_torque[joint] = True
@@ -173,8 +204,8 @@ def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
         hold(exchange, holding)
 
 
-def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> None:
-    """Do one cycle under torque control that keeps the arm where it is.
+def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
+    """Do one cycle under torque control that keeps the arm where it is, and return whether the base has answered.
 
     Args:
         exchange: The exchange.
@@ -183,10 +214,19 @@ def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -
 
     Raises:
         TakeoverRefused: It has moved too far.
+        KortexServerError: The base refuses.
+        KortexConnectionLost: It does not answer any more.
     """
-    exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
+    is_answered = exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
     question = "is the sign of the torques right, is the arm touched?"
     holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
+    return is_answered
+
+
+def hold_until_answered(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Hold the arm until the base has heard it; raises as :func:`hold`."""
+    while not hold(exchange, holding):
+        pass
 
 
 def hand_back(exchange: CyclicExchange) -> str | None:
@@ -270,6 +310,7 @@ class KortexArm(Arm):
         try:
             self._client.open()
             exchange.restart_clock()
+            self.serial_number = require_stated_arm(exchange, self.serial_number)
             take_over(exchange)
         except BaseException as error:
             reason = exchange.find_break() if isinstance(error, KortexServerError) else None

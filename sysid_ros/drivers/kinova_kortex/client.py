@@ -23,6 +23,7 @@ from sysid_ros.drivers.kinova_kortex.messages import (
     decode_actuators,
     decode_arm_state,
     decode_feedback,
+    decode_serial_number,
     encode_command,
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
@@ -135,6 +136,10 @@ class KortexClient:
     def find_actuators(self) -> TcpCall[tuple[int, ...]]:
         """Ask for the device ids of the actuators, in ascending order: from the base to the flange."""
         return self._tcp.start(Function.READ_ALL_DEVICES, read=decode_actuators)
+
+    def ask_serial_number(self) -> TcpCall[str]:
+        """Ask for the serial number of the base, which is that of the arm."""
+        return self._tcp.start(Function.GET_SERIAL_NUMBER, read=decode_serial_number)
 
     def ask_arm_state(self) -> TcpCall[ArmState]:
         """Ask for the state of the arm."""

@@ -134,8 +134,8 @@ class CyclicExchange:
         self._pacer.wait()
         return self._exchange()
 
-    def cycle(self, tau: Array) -> None:
-        """Wait for the next deadline and send torques (n,) [Nm].
+    def cycle(self, tau: Array) -> bool:
+        """Wait for the next deadline, send torques (n,) [Nm], and return whether the base has answered to them.
 
         Raises:
             KortexServerError: The base refuses.
@@ -149,6 +149,7 @@ class CyclicExchange:
             raise KortexConnectionLost(lost.reason) from None
         if feedback is None and time.monotonic() - self._fresh_at > self.settings.session_timeout:
             raise KortexConnectionLost(f"no reply for {self.settings.session_timeout:g} s")
+        return feedback is not None
 
     def restart_clock(self) -> None:
         """Let deadlines and the age of the latest state count from now."""

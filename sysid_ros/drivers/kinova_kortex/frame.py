@@ -45,6 +45,7 @@ _MESSAGES = {
     "ControlModeInformation": ("1 int32 control_mode",),
     "ActuatorInformation": ("1 uint32 count",),
     "ArmStateInformation": ("1 int32 active_state",),
+    "SerialNumber": ("1 bytes serial_number",),
     "DeviceHandle": ("1 int32 device_type", "2 uint32 device_identifier", "3 uint32 order"),
     "DeviceHandles": ("1 repeated DeviceHandle device_handle",),
     "ActuatorCommand": (

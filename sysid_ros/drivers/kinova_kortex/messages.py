@@ -19,6 +19,7 @@ _LARGEST_ANGLE = 720.0
 """Positions beyond this are no measurement [deg]."""
 _LARGEST_VALUE = 1e4
 """Speeds [deg/s] and torques [Nm] beyond this are no measurement."""
+_LONGEST_SERIAL = 64
 _LARGEST_DEVICE = 0xFF
 """A frame has 8 bits for the device it is for."""
 
@@ -147,6 +148,19 @@ def decode_arm_state(data: bytes) -> ArmState:
         return ArmState(value)
     except ValueError:
         raise KortexDecodeError(f"arm state {value}", len(data)) from None
+
+
+def decode_serial_number(data: bytes) -> str:
+    """Decode a serial number; empty where the base has none.
+
+    Raises:
+        KortexDecodeError: It is no text that can be read.
+    """
+    value = bytes(parse("SerialNumber", data).serial_number)
+    text = value.decode("ascii", "replace").strip()
+    if len(text) > _LONGEST_SERIAL or not (text.isascii() and text.isprintable()):
+        raise KortexDecodeError(f"serial number {value[:_LONGEST_SERIAL]!r}", len(data))
+    return text
 
 
 def decode_actuators(data: bytes) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import build_controller
+from sysid_ros.core.model.calibrated import require_same_arm
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
 from sysid_ros.drivers.arm import Arm
@@ -78,6 +79,7 @@ class LoopSetup:
             the robot.
         controller: Name of the control law.
         loop: Settings of the loop.
+        serial_number: Serial number of the arm, as far as it is known; empty where it is not.
     """
 
     model: str
@@ -85,6 +87,7 @@ class LoopSetup:
     connection: tuple[object, ...]
     controller: str = "robust"
     loop: LoopSettings = LoopSettings()
+    serial_number: str = ""
 
     @classmethod
     def mock(cls, model: str = "kinova_gen3_2f85", controller: str = "robust", **settings: Any) -> LoopSetup:
@@ -95,9 +98,12 @@ class LoopSetup:
         """Make the arm, not yet connected.
 
         Raises:
-            SysidError: Robot and settings do not fit each other.
+            SysidError: Robot and settings do not fit each other, or the calibration is of another arm.
         """
-        return ARMS[self.driver](robot, *self.connection)
+        require_same_arm(robot, self.serial_number)
+        arm = ARMS[self.driver](robot, *self.connection)
+        arm.serial_number = self.serial_number
+        return arm
 
 
 def build_loop(setup: LoopSetup) -> ControlLoop | MonitorLoop:

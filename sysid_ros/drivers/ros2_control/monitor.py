@@ -301,6 +301,7 @@ class MonitorLoop:
             model_box_hash=box_hash(self._model.theta_box, self._model.payload_box),
             transitions=tuple(self._mode.transitions),
             law=ControlLaw("none, the arm is only monitored"),
+            serial_number=self.arm.serial_number,
         )
 
     def _judge(self, fault: str | None) -> None:

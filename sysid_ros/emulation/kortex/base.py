@@ -144,6 +144,7 @@ class BaseSettings:
         joint_count: Number of actuators it has; another one than the robot's is for tests of clients.
         watchdog_time: Time without a cyclic command in low-level servoing after which the arm holds [s]; own rule.
         device_ids: Device ids of the actuators; empty for 1 to n.
+        serial_number: Serial number that it tells; empty: none.
     """
 
     username: str = "admin"
@@ -151,6 +152,7 @@ class BaseSettings:
     joint_count: int = 0
     watchdog_time: float = 0.1
     device_ids: tuple[int, ...] = ()
+    serial_number: str = "emulated"
 
     def __post_init__(self) -> None:
         if not 0.005 <= self.watchdog_time <= 10.0:
@@ -274,6 +276,9 @@ class KortexBase:
             return message_class("ActuatorInformation")(count=self._count).SerializeToString()
         elif function is Function.GET_ARM_STATE:
             return message_class("ArmStateInformation")(active_state=self.state).SerializeToString()
+        elif function is Function.GET_SERIAL_NUMBER:
+            serial = self.settings.serial_number.encode()
+            return message_class("SerialNumber")(serial_number=serial).SerializeToString()
         elif function is Function.READ_ALL_DEVICES:
             return self._device_handles()
         return b""

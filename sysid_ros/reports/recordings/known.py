@@ -71,30 +71,6 @@ def read_recordings(
     return KnownRecordings(computed, tuple(loaded), tuple(warnings))
 
 
-def check_arm(robot: RobotModel, source: str, serial: str) -> list[str]:
-    """Compare the serial number of the arm that was measured with that of the calibration, and say where that fails.
-
-    Args:
-        robot: The arm as it was assumed.
-        source: Where its samples are from.
-        serial: Serial number that they come with; empty where none does.
-
-    Returns:
-        A sentence where one of both is not known; nothing without a calibration.
-
-    Raises:
-        InvalidRecording: They are of another arm.
-    """
-    expected = "" if robot.calibration is None else robot.calibration.record.serial
-    if robot.calibration is None or (expected and serial == expected):
-        return []
-    if expected and serial:
-        allowed = f"{expected}, of which the calibration is: calibrate this arm, or identify without a calibration"
-        raise InvalidRecording(source, "the serial number of its arm", serial, allowed)
-    which = f"the calibration is of arm {expected}; that of the samples" if expected else "that of the calibration"
-    return [f"serial numbers of the arm were not compared ({which} is not known): only the data speak for the same arm"]
-
-
 def names_apart(paths: Sequence[Path]) -> list[str]:
     """Return names that tell files apart: the file's, with as many folders before it as that takes.
 

@@ -51,6 +51,7 @@ def estimate_to_message(
         inertia_is_narrower=Quantity.INERTIA in estimate.narrower,
         shortfall=estimate.shortfall,
         payload_change=estimate.payload_change,
+        doubt=estimate.doubt,
         is_consistent=bool(estimate.is_consistent),
         **_alarm_fields(estimate.alarm),
         target=estimate.target,
@@ -111,6 +112,7 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         narrower=frozenset(quantity for quantity, is_narrower in narrower.items() if is_narrower),
         shortfall=message.shortfall,
         payload_change=message.payload_change,
+        doubt=message.doubt,
         rest=rest_from_message(message),
         origin=(message.session, int(message.payload_epoch)),
     )
@@ -153,15 +155,13 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
         values: The field ``nominal_payload``.
 
     Raises:
-        InvalidMessage: They are not ten finite numbers, or the mass is negative.
+        InvalidMessage: They are not ten finite numbers.
     """
     if not len(values):
         return None
     nominal = np.array(values, dtype=float)
-    if nominal.shape != (10,) or not np.all(np.isfinite(nominal)) or nominal[0] < 0.0:
-        raise InvalidMessage(
-            what, "nominal_payload", f"is {nominal.tolist()}; ten finite numbers are needed, mass 0 or more"
-        )
+    if nominal.shape != (10,) or not np.all(np.isfinite(nominal)):
+        raise InvalidMessage(what, "nominal_payload", f"is {nominal.tolist()}; ten finite numbers are needed")
     return nominal
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.chain import Motion, build_chain, enclose_path
+from sysid_ros.core.certification.chain import Motion, enclose_path
 from sysid_ros.core.certification.distance import SphereBounds
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 NAMES = ("kinova_gen3_2f85", "kuka_lbr_iiwa14")
@@ -54,7 +55,7 @@ def pieces_of(trajectory, count):
 @pytest.mark.parametrize(("count", "error"), [(4, 0.0), (15, 0.02), (15, 0.1), (60, 0.01)])
 def test_no_error_brings_anything_closer(arms, make_plan, make_boxes_around, name, count, error):
     robot, rng = arms[name], np.random.default_rng(count)
-    chain, closest = build_chain(robot), {}
+    tree, closest = JointTree.of(robot, in_base=True), {}
     for _ in range(4):
         plan = make_plan(robot, rng, speed=2.0)
         scene = Scene(make_boxes_around(rng, 4), ground_height=-0.05)
@@ -62,7 +63,7 @@ def test_no_error_brings_anything_closer(arms, make_plan, make_boxes_around, nam
         truth = Coal(robot, collision)
         middle, half = pieces_of(plan, count)
         bounds = SphereBounds(robot, collision, np.full(robot.n, error))
-        gaps = {gap.limit.value: gap for gap in bounds.evaluate(Motion(chain, enclose_path(plan, middle, half)))}
+        gaps = {gap.limit.value: gap for gap in bounds.evaluate(Motion(tree, enclose_path(plan, middle, half)))}
         assert set(gaps) == {"self-collision", "ground", "obstacle"}
         for piece in rng.integers(0, count, 3):
             for u in (-1.0, 1.0, *rng.uniform(-1, 1, 3)):
@@ -89,7 +90,7 @@ def test_depths_inside_obstacles(arms):
     plan = BezierTrajectory(robot.home, np.zeros(7), np.zeros(7), robot.home + 0.3, 2.0)
     middle, half = pieces_of(plan, 20)
     gap = SphereBounds(robot, collision, np.zeros(7)).evaluate(
-        Motion(build_chain(robot), enclose_path(plan, middle, half))
+        Motion(JointTree.of(robot, in_base=True), enclose_path(plan, middle, half))
     )[-1]
     truth = Coal(robot, collision)
     deepest = np.inf

@@ -13,11 +13,11 @@ from sysid_ros.core.certification.verify import verify
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.friction_curves import certain_speed
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.creep_sweep import (
     SPEEDS,
     NoProvenSweep,
+    certain_speed,
     creep_speeds,
     plan_creep_sweep,
     sweep_motion,

@@ -12,7 +12,6 @@ from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.model.robot_files import available_robots, config_directories
-from sysid_ros.core.model.spheres import collision_pairs
 
 HERE = Path(__file__).parent
 FACTS = HERE.parents[3] / "shared" / "facts" / "robots"
@@ -187,7 +186,7 @@ def test_parameters(robot):
     assert np.all(robot.friction(robot.theta_nominal)[:, 2] <= 0.3)
 
 
-def test_home_is_safe(robot):
+def test_home_is_safe(robot, collision_pairs):
     """Bent elbow, clear of itself and the ground, half the torque left, away from the position limits."""
     model, q = robot.pin_model, robot.home
     data = model.createData()

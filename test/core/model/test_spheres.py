@@ -9,12 +9,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.certification.chain import joint_axis
 from sysid_ros.core.collision.clearance import build_collision_model
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
-from sysid_ros.core.model.spheres import collision_pairs, cover_box, cover_cylinder, cover_links, links_without_spheres
+from sysid_ros.core.model.mechanics import joint_axis
+from sysid_ros.core.model.spheres import cover_box, cover_cylinder, cover_links, links_without_spheres
 
 FACTS = Path(__file__).parents[4] / "shared" / "facts" / "robots"
 ROBOTS = ("kinova_gen3", "kinova_gen3_2f85", "kuka_lbr_iiwa7", "kuka_lbr_iiwa14", "kuka_lbr_med7", "kuka_lbr_med14")
@@ -269,7 +269,7 @@ def test_published_sphere_models_stick_out_by_two_centimetres_at_most(name, file
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_bodies_two_apart_never_overlap_within_the_limits(name):
+def test_bodies_two_apart_never_overlap_within_the_limits(name, collision_pairs):
     """So a plan may demand distance of all these pairs: the arm's own build does not violate it."""
     robot, rng = load_robot(name), np.random.default_rng(2)
     model, spheres = robot.pin_model, robot.spheres
@@ -282,18 +282,6 @@ def test_bodies_two_apart_never_overlap_within_the_limits(name):
         centers = np.array([data.oMi[sphere.body].act(sphere.center) for sphere in spheres])
         gaps = np.linalg.norm(centers[pairs[:, 0]] - centers[pairs[:, 1]], axis=1) - radii[pairs].sum(axis=1)
         assert gaps.min() > 0.0
-
-
-def test_pairs():
-    robot = load_robot("kuka_lbr_iiwa7")
-    pairs = collision_pairs(robot)
-    bodies = np.array([sphere.body for sphere in robot.spheres])
-    links = [sphere.link for sphere in robot.spheres]
-    assert np.all(bodies[pairs[:, 1]] - bodies[pairs[:, 0]] >= 2)
-    names = {(links[i], links[j]) for i, j in pairs}
-    assert ("lbr_link_0", "lbr_link_2") in names and ("lbr_link_5", "lbr_link_7") not in names
-    held = collision_pairs(robot, (*robot.spheres, *robot.payload_prior.spheres))
-    assert len(held) > len(pairs)
 
 
 @pytest.mark.parametrize(("radius", "length"), [(0.05, 0.2), (0.1, 0.01), (0.02, 1.0)])

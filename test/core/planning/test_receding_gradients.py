@@ -11,10 +11,9 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.planning.costs import condition_number, smooth_condition
 from sysid_ros.core.planning.distances import ArmSpheres, FreeDistances
-from sysid_ros.core.planning.dynamics import PayloadRegressor, WorstTorque
+from sysid_ros.core.planning.dynamics import WorstTorque
 from sysid_ros.core.planning.search import PENALTY, Search, StepProblem
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
-from sysid_ros.core.regressors.torque import TorqueRegressor
 
 STEP = 1e-6
 
@@ -34,21 +33,6 @@ def differences(function, states, which):
             values.append(function(tuple(moved)))
         results.append((values[0] - values[1]) / (2.0 * STEP))
     return results
-
-
-def test_payload_regressor_is_pinocchios(gen3):
-    states = random_states(20)
-    expected = TorqueRegressor(gen3, bodies=[7]).evaluate(*states)[..., :10]
-    np.testing.assert_allclose(PayloadRegressor(gen3).evaluate(*states)[0], expected, atol=1e-12)
-
-
-def test_pull_back_of_the_payload_regressor(gen3):
-    regressor, states = PayloadRegressor(gen3), random_states(10)
-    weight = np.random.default_rng(1).normal(size=(10, 7, 10))
-    parts = regressor.pull_back(regressor.evaluate(*states)[1], weight)
-    for which, part in enumerate(parts):
-        slopes = differences(lambda s: (regressor.evaluate(*s)[0] * weight).sum(axis=(1, 2)), states, which)
-        np.testing.assert_allclose(part, np.stack(slopes, axis=1), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("is_weighed", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -68,12 +69,12 @@ def random_joint(rng: np.random.Generator, kind: int) -> pin.JointModel:
     )[kind]
 
 
-def random_model(name: str) -> pin.Model:
-    rng = np.random.default_rng(TREES.index(name))
+def random_tree(rng: np.random.Generator, parents: Sequence[int], first_kind: int = 0) -> pin.Model:
+    """A tree in which each joint, of the next kind each time, moves a random body; ``parents`` count the base as 0."""
     model = pin.Model()
-    for k, parent in enumerate(PARENTS[name]):
+    for k, parent in enumerate(parents):
         placement = pin.SE3(pin.Quaternion(rng.normal(size=4)).normalized().matrix(), rng.normal(scale=0.4, size=3))
-        joint = model.addJoint(parent, random_joint(rng, (k + 3 * TREES.index(name)) % 8), placement, f"joint_{k}")
+        joint = model.addJoint(parent, random_joint(rng, (k + first_kind) % 8), placement, f"joint_{k}")
         model.appendBodyToJoint(joint, random_inertia(rng), pin.SE3.Identity())
     model.gravity.linear = rng.normal(scale=5.0, size=3)  # a tilted base
     return model
@@ -81,7 +82,10 @@ def random_model(name: str) -> pin.Model:
 
 @cache
 def model_named(name: str) -> pin.Model:
-    return random_model(name) if name in TREES else load_robot(name).pin_model
+    if name not in TREES:
+        return load_robot(name).pin_model
+    number = TREES.index(name)
+    return random_tree(np.random.default_rng(number), PARENTS[name], 3 * number)
 
 
 @pytest.fixture(params=[*TREES, *ROBOTS])
@@ -102,3 +106,9 @@ def chain() -> Case:
     inertial = np.concatenate([inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]])
     q, v, a = rng.uniform(-1.5, 1.5, size=(3, 4, model.nv))
     return Case(model, np.concatenate([inertial, rng.uniform(0.1, 1.0, size=4 * model.nv)]), q, v, a)
+
+
+@pytest.fixture
+def make_tree():
+    """Make random trees; see :func:`random_tree`."""
+    return random_tree

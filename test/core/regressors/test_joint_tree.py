@@ -1,4 +1,4 @@
-"""The kinematic tree and the batched kinematics, against Pinocchio."""
+"""The kinematic tree and its kinematics, against Pinocchio."""
 
 import numpy as np
 import pinocchio as pin
@@ -6,7 +6,6 @@ import pytest
 
 from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.regressors import JointTree, MomentumRegressor, UnsupportedJoint
-from sysid_ros.core.regressors.joint_tree import Sweep, Workspace
 
 
 def test_the_tests_cover_the_robots_of_the_suite():
@@ -14,8 +13,7 @@ def test_the_tests_cover_the_robots_of_the_suite():
 
 
 def test_poses_and_axes_agree_with_pinocchio(case):
-    tree = JointTree.of(case.model)
-    frames = Sweep(tree, Workspace()).frames(case.q)
+    frames = JointTree.of(case.model).frames(case.q)
     data = case.model.createData()
     for k, q in enumerate(case.q):
         pin.computeJointJacobians(case.model, data, q)

@@ -1,4 +1,4 @@
-"""The differentiable torque regressor: equal to the other one, and its reverse derivative to finite differences."""
+"""The reverse derivative of the torque regressor with a smooth sign, against finite differences."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import pytest
 
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.core.regressors import JointTree, TorqueRegressor
-from sysid_ros.core.regressors.body_frames import BodyFrameSweep
-from sysid_ros.core.regressors.torque_gradient import DifferentiableTorqueRegressor
+from sysid_ros.core.regressors import TorqueRegressor
 
 SAMPLES = 9
 
@@ -22,23 +19,13 @@ def draw(robot, seed=0):
 
 
 @pytest.mark.parametrize("meaning", list(EffortMeaning))
-@pytest.mark.parametrize("name", available_robots())
-def test_it_is_the_torque_regressor(name, meaning):
-    robot = load_robot(name)
-    q, v, a = draw(robot)
-    expected = TorqueRegressor(robot, meaning).evaluate(q, v, a, direction=np.tanh(v / 0.02))
-    found = DifferentiableTorqueRegressor(robot, meaning).evaluate(q, v, a)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("meaning", list(EffortMeaning))
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
 def test_reverse_derivative(name, meaning):
     robot = load_robot(name)
-    regressor, states = DifferentiableTorqueRegressor(robot, meaning), draw(robot, 1)
+    regressor, states = TorqueRegressor(robot, meaning, sign_width=0.02), draw(robot, 1)
     states = (states[0], 0.01 * states[1], states[2])  # slow, where the sign of the velocity has a slope
     weight = np.random.default_rng(2).normal(size=regressor.evaluate(*states).shape)
-    gradients = regressor.pull_back(weight)
+    gradients = regressor.pull_back(*states, weight)
     step = 1e-6
     for which in range(3):
         for joint in range(robot.n):
@@ -58,14 +45,13 @@ def test_prismatic_joints_count_too():
         kind = pin.JointModelPY() if joint == 0 else pin.JointModelRX()
         body = model.addJoint(joint, kind, placement, name)
         model.appendBodyToJoint(body, pin.Inertia.Random(), pin.SE3.Identity())
-    regressor = DifferentiableTorqueRegressor(model)
+    regressor = TorqueRegressor(model, sign_width=0.02)
     rng = np.random.default_rng(3)
     states = [rng.normal(size=(4, 2)) for _ in range(3)]
     expected = TorqueRegressor(model).evaluate(*states, direction=np.tanh(states[1] / 0.02))
     np.testing.assert_allclose(regressor.evaluate(*states), expected, atol=1e-12)
     weight = rng.normal(size=expected.shape)
-    regressor.evaluate(*states)
-    dq = regressor.pull_back(weight)[0]
+    dq = regressor.pull_back(*states, weight)[0]
     moved = [(weight * regressor.evaluate(states[0] + sign * 1e-6, *states[1:])).sum() for sign in (1, -1)]
     assert dq.sum() == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-5)
 
@@ -73,40 +59,16 @@ def test_prismatic_joints_count_too():
 @pytest.mark.parametrize("few", [False, True])
 def test_trees_of_any_joints(case, few):
     """Branches, prismatic and helical joints, axes in any direction: values and reverse derivative."""
-    regressor, rng = DifferentiableTorqueRegressor(case.model), np.random.default_rng(4)
+    regressor, rng = TorqueRegressor(case.model, sign_width=0.02), np.random.default_rng(4)
     states = [np.tile(part, (1 if few else 100, 1)) for part in (case.q, case.v, case.a)]
     expected = TorqueRegressor(case.model).evaluate(case.q, case.v, case.a, direction=np.tanh(case.v / 0.02))
     found = regressor.evaluate(*states)
     np.testing.assert_allclose(found, np.tile(expected, (1 if few else 100, 1, 1)), atol=1e-9)
     weight = rng.normal(size=found.shape)
-    slopes, step = regressor.pull_back(weight), 1e-6
+    slopes, step = regressor.pull_back(*states, weight), 1e-6
     for which, slope in enumerate(slopes):
         away, values = rng.normal(size=states[0].shape), []
         for sign in (1.0, -1.0):
             moved = [part + (sign * step * away if k == which else 0.0) for k, part in enumerate(states)]
             values.append((weight * regressor.evaluate(*moved)).sum())
         assert (slope * away).sum() == pytest.approx((values[0] - values[1]) / (2.0 * step), rel=1e-5)
-
-
-def test_a_derivative_needs_an_evaluation():
-    with pytest.raises(RuntimeError, match="before its derivative"):
-        BodyFrameSweep(JointTree.of(load_robot("kuka_lbr_med7"))).pull_back(np.zeros((1, 7, 98)))
-
-
-def test_derivatives_refer_to_the_states_as_they_were_evaluated():
-    """Also again, in several chunks, with fewer samples than before and where the caller's arrays changed meanwhile."""
-    robot = load_robot("kinova_gen3_2f85")
-    regressor, rng = DifferentiableTorqueRegressor(robot), np.random.default_rng(5)
-    states = rng.normal(size=(3, 1100, robot.n))
-    out = np.empty((1100, robot.n, 14 * robot.n))
-    assert regressor.evaluate(*states, out=out) is out
-    np.testing.assert_array_equal(out, DifferentiableTorqueRegressor(robot).evaluate(*states))
-    weight = rng.normal(size=out.shape)
-    given = states.copy()
-    states[:] = 0.0
-    first, second = regressor.pull_back(weight), regressor.pull_back(weight)
-    np.testing.assert_array_equal(first, second)
-    for part in (slice(0, 20), slice(700, 1100), slice(0, 0)):
-        regressor.evaluate(*given[:, part])
-        for found, whole in zip(regressor.pull_back(weight[part]), first, strict=True):
-            np.testing.assert_allclose(found, whole[part], rtol=1e-9, atol=1e-9)

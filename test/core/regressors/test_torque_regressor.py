@@ -1,15 +1,11 @@
 """Torque regressor, against inverse dynamics and the balance of momentum."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pinocchio as pin
 import pytest
 
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor, TorqueRegressor
-from sysid_ros.core.regressors.body_frames import SharedSweep
-from sysid_ros.core.regressors.joint_tree import JointTree, scale_gravity
 
 
 def test_every_column_is_the_rate_of_momentum_minus_its_cause(case):
@@ -42,34 +38,6 @@ def test_batches_are_pinocchio_sample_by_sample(case, count):
     some = TorqueRegressor(case.model, bodies=(case.n, 2))
     chosen = some.evaluate(q, v, a)
     np.testing.assert_allclose(chosen, found[:, :, some.columns.indices], rtol=1e-12, atol=1e-12)
-
-
-def test_regressors_of_an_arm_share_what_is_recorded_in_a_thread(chain):
-    every = range(chain.n)
-    one, same = (SharedSweep(JointTree.of(chain.model), every) for _ in range(2))
-    others = (
-        SharedSweep(JointTree.of(chain.model), [2]),
-        SharedSweep(JointTree.of(scale_gravity(chain.model, 0.5)), every),
-    )
-    assert one.get() is same.get()
-    assert all(other.get() is not one.get() for other in others)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(one.get).result() is not one.get()
-
-
-def test_regressors_that_share_do_not_disturb_each_other(chain):
-    """Of the same arm in two threads, and of one in other gravity: each result is as if it were alone."""
-    states = np.random.default_rng(3).uniform(-2.0, 2.0, size=(20, 3, 300, chain.n))
-    models = [chain.model, scale_gravity(chain.model, 0.5)]
-    alone = [[TorqueRegressor(models[k % 2]).evaluate(*state) for k in range(2)] for state in states]
-    shared = [TorqueRegressor(model) for model in (*models, *models)]
-
-    def evaluate(which):
-        return [[shared[which + k].evaluate(*state) for k in range(2)] for state in states]
-
-    with ThreadPoolExecutor(2) as pool:
-        for found in pool.map(evaluate, (0, 2)):
-            np.testing.assert_array_equal(np.array(found), np.array(alone))
 
 
 def test_selected_bodies_direction_and_output(chain):

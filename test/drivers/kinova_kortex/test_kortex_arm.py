@@ -1,12 +1,15 @@
 """The Gen3 as an arm of the loop: taking over, torques and signs, faults, restarts; over real sockets."""
 
+import dataclasses
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from kortex_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_base, make_loop, run
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.calibration import CalibrationRecord
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmNotConnected, InvalidCommand
@@ -18,6 +21,7 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     KortexServerError,
     Safety,
     ServoingMode,
+    SubError,
 )
 from sysid_ros.drivers.kinova_kortex.frame import decode_frame
 from sysid_ros.drivers.kinova_kortex.messages import Unwrapper, decode_command, to_wire, wrap_degrees
@@ -26,6 +30,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
+from sysid_ros.emulation.kortex.base import _Refused
 from sysid_ros.emulation.plant import PlantSettings
 from sysid_ros.ros.waiting import wait_until
 
@@ -81,8 +86,13 @@ def test_start_and_stop_sequences_are_kinovas():
     calls = [frame for transport, frame in asked if transport == "tcp" and frame.function != Function.KEEP_ALIVE]
     names = [(Function(frame.function).name, frame.payload[-1:], frame.device) for frame in calls]
     low, single, torque, position = b"\x03", b"\x02", b"\x03", b"\x01"
-    assert names[0][0] == "CREATE_SESSION" and {n[0] for n in names[1:3]} == {"GET_ACTUATOR_COUNT", "READ_ALL_DEVICES"}
-    assert names[3:] == [
+    assert [n[0] for n in names[:4]] == [
+        "CREATE_SESSION",
+        "GET_SERIAL_NUMBER",
+        "GET_ACTUATOR_COUNT",
+        "READ_ALL_DEVICES",
+    ]
+    assert names[4:] == [
         ("CLEAR_FAULTS", b"", 0),
         ("SET_SERVOING_MODE", single, 0),
         ("GET_ARM_STATE", b"", 0),
@@ -168,6 +178,50 @@ def test_the_estimator_gets_the_joint_torque():
 
 
 # Refusals before anything moves
+
+
+def of_calibrated(serial):
+    record = CalibrationRecord(serial=serial, date="2026-11-28")
+    return dataclasses.replace(ROBOT, calibration=SimpleNamespace(record=record))
+
+
+@pytest.mark.parametrize(
+    ("stated", "calibrated", "words"),
+    [
+        ("K8", "", "its arm is K7, but K8 was stated.*serial_number:=K7"),
+        ("", "K8", "is 'K7'; allowed: K8, the arm that"),
+    ],
+)
+def test_another_arm_than_stated_or_calibrated_is_refused(stated, calibrated, words):
+    with RunningEmulator(make_base(serial_number="K7")) as emulator:
+        arm = make_arm(emulator, of_calibrated(calibrated) if calibrated else ROBOT)
+        arm.serial_number = stated
+        with pytest.raises(SysidError, match=words):
+            arm.connect()
+    assert not emulator.base.reports and not len(emulator.base.sessions)
+
+
+@pytest.mark.parametrize(("told", "known"), [("K7", "K7"), ("", "K9")])
+def test_the_base_tells_which_arm_it_is_where_it_can(told, known):
+    """Without a number, or with an old base that has no such function, what was stated counts."""
+    base = make_base(serial_number=told)
+    with RunningEmulator(base) as emulator:
+        arm = make_arm(emulator, of_calibrated(known))
+        arm.serial_number = known
+        arm.connect()
+        assert arm.serial_number == known
+        arm.close()
+        call = base._call
+
+        def refuse(function, frame):
+            if function is Function.GET_SERIAL_NUMBER:
+                raise _Refused(SubError.UNSUPPORTED_METHOD)
+            return call(function, frame)
+
+        base._call = refuse
+        arm.connect()
+        assert arm.serial_number == known
+        arm.close()
 
 
 @pytest.mark.parametrize("count", [6, 8])

@@ -33,6 +33,7 @@ from sysid_ros.drivers.kinova_kortex.messages import (
     decode_arm_state,
     decode_command,
     decode_feedback,
+    decode_serial_number,
     encode_command,
     encode_feedback,
 )
@@ -107,6 +108,15 @@ def test_tags_and_types_are_those_of_the_published_interface():
     assert fields["DeviceHandle"]["order"].startswith("3 uint32")
     assert name_faults(Safety.FOLLOWING_ERROR | 0x800000) == "FOLLOWING_ERROR, WATCHDOG_TRIGGERED"
     assert name_faults(1 << 31) == "bits 0x80000000"
+
+
+def test_a_serial_number_is_a_short_text():
+    """Field 1 of Kinova's SerialNumber, function 8 of its service 9 (DeviceConfig)."""
+    assert Function.GET_SERIAL_NUMBER == 0x90008 and decode_serial_number(b"\x0a\x03K7 ") == "K7"
+    assert decode_serial_number(b"") == ""
+    for text in (b"\xff\x00", b"K" * 65, b"a\nb"):
+        with pytest.raises(KortexDecodeError, match="serial number"):
+            decode_serial_number(bytes([10, len(text)]) + text)
 
 
 @pytest.mark.parametrize("n", [6, 8])

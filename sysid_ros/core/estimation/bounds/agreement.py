@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 MOST_SHARE, LEAST_WIDTH, MOST_LAG = 0.9, 0.3, 0.012
 """Share [-], relative width [-] and lag [s] beyond which data are out of the ordinary; bench/_attacks_share.py."""
+EARLY_SECONDS = 4.0
+"""Motion after which :class:`StreamingEstimator` looks for the first time [s]; as long as that of those trials."""
 _LARGEST = 20.0
 """Inverse of the smallest share that is told."""
 _LONGEST_LAG = 0.05

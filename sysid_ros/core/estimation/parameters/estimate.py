@@ -180,6 +180,7 @@ class ParameterEstimate:
         narrower: Quantities whose bounds are narrower than the prior's; empty for all bodies.
         shortfall: What the data lack to identify everything, in a sentence; empty where they lack nothing.
         payload_change: What speaks for a payload that has changed on the way, in a sentence; empty where nothing does.
+        doubt: What speaks against an assumption in the first seconds of motion, with likely causes; empty: nothing.
         rest: Torque that arm and payload need where the arm rested last; None where it did not, or for other bodies.
         origin: Session of the driver whose samples it rests on, and number of the payload in it; estimates with
             different ones may be about different payloads. No session: nobody vouches for the samples.
@@ -206,6 +207,7 @@ class ParameterEstimate:
     narrower: frozenset[Quantity] = frozenset()
     shortfall: str = ""
     payload_change: str = ""
+    doubt: str = ""
     rest: RestTorque | None = None
     origin: tuple[str, int] = ("", 0)
 

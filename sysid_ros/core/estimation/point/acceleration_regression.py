@@ -100,12 +100,6 @@ class BoundedRegression:
     values: Array
     bounds: Box
 
-    @property
-    def at_bounds(self) -> NDArray[np.bool_]:
-        """Which of them lie at a bound, (nb,)."""
-        slack = 1e-6 * (self.bounds.upper - self.bounds.lower)
-        return np.asarray((self.values <= self.bounds.lower + slack) | (self.values >= self.bounds.upper - slack))
-
     def predict(self, robot: RobotModel, motion: Motion) -> Array:
         """Compute the torques that the sensors should show, (N, n) [Nm]."""
         regressor = TorqueRegressor(robot).evaluate(motion.q, motion.v, motion.a)

@@ -23,9 +23,8 @@ from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, unseen_friction
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, PositionSide, RobotModel
-from sysid_ros.core.regressors.momentum import MomentumRegressor
-from sysid_ros.core.regressors.regressor_derivatives import RegressorDerivatives, RegressorDifferentiator
+from sysid_ros.core.model.robot import EffortMeaning, PositionSide, RobotModel
+from sysid_ros.core.regressors.momentum import MomentumRegressor, RegressorDerivatives
 
 Array = NDArray[np.float64]
 
@@ -126,27 +125,6 @@ def _require_revolute_chain(model: pin.Model) -> None:
             )
 
 
-class InertialRegressor:
-    """The momentum regressors without their friction and armature columns.
-
-    Args:
-        robot: The robot or its Pinocchio model.
-        n: Number of joints.
-    """
-
-    def __init__(self, robot: RobotModel | pin.Model, n: int):
-        self._regressor, self._differentiator = MomentumRegressor(robot), RegressorDifferentiator(robot)
-        self._count = INERTIAL * n
-
-    def differentiate(self, q: Array, v: Array) -> RegressorDerivatives:
-        """Evaluate both regressors and their derivatives at q, v (K, n)."""
-        return self._differentiator.evaluate(q, v)
-
-    def integrate(self, q: Array, v: Array, weights: Array) -> Array:
-        """Return ``sum_k weights_k W_c(q_k, v_k)``, (n, 10 n)."""
-        return self._regressor.integrate(q, v, weights)[..., : self._count]
-
-
 class WindowModel:
     """Constants of the momentum windows of one robot.
 
@@ -171,7 +149,7 @@ class WindowModel:
         """Largest acceleration between samples, (n,) [rad/s^2]."""
         self.acceleration_change = settings.acceleration_change * robot.limits.a_max
         """Largest change of acceleration between two samples while no joint may stick or reverse, (n,) [rad/s^2]."""
-        self.regressor = InertialRegressor(robot, robot.n)
+        self.regressor = MomentumRegressor(robot, EffortMeaning.LINK_SIDE)
         strength = float(np.linalg.norm(robot.gravity))
         self.tilt = strength * 2.0 * np.sin(0.5 * settings.gravity_cone)
         """Largest distance of the true gravity vector from the nominal one [m/s^2]."""
@@ -220,14 +198,14 @@ def tilt_axes(robot: RobotModel) -> Array:
     return np.stack([first, np.cross(along, first), along])
 
 
-def tilted_regressors(robot: RobotModel) -> list[InertialRegressor]:
+def tilted_regressors(robot: RobotModel) -> list[MomentumRegressor]:
     """Return the robot's regressors for unit gravity along :func:`tilt_axes`."""
     base = robot.pin_model.frames[robot.pin_model.getFrameId(robot.base_frame)]
     regressors = []
     for axis in tilt_axes(robot) @ base.placement.rotation.T:  # gravity of a model is seen from its root
         model = pin.Model(robot.pin_model)
         model.gravity = pin.Motion(axis, np.zeros(3))
-        regressors.append(InertialRegressor(model, robot.n))
+        regressors.append(MomentumRegressor(model, EffortMeaning.LINK_SIDE))
     return regressors
 
 
@@ -278,6 +256,7 @@ class WindowSignals:
         points = choose_points(times, model.settings.derivative_spacing)
         derivatives = model.regressor.differentiate(q[points], v[points])
         change = derivatives.momentum[-1] - derivatives.momentum[0]
+        inertial = change.shape[-1]
         weights = quadrature_weights(times, model.settings.quadrature)
         steps = np.diff(times)
         half_step = 0.5 * float(steps.max()) + model.sensors.stamp_jitter
@@ -295,8 +274,8 @@ class WindowSignals:
             tau=block.tau[start:],
             points=points,
             derivatives=derivatives,
-            inertial=change - model.regressor.integrate(q, v, weights),
-            tilted=tuple(-regressor.integrate(q, np.zeros_like(v), weights) for regressor in model.tilted),
+            inertial=change - model.regressor.integrate(q, v, weights)[:, :inertial],
+            tilted=tuple(-regressor.integrate(q, 0.0 * v, weights)[:, :inertial] for regressor in model.tilted),
             speed=speed,
             slope=np.minimum(slope, model.acceleration),
             velocity_drift=velocity_drift,
@@ -329,7 +308,7 @@ class Window:
     start: int
     stop: int
     number: int
-    _known: dict[int, tuple[InertialRegressor, WindowSignals]] = field(
+    _known: dict[int, tuple[MomentumRegressor, WindowSignals]] = field(
         default_factory=dict, repr=False, compare=False, init=False
     )
 

@@ -7,11 +7,14 @@ import pytest
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.bounds import agreement
 from sysid_ros.core.estimation.bounds.agreement import Agreement, find_least_scale
 from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
 from sysid_ros.core.estimation.calibration import describe_doubts, find_share
 from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.calibration import CalibrationRecord
+from sysid_ros.core.model.loader import load_robot
 
 ROWS, TARGETS, SHARED = 40, 4, 3
 AGREES = Agreement(0.6, 0.8, 0.0, 0.6)
@@ -106,6 +109,29 @@ def test_what_is_out_of_the_ordinary_is_said_with_causes(change, words):
     assert words in text and "Likely causes" in text and "gripper" in text
 
 
+@pytest.mark.parametrize("lag", [0.0, 0.025])
+def test_the_first_seconds_of_motion_show_a_broken_assumption(tools, monkeypatch, lag):
+    """Once, where the bounds are still feasible; the arm and what it holds are as assumed."""
+    monkeypatch.setattr(agreement, "MOST_SHARE", 0.5)  # nothing is noisy here
+    robot = load_robot("kuka_lbr_iiwa7")
+    motion = tools.FourierMotion(robot, seed=2, amplitude=0.25, base_frequency=0.3)
+    block = tools.record(robot, robot.theta_nominal, robot.payload_prior.nominal, lambda t: motion(t - lag), 5.0)
+    q, v, _ = motion(1e-9 * block.stamps)
+    estimator, notices = StreamingEstimator(robot), []
+    block = dataclasses.replace(block, q=q, v=v)
+    for first in range(0, len(block), 100):
+        found = [text for text in estimator.add(block.slice(first, first + 100)) if "Likely causes" in text]
+        notices += [(first, text) for text in found]
+    doubt = estimator.estimate().doubt
+    if not lag:
+        assert not doubt and not notices
+        return
+    ((first, text),) = notices
+    assert 4000 <= first < 4300 and text == doubt and "of the errors that are allowed" in doubt
+    estimator.reset("another payload")
+    assert not estimator.estimate().doubt
+
+
 def test_a_lag_that_lowers_nothing_is_no_doubt():
     assert not dataclasses.replace(AGREES, lag=0.04).doubt
 
@@ -115,4 +141,5 @@ def test_weights_are_named_as_what_cannot_be_checked():
     assert "reference weight (2 kg) cannot be told" in describe_doubts(record)[0]
     assert "(1 kg and 2 kg)" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0)))[0]
     assert not describe_doubts(dataclasses.replace(record, weights=()))
-    assert "97 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.97))[0]
+    assert "99 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.99))[0]
+    assert not describe_doubts(dataclasses.replace(record, weights=(), share=0.97))

@@ -5,7 +5,9 @@ import pytest
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.windows.model import CurvatureBounds, InertialRegressor
+from sysid_ros.core.estimation.windows.model import CurvatureBounds
+from sysid_ros.core.model.robot import EffortMeaning
+from sysid_ros.core.regressors.momentum import MomentumRegressor
 
 
 def second_derivatives(regressor, theta, q, v):
@@ -31,7 +33,7 @@ def second_derivatives(regressor, theta, q, v):
 def test_bounds_hold_at_random_postures_speeds_and_parameters(robot):
     unknowns = describe_unknowns(robot, EstimatorSettings())
     bounds = CurvatureBounds(robot.pin_model, unknowns.total, 9.81)
-    regressor = InertialRegressor(robot, robot.n)
+    regressor = MomentumRegressor(robot, EffortMeaning.LINK_SIDE)
     rng = np.random.default_rng(0)
     largest = 0.0
     for _ in range(12):
