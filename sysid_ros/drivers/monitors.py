@@ -265,15 +265,15 @@ class TorqueCheck:
         self._names = robot.joint_names
         self._relative, self._absolute = sensors.effort_relative_error, sensors.effort_absolute_error
         meaning = sensors.effort_meaning
-        if not meaning.has_armature:
-            armature = robot.friction(robot.theta_box.upper)[:, 2]
-            self._absolute = self._absolute + _HARDEST * armature * robot.limits.a_max
+        armature = robot.friction(robot.theta_box.upper)[:, 2]
+        rotor = 0.0 if meaning.has_armature else _HARDEST * armature * robot.limits.a_max
+        self._absolute = self._absolute + rotor
         self._is_on = duration > 0.0 and meaning.has_friction
         self._right = 0
         self._fault: Fault | None = None
         self._cycles = max(1, round(duration / period))
         self._duration = duration
-        self._lasting, self._block = sensors.lasting_error, max(1, round(sensors.averaging_time / period))
+        self._lasting, self._block = sensors.lasting_error + rotor, max(1, round(sensors.averaging_time / period))
         self.restart()
 
     def restart(self) -> None:

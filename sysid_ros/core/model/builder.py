@@ -354,8 +354,12 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
         effort_drift=settings.per_joint("effort_drift", n, "Nm/s", 0.0, _TORQUE_MAX, 0.0),
         velocity_mean_error=_part_of(settings, "velocity_mean_error", "rad/s", velocity, np.inf),
         error_window=settings.number("error_window", "s", 1e-3, 10.0, 0.1),
+        effort_friction=settings.number("effort_friction", "-", 0.0, 1.0, 0.0),
     )
     settings.finish()
+    if sensors.effort_friction and sensors.effort_meaning.has_friction:
+        allowed = f"0 for {sensors.effort_meaning.value}, which has all of it in its effort"
+        raise ParameterOutOfRange(f"{settings.path}.effort_friction", sensors.effort_friction, allowed)
     return sensors
 
 

@@ -112,6 +112,8 @@ class SensorModel:
         velocity_mean_error: Largest mean of the velocity error over any ``error_window``, (n,) [rad/s]; at most
             ``velocity_error``.
         error_window: Length of time over which errors are bounded in the mean [s].
+        effort_friction: Largest friction behind a sensor on the link side, of bearings, seals and cables, as a share of
+            the largest Coulomb and viscous friction in the box of the gear [-].
     """
 
     effort_meaning: EffortMeaning
@@ -128,6 +130,7 @@ class SensorModel:
     effort_drift: Array | float = 0.0
     velocity_mean_error: Array | float = np.inf
     error_window: float = 0.1
+    effort_friction: float = 0.0
 
     @property
     def gain_radius(self) -> Array:
