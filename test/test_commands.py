@@ -95,7 +95,7 @@ def test_bash_completes_commands_options_models_payloads_and_files(tmp_path, mon
     assert complete(script, "sysid o") == ["offline"]
     assert complete(script, "sysid calibrate ") == ["arm", "run", "sensors"]
     assert complete(script, "sysid emulate k") == ["kortex"]
-    assert complete(script, "sysid demo --cal") == ["--calibrate"]
+    assert complete(script, "sysid demo --ta") == ["--tare"]
     assert complete(script, "sysid identify --mode em")[0] == "emulated"
     assert complete(script, "sysid offline --model ur") == ["ur10e", "ur5e"]
     assert complete(script, "sysid identify --payload dumbbell_4") == ["dumbbell_4lb"]

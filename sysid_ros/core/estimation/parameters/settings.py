@@ -74,6 +74,9 @@ class EstimatorSettings(Settings):
     as constant between its samples."""
     torque_lag_tolerance: float = setting(0.0, "s", lower=0.0, upper=0.05)
     """Largest error of torque_lag, constant in time, separate for each joint."""
+    tare_drift: float = setting(5e-5, "1/s", lower=0.0, upper=1.0)
+    """How fast friction and torque offsets drift from what they were at a tare: the share of the largest that each may
+    be, in a second. Assumed: 18 % in an hour, about as much as harmonic drives lose while they warm up."""
     torque_offset: float = setting(0.0, "Nm", lower=0.0, upper=50.0)
     """Radius of an unknown constant offset of each torque signal, on top of the offset box of the robot."""
     stiction_speed: float = setting(0.01, "rad/s", lower=0.0, upper=0.5)
