@@ -16,14 +16,14 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from _synthetic import EPOCH_NS, TrueArm, measure
+from _table import describe_machine, print_table
+from _trials import read_results, write_result
 from bench_calibration import DUMBBELL, with_uncertainty
 
 from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
@@ -189,34 +189,51 @@ def run_trial(share: float, seed: int, tare_seconds: float) -> dict:
     return entry | {"time": time.process_time() - started}
 
 
+def show(trials: list[dict]) -> None:
+    """Print what was found."""
+    for share in sorted({entry["share"] for entry in trials}):
+        chosen = [entry for entry in trials if entry["share"] == share]
+        groups = (
+            ("errors of worst signs for one bound", [entry for entry in chosen if entry["attacked"] is not None]),
+            ("random errors, arm at a corner", [entry for entry in chosen if entry["attacked"] is None]),
+            ("of these, with the 4 lb dumbbell", [e for e in chosen if e["attacked"] is None and e["seed"] % 3 == 0]),
+        )
+        rows = []
+        for text, group in groups:
+            for name in ("without", "with"):
+                radii = np.median([entry[name]["radius"] for entry in group], axis=0) if group else []
+                missed = sum(not entry[name]["inside"] for entry in group)
+                if group:
+                    rows.append([text, f"{name} a tare", len(group), missed, *radii])
+        title = (
+            f"Median half widths in SI units, and trials with the truth outside; bodies known to {100.0 * share:g} %"
+        )
+        print_table(["", "", "trials", "missed", *PARAMETER_NAMES], rows, title)
+
+
 def main() -> int:
     """Run the trials and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=4)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--tare-seconds", type=float, default=SECONDS - 3.0)
+    parser.add_argument("--tare-seconds", type=float, default=7.5)
     parser.add_argument("--share", type=float, default=0.05)
-    parser.add_argument("--results", type=Path)
+    parser.add_argument("--results", default="", help="file of trials; those in it are not run again")
     arguments = parser.parse_args()
-    trials = []
+    known = read_results(arguments.results)
+    done = {(entry["seed"], entry["share"]) for entry in known}
+    trials = list(known)
     for seed in range(arguments.first, arguments.first + arguments.trials):
-        entry = run_trial(arguments.share, seed, arguments.tare_seconds)
-        trials.append(entry)
-        if arguments.results:
-            with arguments.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
-        parts = [
-            f"{name} {np.round(entry[name]['radius'][:4], 3)} {entry[name]['inside']}" for name in ("without", "with")
-        ]
-        print(seed, entry["attacked"], f"tare {entry['tare']:.2f}", *parts, f"room {entry['with']['room']:.3f}",
-              entry["with"]["alarm"][:200], f"{entry['time']:.0f} s", flush=True)  # fmt: skip
-    for name in ("without", "with"):
-        radii = np.array([entry[name]["radius"] for entry in trials])
-        print(
-            name, "median half widths:", dict(zip(PARAMETER_NAMES, np.round(np.median(radii, axis=0), 4), strict=True))
-        )
-    missed = [entry["seed"] for entry in trials if not (entry["with"]["inside"] and entry["without"]["inside"])]
-    print(f"{len(trials)} trials, missed: {missed}")
+        if (seed, arguments.share) not in done:
+            trials.append(run_trial(arguments.share, seed, arguments.tare_seconds))
+            write_result(arguments.results, trials[-1])
+    show(trials)
+    missed = [
+        entry for entry in trials for name in ("without", "with") if not entry[name]["inside"] or entry[name]["alarm"]
+    ]
+    for entry in missed:
+        print(f"MISS {entry}", flush=True)
+    print(describe_machine(), flush=True)
     return 1 if missed else 0
 
 

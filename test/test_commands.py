@@ -120,7 +120,7 @@ def test_help_lists_commands_and_exit_status(capsys):
 
 def test_unknown_commands_are_refused(capsys):
     assert door.main(["ofline"]) == 2
-    assert "error: 'ofline' is no command of sysid; it has demo, identify, offline" in capsys.readouterr().err
+    assert "error: 'ofline' is no command of sysid; it has demo, identify, tare, offline" in capsys.readouterr().err
     assert door.main(["emulate", "abb"]) == 2
     assert "'abb' is no command of sysid emulate; it has fri, kortex, ros2_control, ur" in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rclpy.node import Node
@@ -208,7 +209,8 @@ def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) ->
     if payload is None:
         return
     request = SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=payload, announce=True)
-    answer = node.create_client(SetPayload, "arm_driver/set_payload").call_async(request)
+    service: Any = node.create_client(SetPayload, "arm_driver/set_payload")
+    answer = service.call_async(request)
     client.spin_until(lambda: answer.done() or stop.is_set, GRASP_TIMEOUT)
     response = answer.result() if answer.done() else None
     if response is None or not response.success:

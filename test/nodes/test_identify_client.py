@@ -66,7 +66,7 @@ class Server(Node):
 
     def _grasp(self, request, response):
         self.grasped.append(request)
-        response.success, response.message = request.payload[0] < 2.0, "too heavy"
+        response.success, response.message = bool(request.payload[0] < 2.0), "too heavy"
         return response
 
     def _execute(self, handle):
