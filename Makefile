@@ -7,8 +7,8 @@ PYTHON ?= python3
 ARM     ?= kinova_gen3_2f85
 MODE    ?= mock
 PAYLOAD ?= dumbbell_4lb
-# CALIBRATE=yes: the arm calibrates itself first, and the payload is bounded with and without.
-CALIBRATE ?=
+# TARE=none: without the motion of the empty hand before, which makes the bounds narrower.
+TARE    ?= auto
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -32,7 +32,7 @@ KERNEL   := $(wildcard sysid_ros/core/kernel/*.[ch]pp sysid_ros/core/kernel/vari
 .PHONY: help demo space check test quick-tests pure-tests process-tests format lint types docs install keystore release clean
 
 help:
-	@echo "make demo     identify an unknown payload on a simulated arm; CALIBRATE=yes: calibrate the arm first"
+	@echo "make demo     identify an unknown payload on a simulated arm; TARE=none: without moving the empty hand first"
 	@echo "make space    identify a simulated robot that floats, and what it catches"
 	@echo "make check    check format, style and types, and run the quick tests"
 	@echo "make test     check and run everything"
@@ -44,7 +44,7 @@ help:
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
-	@$(BIN)/sysid demo --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD) $(if $(CALIBRATE),--calibrate) $(if $(VIEW),--view)
+	@$(BIN)/sysid demo --mode $(MODE) --model $(patsubst lbr_%,kuka_lbr_%,$(ARM)) --payload $(PAYLOAD) --tare $(TARE) $(if $(VIEW),--view)
 
 space: install
 	@$(BIN)/sysid space --speed 5 --object

@@ -19,6 +19,7 @@ import pinocchio as pin
 from _pinocchio_physics import PinocchioPhysics
 
 from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.continuous import WINDOW
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.control import build_controller
@@ -548,6 +549,10 @@ def check_motion(running: Running) -> None:
     _note_ratio(running, "velocity limit", np.abs(v) / limits.v_max, "rad/s", v)
     commanded = np.where(np.isfinite(tau), tau, 0.0)
     _note_ratio(running, "torque limit", np.abs(commanded) / limits.tau_max, "Nm", commanded)
+    minute = round(WINDOW / running.arm.period)
+    total = np.concatenate([np.zeros((1, robot.n)), np.cumsum(commanded**2, axis=0)])
+    mean = np.sqrt((total[1:] - total[np.maximum(np.arange(len(q)) + 1 - minute, 0)]) / minute)
+    _note_ratio(running, "continuous torque limit", mean / limits.tau_continuous, "Nm", mean)
     if robot.elasticity is not None:  # what estimator and certificates count on
         deflection, rate = np.array(log.deflection)[moving].transpose(1, 0, 2)
         allowed = robot.elasticity.deflection_rate
@@ -600,6 +605,16 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
             ("feedback torque", tau[part] - needed[part], certificate.torque_bound, "Nm"),
         ):
             _note_ratio(running, kind + suffix[now], np.abs(error) / bound, unit, error, part.start)
+        squares, duration = certificate.torque_squares, attempt.plan.duration
+        if now == LoopMode.HOLD:
+            ratio = tau[part] ** 2 / np.maximum(squares[-1], 1e-9)
+            _note_ratio(running, "squared torque, held after", ratio, "Nm", tau[part], part.start)
+        elif now == LoopMode.TRACK:
+            edges = np.rint(np.linspace(0.0, duration, len(squares)) / running.arm.period).astype(int)
+            whole = np.flatnonzero(edges[1:] <= part.stop - part.start)
+            means = np.array([np.mean(tau[part.start + edges[k] : part.start + edges[k + 1]] ** 2, 0) for k in whole])
+            if len(means):
+                _note_ratio(running, "mean square of torques", means / squares[whole], "Nm^2", means, part.start)
     first = np.flatnonzero((mode != LoopMode.HOLD) & (mode != LoopMode.IDLE))
     until = int(first[0]) if first.size else len(q)
     try:

@@ -43,7 +43,7 @@ LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS, L
     "exact motion",
     "no payload",
     "one joint",
-    "0.5 s",
+    "0.7 s",
     "100 Hz",
     "saturated",
     "worst signs",
@@ -53,7 +53,7 @@ LOOP, EXACT, EMPTY, ONE_JOINT, SHORT, SLOW, SATURATED, WORST, LINK, ALL_LINKS, L
 )
 PAYLOAD_KINDS = (*KINDS[:8], LONG)
 """``control loop``: recorded by the loop with the MuJoCo arm. The others follow a motion exactly (``_synthetic``):
-``exact motion`` at 1 kHz; a payload of mass 0; all joints but one at rest; a piece of 0.5 s from somewhere in the
+``exact motion`` at 1 kHz; a payload of mass 0; all joints but one at rest; a piece of 0.7 s from somewhere in the
 motion; 100 Hz; every error of every sample at one of its limits; errors of torques and velocities and all parameters
 of the arm at those limits that move the bounds of one parameter
 furthest, out of those whose bounds the data narrow to less than half; ``any link``: an object on a random link, the
@@ -63,7 +63,7 @@ data, so that windows are compacted and bounds renewed in turns."""
 
 HARMONICS = 5
 DONE = "trajectory done"
-_SHORT = 0.5  # [s]
+_SHORT = 0.7  # [s]
 _REST = 0.05
 """Rest before the motion [s]."""
 
@@ -256,8 +256,8 @@ def worst_samples(
     """Data made to move the bounds of one parameter as far as the error bounds of torques, velocities and arm allow.
 
     From perfect data comes the left inverse L; one row l of it moves by ``l du + l B delta - l v e``, with du the error
-    of the torque integrals, delta that of the arm and e that of the velocities at the ends of the windows. Each gets
-    the sign that adds to the others. Encoders round, stamps are exact.
+    of the torque integrals, delta that of arm and gains and e that of the velocities at the ends of the windows. Each
+    gets the sign that adds to the others. Gains are the same over all data. Encoders round, stamps are exact.
     """
     seed = rng.integers(2**31)
     center = robot.theta_box.center
@@ -270,7 +270,8 @@ def worst_samples(
     # Where the data say nothing there is nothing to disturb.
     known = np.flatnonzero(bound_with(problem, inverse).radius < 0.5 * problem.radius)
     chosen = rng.choice((-1.0, 1.0)) * inverse[rng.choice(known) if known.size else 0]
-    theta = center + np.sign(chosen @ rows.b)[: center.size] * robot.theta_box.radius
+    lasting = np.sign(chosen @ rows.b)
+    theta = center + lasting[: center.size] * robot.theta_box.radius
     theta = np.clip(theta, robot.theta_box.lower, robot.theta_box.upper)
     times, states, tau = exact_motion(robot, theta, payload, np.random.default_rng(seed), *draw)
     q = measure(SensorSimulation(robot.sensors, Noise.ADVERSARIAL, 0), times, *states[:2], tau).q
@@ -283,10 +284,11 @@ def worst_samples(
     instants = np.unique(np.stack([rows.start, rows.stop]))
     gains = (chosen @ problem.end_matrix).reshape(len(instants), n, -1)[:, :, 0]
     velocity_sign[np.isin(perfect.stamps, instants)] = -np.sign(gains)
-    error = sensors.effort_relative_error * np.abs(tau) + sensors.effort_absolute_error
+    error = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(tau) + sensors.lasting_error
+    gain = 1.0 - lasting[unknowns.groups["torque_gain"]] * sensors.effort_gain_error
     v = states[1] + velocity_sign * sensors.velocity_error
     stamps = EPOCH_NS + np.round(1e9 * times).astype(np.int64)
-    return SampleBlock(stamps, np.arange(len(times)), q, v, tau + torque_sign * error)
+    return SampleBlock(stamps, np.arange(len(times)), q, v, gain * tau + torque_sign * error)
 
 
 def collect_rows(robot: RobotModel, blocks: list[SampleBlock], settings: EstimatorSettings) -> tuple[Rows, Unknowns]:

@@ -13,7 +13,7 @@ import numpy as np
 import pinocchio as pin
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 Array = np.ndarray
@@ -42,17 +42,16 @@ class TrueArm:
             self._model.inertias[body] = pin.Inertia.FromDynamicParameters(inertia)
         self._data = self._model.createData()
         self._friction = theta[INERTIAL * robot.n :].reshape(robot.n, 4).T
-        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
+        self._meaning, self._behind = robot.sensors.effort_meaning, 0.5 * robot.sensors.effort_friction
         self._stiction, self._stiction_speed = stiction, stiction_speed
 
     def torque(self, q: Array, v: Array, a: Array) -> Array:
         """What an ideal sensor shows, (N, n) [Nm]."""
         tau = np.array([pin.rnea(self._model, self._data, *row) for row in zip(q, v, a, strict=True)])
         coulomb, viscous, armature, offset = self._friction
-        if self._is_link_side:
-            return tau + offset
+        share = 1.0 if self._meaning.has_friction else self._behind
         direction = np.where(np.abs(v) < self._stiction_speed, self._stiction, np.sign(v))
-        return tau + coulomb * direction + viscous * v + armature * a + offset
+        return tau + share * (coulomb * direction + viscous * v) + self._meaning.has_armature * armature * a + offset
 
     def mean_torque(self, motion: Motion, times: Array, period: float) -> Array:
         """Mean torque over the period before each time, (N, n) [Nm]; three Gauss points."""

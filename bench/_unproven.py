@@ -38,6 +38,7 @@ def unproven_certificate(
         tracking_bound=np.full(robot.n, bound),
         velocity_bound=robot.limits.v_max,
         torque_bound=robot.limits.tau_max,
+        torque_squares=np.zeros((2, robot.n)),
         torque_fraction=1.0,
         brake_time=0.3,
         claims="nothing was checked; for a benchmark in simulation only",

@@ -95,7 +95,7 @@ def test_bash_completes_commands_options_models_payloads_and_files(tmp_path, mon
     assert complete(script, "sysid o") == ["offline"]
     assert complete(script, "sysid calibrate ") == ["arm", "run", "sensors"]
     assert complete(script, "sysid emulate k") == ["kortex"]
-    assert complete(script, "sysid demo --cal") == ["--calibrate"]
+    assert complete(script, "sysid demo --ta") == ["--tare"]
     assert complete(script, "sysid identify --mode em")[0] == "emulated"
     assert complete(script, "sysid offline --model ur") == ["ur10e", "ur5e"]
     assert complete(script, "sysid identify --payload dumbbell_4") == ["dumbbell_4lb"]
@@ -120,7 +120,7 @@ def test_help_lists_commands_and_exit_status(capsys):
 
 def test_unknown_commands_are_refused(capsys):
     assert door.main(["ofline"]) == 2
-    assert "error: 'ofline' is no command of sysid; it has demo, identify, offline" in capsys.readouterr().err
+    assert "error: 'ofline' is no command of sysid; it has demo, identify, tare, offline" in capsys.readouterr().err
     assert door.main(["emulate", "abb"]) == 2
     assert "'abb' is no command of sysid emulate; it has fri, kortex, ros2_control, ur" in capsys.readouterr().err
 

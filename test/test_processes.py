@@ -156,6 +156,32 @@ def test_client_gets_the_goal_and_the_namespace(tmp_path):
     assert command[-3:] == ["--ros-args", "-r", "__ns:=/left"]
 
 
+@pytest.mark.parametrize(
+    ("words", "is_terminal", "tare"),
+    [
+        ("", False, "first"),
+        ("--tare none", True, "none"),
+        ("--mode hardware --robot-ip 10.0.0.1", True, "ask"),
+        ("--mode hardware --robot-ip 10.0.0.1", False, "none"),
+        ("--mode emulated", True, "none"),
+        ("--mode monitor_only", True, "none"),
+    ],
+)
+def test_a_tare_comes_first_where_the_hand_is_or_can_be_emptied(tmp_path, monkeypatch, words, is_terminal, tare):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: is_terminal))
+    command = client_command(identify_parser().parse_args(words.split()), tmp_path)
+    assert command[command.index("--tare") + 1] == tare
+    grasped = command[command.index("--grasp") + 1] if "--grasp" in command else ""
+    assert grasped == ("dumbbell_4lb" if tare == "first" else "")
+
+
+def test_an_arm_that_is_calibrated_needs_no_tare(tmp_path, monkeypatch):
+    calibrated = SimpleNamespace(calibration="known")
+    monkeypatch.setattr("sysid_ros.cli.identify.load_robot", lambda model: calibrated)
+    command = client_command(identify_parser().parse_args([]), tmp_path)
+    assert command[command.index("--tare") + 1] == "none"
+
+
 @pytest.fixture
 def checked_launch(monkeypatch):
     """Executes launch files: returns the nodes of one for what is typed."""

@@ -41,7 +41,6 @@ def run(monkeypatch, tmp_path, capsys):
     [
         ("demo --model ur5e --mode emulated", "mode of ur5e 'emulated': expected mock, ros2_control or"),
         ("demo --payload 10", "payload '10': expected inside the payload prior 'held_object' of kinova_gen3_2f85"),
-        ("demo --payload none --calibrate", "--payload 'none': expected something to weigh"),
         ("demo --seed 99999999999", "--seed 99999999999: expected 0 to 2147483647"),
         ("identify --mode mock --robot-ip 10.0.0.1", "there is no connection to kinova_gen3_2f85 with --mode mock"),
         ("identify --mode hardware --robot-ip 10.0.0.1 --fri-version 2.5", "--fri-version '2.5': expected nothing"),
@@ -76,9 +75,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(run, tmp_path, line,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "line", ["demo", "demo --calibrate", "identify", "identify --nodes-only", "calibrate run --serial 1"]
-)
+@pytest.mark.parametrize("line", ["demo", "identify", "identify --nodes-only", "calibrate run --serial 1"])
 def test_an_arm_that_no_proof_can_move_is_refused_with_those_that_can_be(run, tmp_path, monkeypatch, line):
     monkeypatch.setattr("sysid_ros.start_check.available_robots", lambda: ("kinova_gen3_2f85", "xarm7"))
     status, shown = run(f"{line} --model ur5e")

@@ -51,8 +51,23 @@ def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     words = ["--results", str(results), "--seed", str(options.seed)]
     words += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
     words += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
-    words += ["--gripper", options.gripper]
+    tare = choose_tare(options)
+    words += ["--gripper", options.gripper, "--tare", tare]
+    words += ["--grasp", options.payload or DEFAULT_PAYLOAD] if tare == "first" else []
     return client_of(CLIENT_MODULE, words, options.robot_name)
+
+
+def choose_tare(options: argparse.Namespace) -> str:
+    """Return how a tare comes first, as the client takes it.
+
+    A simulated hand is empty at first; a person is asked to empty a real one. An arm that is calibrated needs none, and
+    one that others move, or whose emulated controller holds the payload from the beginning, gets none.
+    """
+    if options.tare == "none" or load_robot(options.model).calibration is not None:
+        return "none"
+    if options.mode == "mock":
+        return "first"
+    return "ask" if options.mode in ("hardware", "ros2_control") and sys.stdin.isatty() else "none"
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,8 @@ def check_options(
         )
         settings_of(found["identification"].procedure, goal)  # refuses what the goal cannot have
     require_movable(found, command, Spelling.OPTION, has_goal=not options.nodes_only)
+    if not options.nodes_only and choose_tare(options) == "first":
+        own["arm_driver"] = {**own["arm_driver"], "payload": "none"}  # the client lets it grasp the payload later
     return CheckedRun(started, own)
 
 

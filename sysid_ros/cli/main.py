@@ -28,7 +28,7 @@ from sysid_ros.cli.parse_recordings import (
     report_parser,
     verify_parser,
 )
-from sysid_ros.cli.parse_suites import apply_parser, demo_parser, identify_parser, space_parser
+from sysid_ros.cli.parse_suites import apply_parser, demo_parser, identify_parser, space_parser, tare_parser
 from sysid_ros.core.common.command_line import CommandParser, fill, tell
 from sysid_ros.emulators.arguments import fri_parser, kortex_parser, ros2_control_parser, ur_parser
 
@@ -67,6 +67,7 @@ PAPERS: Mapping[str, Command] = MappingProxyType({
 COMMANDS: Mapping[str, Command] = MappingProxyType({
     "demo": Command("identify an unknown payload on a simulated arm", "cli.demo", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
+    "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.tare", tare_parser),
     "offline": Command(
         "identify from a recording: a bag, a table, or one of this suite", "cli.offline", offline_parser
     ),

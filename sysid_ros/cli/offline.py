@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if settings.body != PAYLOAD:
         status = _run_bodies(options, robot, settings, recording)
         return ExitStatus.STOPPED if was_cut else status
-    result, was_stopped = identify_with_progress(recording, robot, settings)
+    result, was_stopped = identify_with_progress(recording, robot, settings, _read_tare(options, robot))
     was_stopped = was_stopped or was_cut
     status = show_and_write(result, options.output, was_stopped)
     if options.view_port != "0" and not was_stopped:
@@ -106,7 +106,7 @@ def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions
 
 
 def identify_with_progress(
-    recording: Recording, robot: RobotModel, settings: EstimatorSettings
+    recording: Recording, robot: RobotModel, settings: EstimatorSettings, tare: Recording | None = None
 ) -> tuple[IdentificationResult, bool]:
     """Identify a payload, show how far it is, and end with what is known by then on Ctrl-C.
 
@@ -124,7 +124,7 @@ def identify_with_progress(
             display.update(text, done / seconds if seconds else None, mass_detail(mass, prior))
 
         result = identify_recording(
-            recording, robot, settings, tell, lambda: interrupts.is_set, lambda text: display.update(text)
+            recording, robot, settings, tell, lambda: interrupts.is_set, lambda text: display.update(text), tare
         )
         return result, interrupts.is_set
 
@@ -170,6 +170,10 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
 def _robot_of(options: argparse.Namespace) -> RobotModel:
     robot = load_known(options, options.calibration)
     return dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
+
+
+def _read_tare(options: argparse.Namespace, robot: RobotModel) -> Recording | None:
+    return None if options.tare_file is None else read_recording(options.tare_file, robot, recording_options(options))
 
 
 def _run_fleet(options: argparse.Namespace) -> int:
@@ -222,7 +226,7 @@ def identify_file(**job: Any) -> dict[str, Any]:
     options = argparse.Namespace(**job)
     robot = _robot_of(options)
     recording = read_recording(job["file"], robot, recording_options(options))
-    result = identify_recording(recording, robot, read_settings(options))
+    result = identify_recording(recording, robot, read_settings(options), tare=_read_tare(options, robot))
     folder = Path(job["output"]) / job["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     written = write_results(result, folder)

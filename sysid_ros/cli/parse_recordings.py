@@ -61,6 +61,9 @@ def offline_parser() -> CommandParser:
         "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
     )
     parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid calibrate")
+    parser.add_argument(
+        "--tare", dest="tare_file", default=None, metavar="FILE", help="recording of the arm with its hand empty before"
+    )
     add_known_within(parser)
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument(

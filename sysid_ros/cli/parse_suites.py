@@ -50,6 +50,7 @@ def identify_parser() -> CommandParser:
     parser.add_argument(
         "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
     )
+    _add_tare_option(parser)
     add_view_option(parser, "show the arm, its payload, plans and environment")
     parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
@@ -59,19 +60,17 @@ def demo_parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="sysid demo",
-        description="Identifies an unknown payload on a simulated arm and shows how the bounds shrink, in a minute. "
-        "With --calibrate the arm calibrates itself first, and the bounds with and without stand side by side, in "
-        "about five minutes.",
+        description="Identifies an unknown payload on a simulated arm and shows how the bounds shrink: the arm moves "
+        "with its hand empty first, and then grasps the payload.",
         examples=(
             "sysid demo",
-            "sysid demo --calibrate",
+            "sysid demo --tare none",
             "sysid demo --model kuka_lbr_med7 --mode emulated --payload 1.5",
         ),
         check=_check_demo,
         endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
         allow_abbrev=False,
     )
-    parser.add_argument("--calibrate", action="store_true", help="calibrate first, and compare")
     parser.add_argument("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
     parser.add_argument(
         "--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller"
@@ -81,7 +80,36 @@ def demo_parser() -> CommandParser:
     parser.add_argument(
         "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
     )
+    _add_tare_option(parser)
     add_view_option(parser, "show the arm while it identifies")
+    return parser
+
+
+def _add_tare_option(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--tare",
+        default="auto",
+        choices=("auto", "none"),
+        help="auto: move with the empty hand first, unless the arm is calibrated or moved by others; a person at the "
+        "terminal is asked to empty a real hand; none: do not (default: auto)",
+    )
+
+
+def tare_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid tare",
+        description="Moves the arm of a running suite (sysid identify --nodes-only, or the launch file) with the empty "
+        "hand. What that tells of gains, friction and offsets makes the bounds of all payloads narrower that are "
+        "identified until the driver ends.",
+        examples=("sysid tare --model kinova_gen3_2f85",),
+        endings=endings(ExitStatus.FAILED),
+    )
+    parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
+    parser.add_argument("--robot-name", default="", help="namespace of the nodes; empty for none")
+    parser.add_argument("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
+    parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     return parser
 
 
@@ -204,8 +232,6 @@ def check_identify(options: argparse.Namespace) -> None:
 def _check_demo(options: argparse.Namespace) -> None:
     require_numbers(options, "seed", most=LARGEST_SEED)
     require_robot(options.model)
-    if options.calibrate and options.payload == "none":
-        raise ParameterOutOfRange("--payload", options.payload, "something to weigh, with --calibrate")
     check_view(options)
 
 

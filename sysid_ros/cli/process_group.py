@@ -28,9 +28,17 @@ class ProcessGroup:
         command: Program and arguments.
         environment: All its environment variables.
         log: File for what it prints; None shares the terminal.
+        reads_terminal: Whether it may read what a person types; else there is nothing to read.
     """
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path | None = None):
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path | None = None,
+        reads_terminal: bool = False,
+    ):
         self.name = name
         self.log = log
         parent = os.getpid()
@@ -39,7 +47,7 @@ class ProcessGroup:
             self._child = subprocess.Popen(
                 command,
                 env=dict(environment),
-                stdin=subprocess.DEVNULL,
+                stdin=None if reads_terminal else subprocess.DEVNULL,
                 stdout=output,
                 stderr=None if output is None else subprocess.STDOUT,
                 start_new_session=True,

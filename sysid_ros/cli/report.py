@@ -12,7 +12,10 @@ from sysid_ros.cli.offline import identify_with_progress, read_with_progress, sh
 from sysid_ros.cli.options import parse_settings, recording_options
 from sysid_ros.cli.parse_recordings import locate, report_parser
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.reports.folders import TARE
+from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import InvalidRecording
+from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.recordings.runs import RecordedRun, read_run
 from sysid_ros.reports.result import followed_motions
 
@@ -38,7 +41,9 @@ def run(options: argparse.Namespace) -> int:
             recording_path, "the arm", f"another than '{model}' is now", "the settings file of that run: --model"
         )
     recording, was_cut = read_with_progress(recording_path, robot, recording_options(options))
-    result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set))
+    beside = recording_path.parent / TARE / RECORDING
+    tare = read_recording(beside, robot) if beside.is_file() else None
+    result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set), tare)
     start_ns = int(recording.batches[0].stamps[0])
     motions = about.motions(start_ns)
     if recording.reference_q is not None:

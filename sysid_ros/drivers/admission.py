@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
+from sysid_ros.core.certification.continuous import WINDOW, Load, find_heat
 from sysid_ros.core.certification.ranges import LONGEST_MOTION, find_out_of_range
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
@@ -160,6 +163,39 @@ def admit_takeover(
                 f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover",
                 RefusalCode.OTHER_START,
             )
+
+
+def admit_load(
+    robot: RobotModel, past: Load, trajectory: Trajectory, certificate: Certificate, held: Array | None = None
+) -> None:
+    """Check that a motion and the hold after it keep the continuous torque limits, with what was before.
+
+    Joints that cannot stay as they are held may leave in any case: it ends where they can.
+
+    Args:
+        robot: Limits and joint names.
+        past: What will have been when it begins.
+        trajectory: What is to be executed.
+        certificate: Its certificate, which bounds its torques.
+        held: Torques that hold the arm now, (n,) [Nm]; None where it moves.
+
+    Raises:
+        LoopRefusal: With the joint, and how long to wait.
+    """
+    squares, limits = certificate.torque_squares, robot.limits
+    if held is not None:
+        may_stay = np.abs(held) <= limits.tau_continuous
+        limits = replace(limits, tau_continuous=np.where(may_stay, limits.tau_continuous, np.inf))
+    coming = Load.of_plan(squares, trajectory.duration)
+    heat = find_heat(limits, past, coming, squares[-1])
+    if heat is not None and heat.share > 1.0:
+        name, limit = robot.joint_names[heat.joint], limits.tau_continuous[heat.joint]
+        when = f"{heat.time:.1f} s after its start" if heat.hold <= 0.0 else f"held for {heat.hold:.0f} s after it"
+        raise LoopRefusal(
+            _WHAT,
+            f"{name} would reach {heat.value:.3g} Nm in the root mean square over {WINDOW:g} s, {when}, with what was "
+            f"before; its continuous limit is {limit:.3g} Nm: rest, and plan it again",
+        )
 
 
 def _require_size(robot: RobotModel, trajectory: Trajectory) -> None:

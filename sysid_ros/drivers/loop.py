@@ -14,6 +14,7 @@ import numpy as np
 
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.certificate import Certificate
+from sysid_ros.core.certification.continuous import Load, TorqueRecord, find_heat
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.baselines import OnlineModelController
 from sysid_ros.core.control.guiding import GuidingSettings, HandGuide, Wall
@@ -25,6 +26,7 @@ from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import (
     NOT_CERTIFIED,
     admit_control,
+    admit_load,
     admit_start,
     admit_takeover,
     admit_trajectory,
@@ -90,6 +92,7 @@ class ControlLoop:
         self._reference = Reference(robot.home, self.settings.blend_time)
         self._measured = Measurement(np.array(robot.home), np.zeros(robot.n), 0)
         self._motion = MotionState(robot.n)
+        self._torques = TorqueRecord(np.zeros(robot.n), arm.period)
         self._first_state: ArmState | None = None
         self._heartbeat_ns = 0
         self._rested = 0.0
@@ -118,6 +121,7 @@ class ControlLoop:
         self._reference = Reference(state.q, self.settings.blend_time)
         self._measured = Measurement(state.q, state.v, state.stamp_ns)
         self._motion = MotionState(self.robot.n)
+        self._torques = TorqueRecord(np.nan_to_num(state.tau), self.arm.period)
         self._counters.invalid_in_a_row = 0
         self._rested, self._is_handed_back = 0.0, False
         self._first_state = state
@@ -182,6 +186,7 @@ class ControlLoop:
             raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, self.model.payload)
         admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
+        admit_load(self.robot, self._torques.load, trajectory, certificate, self._output.last)
         self._start(segment)
         return 0.0
 
@@ -358,11 +363,23 @@ class ControlLoop:
         )
 
     def _describe(self) -> str:
-        """Say why the loop is in its mode, and at rest why it would refuse to move."""
+        """Say why the loop is in its mode, and at rest why it would refuse to move, or how long it may stay there."""
         reason, effort_fault = self._state.reason, self._measured.effort_fault
-        if self.mode is not LoopMode.HOLD or effort_fault is None:
+        if self.mode is not LoopMode.HOLD:
             return reason
-        return f"{reason}; no motion may start: {effort_fault.reason}"
+        if effort_fault is not None:
+            reason += f"; no motion may start: {effort_fault.reason}"
+        limits, held = self.robot.limits, self._output.last
+        if np.any(np.abs(held) > limits.tau_continuous):
+            heat = find_heat(limits, self._torques.load, Load.none(self.robot.n), held**2)
+            if heat is not None and heat.share > 1.0:
+                joint = heat.joint
+                reason += (
+                    f"; this posture may be held for {heat.hold:.0f} s more: {self.robot.joint_names[joint]} needs "
+                    f"{abs(held[joint]):.3g} Nm, its continuous limit is {limits.tau_continuous[joint]:.3g} Nm; move "
+                    "the arm to another posture, or support it"
+                )
+        return reason
 
     @property
     def _is_undisturbed(self) -> bool:
@@ -392,6 +409,7 @@ class ControlLoop:
         self._rested = self._rested + self.arm.period if self._is_undisturbed and has_efforts else 0.0
         if not self._is_handed_back:
             self.arm.command(tau)
+            self._torques.add(tau)
         self._monitors.torque.note(tau)
         is_ok = is_valid and state.is_exact and has_efforts and self.mode is not LoopMode.FAULT
         is_ok = is_ok and self._motion.guide is None  # a hand is in the efforts
@@ -531,6 +549,11 @@ class ControlLoop:
         if certificate.box_hash != box_hash(*self.boxes_of(model)):
             raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, (self.model if model is None else model).payload)
+        past = self._torques.load
+        if present.certificate is not None:
+            left = Load.of_plan(present.certificate.torque_squares, present.trajectory.duration, reference.time)
+            past = past.followed_by(left.until(certificate.takeover_time - reference.time))
+        admit_load(self.robot, past, segment.trajectory, certificate)
         reference.continue_with(segment.trajectory, certificate.takeover_time)
         motion.next = segment
         return -late

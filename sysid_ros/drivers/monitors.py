@@ -26,7 +26,7 @@ class FaultStop:
     """
 
     def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
-        self._damping = settings.fault_damping * robot.limits.tau_max / robot.limits.v_max
+        self._damping = settings.fault_damping * robot.limits.tau_continuous / robot.limits.v_max
         self._settings = settings
         self._period = period
         self.start(is_blind=False)
@@ -251,8 +251,8 @@ class TorqueCheck:
     """Finds joints whose torque is not the one that was commanded: a wrong gain or sign, a motor that does not obey.
 
     A command takes effect within one cycle, so the torque that is measured lies between the last two commands, within
-    the error of the sensor, and within what the rotor takes where the sensor is behind it. A sensor on the link side
-    measures something else; then nothing is checked.
+    the error of the sensor, and so do the means of torques that vibrate, within a smaller one; a rotor in front of the
+    sensor adds what it takes. A sensor on the link side measures something else; then nothing is checked.
 
     Args:
         robot: Sensors and joint names.
@@ -265,20 +265,22 @@ class TorqueCheck:
         self._names = robot.joint_names
         self._relative, self._absolute = sensors.effort_relative_error, sensors.effort_absolute_error
         meaning = sensors.effort_meaning
-        if not meaning.has_armature:
-            armature = robot.friction(robot.theta_box.upper)[:, 2]
-            self._absolute = self._absolute + _HARDEST * armature * robot.limits.a_max
+        armature = robot.friction(robot.theta_box.upper)[:, 2]
+        rotor = 0.0 if meaning.has_armature else _HARDEST * armature * robot.limits.a_max
+        self._absolute = self._absolute + rotor
         self._is_on = duration > 0.0 and meaning.has_friction
         self._right = 0
         self._fault: Fault | None = None
         self._cycles = max(1, round(duration / period))
         self._duration = duration
+        self._lasting, self._block = sensors.lasting_error + rotor, max(1, round(sensors.averaging_time / period))
         self.restart()
 
     def restart(self) -> None:
         """Forget the commands, as after cycles in which nobody knows what the motors did."""
         self._last = self._before = np.full(len(self._names), np.nan)
         self._wrong = np.zeros(len(self._names), dtype=int)
+        self._sums, self._summed = np.zeros((2, len(self._names))), 0
 
     def note(self, command: Array) -> None:
         """Take in what was sent in this cycle, (n,) [Nm]."""
@@ -290,8 +292,10 @@ class TorqueCheck:
             return None
         lower, upper = np.minimum(self._before, self._last), np.maximum(self._before, self._last)
         size = np.maximum(np.abs(tau), np.maximum(np.abs(lower), np.abs(upper)))
-        allowed = self._relative * size + self._absolute
+        allowed = (self._relative * size + self._absolute) * (1.0 + 1e-9)  # an error at its bound, rounded
         is_wrong = ~(np.maximum(lower - tau, tau - upper) <= allowed)
+        if self._block > 1:
+            self._compare_means(tau, lower, upper, self._relative * size + self._lasting)
         self._wrong = (self._wrong + 1) * is_wrong
         self._right = 0 if np.count_nonzero(is_wrong) else self._right + 1
         if self._right >= _FORGIVEN * self._cycles:
@@ -302,6 +306,24 @@ class TorqueCheck:
         ):  # the first finding stays, not new words every cycle
             self._fault = Fault(LoopCode.INVALID_MEASUREMENT, self._describe(joint, tau[joint], allowed[joint]))
         return self._fault
+
+    def _compare_means(self, tau: Array, lower: Array, upper: Array, allowed: Array) -> None:
+        """Compare means of torques with those of the commands, over one window after the other."""
+        self._sums += (lower - tau - allowed, tau - upper - allowed)
+        self._summed += 1
+        if self._summed < self._block:
+            return
+        excess, self._summed = self._sums.max(axis=0) / self._block, 0
+        self._sums[:] = 0.0
+        joint = int(excess.argmax())
+        if excess[joint] > 1e-9:
+            self._right = 0
+            name, sent = self._names[joint], self._last[joint]
+            text = (
+                f"the torque of {name} is {tau[joint]:.3f} Nm, commanded were {sent:.3f} Nm: in the mean "
+                f"{excess[joint]:.3f} Nm further apart than the sensor's error of {allowed[joint]:.3f} Nm"
+            )
+            self._fault = self._fault or Fault(LoopCode.INVALID_MEASUREMENT, text)
 
     def _describe(self, joint: int, tau: float, allowed: float) -> str:
         return (

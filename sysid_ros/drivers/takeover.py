@@ -92,7 +92,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
     sensors = robot.sensors
     lower, upper = static_effort_interval(robot, q)
     # |error| <= rho |true| + a gives |error| <= (rho |measured| + a) / (1 - rho)
-    error = (sensors.effort_relative_error * np.abs(tau) + sensors.effort_absolute_error) / (
+    error = (sensors.effort_relative_error * np.abs(tau) + sensors.lasting_error) / (
         1.0 - sensors.effort_relative_error
     ) + _SLACK
     excess = np.maximum(lower - error - tau, tau - upper - error)
@@ -126,7 +126,7 @@ _FEWEST = 10
 _HOLD_DAMPING = 0.25
 """Damping while the arm is tested under torque, in fractions of torque limit over speed limit."""
 _LARGEST_SHARE = 0.9
-"""Largest effort at rest, over the torque limit. What is left is for the error of the effort and for damping."""
+"""Largest effort at rest, over the torque that may be held. The rest is for the error of the effort and for damping."""
 _PROBE_DISTANCE = 1e-3
 """Motion of the last joint that shows the sign of the commands [rad]."""
 _PROBE_TIME = 0.5
@@ -249,8 +249,8 @@ class HoldingTorque:
     def __init__(self, limits: JointLimits, q: Array, effort: Array, stiffness: float = 0.0):
         self.q, self._effort = np.array(q), np.array(effort)
         self._limit = limits.tau_max
-        self._stiffness = stiffness * limits.tau_max
-        self._damping = _HOLD_DAMPING * limits.tau_max / limits.v_max
+        self._stiffness = stiffness * limits.tau_continuous
+        self._damping = _HOLD_DAMPING * limits.tau_continuous / limits.v_max
 
     def compute(self, q: Array, v: Array, extra: float = 0.0) -> Array:
         """Return the torque, (n,) [Nm], with ``extra`` [Nm] added to the last joint."""
@@ -307,16 +307,17 @@ def require_holdable(robot: RobotModel, effort: Array) -> None:
     Raises:
         TakeoverRefused: Which joints, how much they need, and what to do.
     """
-    tau_max, needed = robot.limits.tau_max, np.abs(effort) / _LARGEST_SHARE
-    weak = [(robot.joint_names[k], effort[k], tau_max[k], needed[k]) for k in np.flatnonzero(needed > tau_max)]
+    limits, needed = np.minimum(robot.limits.tau_max, robot.limits.tau_continuous), np.abs(effort) / _LARGEST_SHARE
+    enough = needed + robot.sensors.lasting_error  # the next time another effort may be measured
+    weak = [(robot.joint_names[k], effort[k], limits[k], enough[k]) for k in np.flatnonzero(needed > limits)]
     if weak:
         needs = "; ".join(f"{name} needs {tau:.2f} Nm at rest, its torque limit is {limit:.2f} Nm"
                           for name, tau, limit, _ in weak)  # fmt: skip
-        enough = ", ".join(f"{name} to {np.ceil(10.0 * least) / 10.0:.1f} Nm" for name, _, _, least in weak)
+        raised = ", ".join(f"{name} to {np.ceil(10.0 * least) / 10.0:.1f} Nm" for name, _, _, least in weak)
         raise TakeoverRefused(
             f"torque control could not hold it: {needs} (allowed at rest: {100.0 * _LARGEST_SHARE:.0f} % of it). Raise "
-            f"torque in the robot file, {enough} or more, if the arm may have that; or choose a posture that needs "
-            "less, or a lighter payload"
+            f"torque in the robot file (continuous_torque where it has both), {raised} or more, if the arm may have "
+            "that; or choose a posture that needs less, or a lighter payload"
         )
 
 
@@ -361,7 +362,7 @@ def hold_and_probe(
         state = cycle(state, torque)
         return float(state.q[-1])
 
-    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_max[-1], arm.period, push)
+    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], arm.period, push)
     for _ in range(cycles):
         state = cycle(state, 0.0)
     return state

@@ -32,6 +32,7 @@ from sysid_ros.core.procedure import (
     PayloadModel,
     Ports,
     StopUnconfirmed,
+    TareStep,
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import SceneGuard
@@ -287,9 +288,13 @@ class LockstepBackend:
 
     # Source of estimates
 
-    def reset(self, reason: str) -> None:
+    def reset(self, reason: str, tare: TareStep = TareStep.KEEP) -> None:
         """See :class:`sysid_ros.core.procedure.EstimateSource`."""
+        if tare is TareStep.END:
+            self._estimator.end_tare()
         self.records.notices.append(self._estimator.reset(reason))
+        if tare is TareStep.BEGIN:
+            self._estimator.begin_tare()
         self._buffer.clear()
         self._estimate, self._information = None, np.zeros((10, 10))
 

@@ -16,6 +16,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSett
 from sysid_ros.core.estimation.parameters.unknowns import Target, describe_unknowns
 from sysid_ros.core.estimation.point.statistics import compute_statistical_interval
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.tare import Tare, make_tare
 from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import describe_unknown_arm, require_same_arm
@@ -44,6 +45,7 @@ def identify_recording(
     on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_phase: Callable[[str], None] = lambda text: None,
+    tare: Recording | None = None,
 ) -> IdentificationResult:
     """Run the streaming estimator over a recording.
 
@@ -55,20 +57,23 @@ def identify_recording(
         is_cancelled: Asked between portions and in the checks after them; ends the run with what the samples so far
             say, without what was not checked by then, which warnings tell.
         on_phase: Called with what is done after the estimate, in a few words.
+        tare: A recording of the same arm with the empty hand, of the same session of its driver.
 
     Returns:
         Everything about the identification; where the data contradict the assumptions, with the alarm.
 
     Raises:
-        SysidError: The samples or settings do not fit the robot.
+        SysidError: The samples or settings do not fit the robot, or the other recording is no tare.
     """
     if settings.body != PAYLOAD:
         raise ParameterOutOfRange("body", settings.body, f"{PAYLOAD}; other bodies are for identify_bodies")
     started = time.perf_counter()
     unknown_arm = _compare_arms(robot, recording)
     settings = _with_gripper(settings, robot, recording)
-    robot = with_velocity_error(robot, recording).with_gripper(settings.gripper)
-    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled)
+    robot = with_velocity_error(robot, recording)
+    known_hand = None if tare is None else _make_tare(tare, robot, settings)
+    robot = robot.with_gripper(settings.gripper)
+    run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled, known_hand)
     notices = [*unknown_arm, *run.process(recording)]
     if run.count < len(recording.samples):
         whole, recording = recording.samples.seconds[-1], recording.cut(run.count)
@@ -87,7 +92,8 @@ def identify_recording(
     latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
     unknowns = describe_unknowns(robot, settings)
     known = calibration_rows(robot, unknowns, settings)
-    found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed else None
+    is_alone = tare is None  # without it these rows give wider bounds
+    found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed and is_alone else None
     agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
     if agreement is not None and agreement.doubt:
         said.add(estimate.doubt)  # the same, of the first seconds
@@ -164,6 +170,12 @@ def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Rec
     return dataclasses.replace(settings, gripper=state)
 
 
+def _make_tare(recording: Recording, robot: RobotModel, settings: EstimatorSettings) -> Tare:
+    _compare_arms(robot, recording)
+    own = _with_gripper(dataclasses.replace(settings, gripper=""), robot, recording)
+    return make_tare(with_velocity_error(robot, recording), recording.batches, own)
+
+
 class _Run:
     """One pass of the estimator over a recording; keeps what it says on the way."""
 
@@ -174,13 +186,14 @@ class _Run:
         start_ns: int,
         on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
         is_cancelled: Callable[[], bool] = lambda: False,
+        tare: Tare | None = None,
     ):
         self.start_ns = int(start_ns)
         self.seconds, self.epoch, self.count = 0.0, 0, 0
         self.history: list[tuple[float, ParameterEstimate]] = []
         self.rows: list[Rows] = []
         self._on_progress, self._is_cancelled = on_progress, is_cancelled
-        self.estimator = StreamingEstimator(robot, settings, on_rows=self.rows.append, on_update=self._take_update)
+        self.estimator = StreamingEstimator(robot, settings, self.rows.append, self._take_update, tare)
 
     def process(self, recording: Recording) -> list[str]:
         """Feed everything, or what comes before the end on request, and return the notices."""

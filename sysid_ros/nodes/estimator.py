@@ -89,7 +89,9 @@ class EstimatorNode(Node):
         driver = self._source.bound, batch.session if is_authentic else ""
         if self._driver != driver:
             if self._driver is not None:
-                self._restart(f"samples come from another driver now, {self._source.text}")
+                reason = f"samples come from another driver now, {self._source.text}"
+                self._restart(reason)
+                self._estimator.forget_tare(f"{reason}: it may be another arm, or have other torque offsets")
                 self._payload_epoch = None
             if not is_authentic:
                 text = f"{_SAMPLES}: not signed with the key of this node, so no motion can rest on the estimate"
@@ -164,11 +166,20 @@ class EstimatorNode(Node):
             response.success, response.message = False, str(error)
             return response
         self._source.release_if_silent()
+        if request.tare == ResetEstimator.Request.END_TARE:
+            try:
+                self._estimator.end_tare()
+            except SysidError as error:
+                response.success, response.message = False, str(error)
+                return response
         self._restart(request.reason or "asked to", request.gripper)
+        if request.tare == ResetEstimator.Request.BEGIN_TARE:
+            self._estimator.begin_tare()
         self._past_until_ns = max(request.until, self._stamp_ns)
         response.success = True
         response.message = "starting again from the prior"
         response.gripper = self._estimator.settings.gripper
+        response.tare = "" if self._estimator.tare is None else str(self._estimator.tare)
         response.until = self._past_until_ns
         return response
 
@@ -179,7 +190,7 @@ class EstimatorNode(Node):
         if settings == self._estimator.settings:
             self._estimator.reset(reason)
         else:
-            self._estimator = StreamingEstimator(self._robot, settings)
+            self._estimator = StreamingEstimator(self._robot, settings, tare=self._estimator.tare)
             if self._contact is not None:
                 self._contact.watch(ContactMonitor(self._robot, self._estimator, values.contact))
         if self._contact is not None:

@@ -19,7 +19,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.action import Identify, IdentifyArm, MoveTo
 from sysid_ros.adapters.identification.arm import find_missing
 from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
-from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter
+from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter, TareRun
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
 from sysid_ros.core.certification.authentication import key_from_environment
@@ -49,9 +49,10 @@ def _accept_cancel(request: object) -> CancelResponse:
 
 
 class IdentificationNode(Node):
-    """Offers ``~/identify``, ``~/identify_arm``, ``~/move_to`` and the trigger ``~/identify_payload``; one at a time.
+    """Offers ``~/identify``, ``~/tare``, ``~/identify_arm``, ``~/move_to`` and the trigger ``~/identify_payload``.
 
-    ``~/identify`` finds out what the arm holds; ``~/identify_arm`` calibrates the arm itself, with a known load.
+    One at a time. ``~/identify`` finds out what the arm holds; ``~/tare`` moves with the empty hand first, which makes
+    its bounds narrower; ``~/identify_arm`` calibrates the arm itself, with a known load.
     """
 
     def __init__(self) -> None:
@@ -75,6 +76,13 @@ class IdentificationNode(Node):
                 Identify,
                 "~/identify",
                 partial(self._execute, self._run_goal, Identify.Result),
+                cancel_callback=_accept_cancel,
+            ),
+            ActionServer(
+                self,
+                Identify,
+                "~/tare",
+                partial(self._execute, partial(self._run_goal, kind=TareRun), Identify.Result),
                 cancel_callback=_accept_cancel,
             ),
             ActionServer(
@@ -163,9 +171,9 @@ class IdentificationNode(Node):
             )
         return result
 
-    def _run_goal(self, handle: ServerGoalHandle) -> Identify.Result:
+    def _run_goal(self, handle: ServerGoalHandle, kind: type[GoalRun] = GoalRun) -> Identify.Result:
         started = time.monotonic()
-        run, news = self._new_run(handle.request, lambda: handle.is_cancel_requested), NewsFilter()
+        run, news = self._new_run(handle.request, lambda: handle.is_cancel_requested, kind), NewsFilter()
 
         def report(progress: Progress) -> None:
             if news.is_news(progress):
@@ -230,8 +238,8 @@ class IdentificationNode(Node):
 
     # The work, in a thread of its own
 
-    def _new_run(self, goal: Identify.Goal, is_cancelled: Callable[[], bool]) -> GoalRun:
-        return GoalRun(self._suite, self._config.values, goal, lambda: self._stop.is_set() or is_cancelled())
+    def _new_run(self, goal: Identify.Goal, is_cancelled: Callable[[], bool], kind: type[GoalRun] = GoalRun) -> GoalRun:
+        return kind(self._suite, self._config.values, goal, lambda: self._stop.is_set() or is_cancelled())
 
     def _identify(self, run: GoalRun, on_progress: Callable[[Progress], None]) -> Identify.Result:
         result = run.run(self._reporter(on_progress))

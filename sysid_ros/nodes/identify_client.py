@@ -1,4 +1,4 @@
-"""Sends one goal to ``identification`` and shows what a person wants to see: live progress, then the table.
+"""Sends goals to ``identification`` and shows what a person wants to see: live progress, then the table.
 
 Run by the runner; on its own: ``python -m sysid_ros.nodes.identify_client --model kinova_gen3_2f85``.
 """
@@ -6,14 +6,18 @@ Run by the runner; on its own: ``python -m sysid_ros.nodes.identify_client --mod
 from __future__ import annotations
 
 import argparse
+import select
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
+from sysid_msgs.srv import SetPayload
 from sysid_ros.adapters.identification.evidence import interval_of
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
 from sysid_ros.cli.exit_status import ExitStatus, endings
@@ -24,19 +28,39 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.folders import TARE
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
+TARES = ("none", "first", "ask", "only")
+"""What comes before the goal: nothing; a tare, as the hand is empty; a tare, once a person has said that it is; a tare,
+and nothing after it."""
+GRASP_TIMEOUT = 10.0
+"""How long a simulated arm may take to grasp something [s]."""
+_LOOK_PERIOD = 0.2
+"""Time between two looks for an answer, or the end [s]."""
+_NO_TARE = (
+    Identify.Result.PLAN_FAILED, Identify.Result.CERTIFICATE_REFUSED, Identify.Result.INCONSISTENT,
+    Identify.Result.NO_WINDOWS, Identify.Result.RESULTS_NOT_WRITTEN,
+)  # fmt: skip
+"""Ends of a tare without which the payload is identified all the same."""
+
+
+TARE_ADVICE = (
+    "a tare, some seconds of motion with the empty hand before (sysid tare, or sysid identify without "
+    "--tare none): it tells gains, friction and weight of this very arm"
+)
 
 
 def build_parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="identify_client",
-        description="Sends one goal to the running nodes: identify the payload the arm holds.",
+        description="Sends goals to the running nodes: a tare with the empty hand, where asked for, and identify the "
+        "payload the arm holds.",
         examples=("ros2 run sysid_ros identify_client --model kinova_gen3_2f85 --results first",),
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
@@ -46,6 +70,8 @@ def build_parser() -> CommandParser:
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: the node's own")
     parser.add_argument("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
+    parser.add_argument("--tare", default="none", choices=TARES, help="whether a tare comes first; ask: on a terminal")
+    parser.add_argument("--grasp", default="", help="what a simulated arm grasps after the tare; empty: nothing")
     parser.add_argument("--target-mass-width", type=float, default=0.0, help="stop at this mass width [kg]; 0: never")
     return parser
 
@@ -112,27 +138,51 @@ class ResultNode(Node):
 
 
 def run(options: argparse.Namespace, stop: Interrupts) -> int:
-    """Send the goal and show it to its end; return the exit status."""
+    """Send the goals and show them to their end; return the exit status."""
     robot = load_robot(options.model)
+    result, is_tare = Identify.Result(), options.tare != "none"
+    if options.tare == "ask":
+        is_tare = ask("Take the load off the hand for a tare, then press Enter (n: no tare) ", stop)
+    steps = [_tare_goal(options)] * is_tare + [_goal(options)] * (options.tare != "only")
     display = ProgressDisplay()
     node = ResultNode(robot, display)
-    client = GoalClient(node, Identify, "identification/identify", stop)
     try:
-        result = client.run(
-            _goal(options), node.show, lambda: display.message("stopping: the arm is brought to rest first")
-        )
+        for name, goal in steps:
+            client = GoalClient(node, Identify, f"identification/{name}", stop)
+            try:
+                result = client.run(
+                    goal, node.show, lambda: display.message("stopping: the arm is brought to rest first")
+                )
+                if name == TARE and not _goes_on(options, display, result):
+                    return _end_of_tare(result, stop.is_set)
+                if name == TARE and options.grasp:
+                    _grasp(client, node, options.grasp, stop)
+            finally:
+                client.close()
+            is_asked = name == TARE and options.tare == "ask"
+            if is_asked and not ask("Put the load into the hand, then press Enter ", stop):
+                raise GoalLost("stopped before the payload was identified", True)
     except GoalLost as lost:
         display.message(str(lost))
         return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
         display.finish()
-        client.close()
         node.destroy_node()
     return _show_result(node, result, was_stopped=stop.is_set)
 
 
-def _goal(options: argparse.Namespace) -> Identify.Goal:
-    return Identify.Goal(
+def ask(question: str, stop: Interrupts) -> bool:
+    """Ask a person at the terminal for Enter; return whether that came: not n, nor the end of input or of the run."""
+    print(question, end="", flush=True)
+    while not stop.is_set:
+        if select.select([sys.stdin], [], [], _LOOK_PERIOD)[0]:
+            answer = sys.stdin.readline()
+            return bool(answer) and not answer.strip().lower().startswith("n")
+    return False
+
+
+def _goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
+    return "identify", Identify.Goal(
         max_motion_time=options.max_motion_time,
         target_mass_width=options.target_mass_width,
         number_of_trajectories=options.trajectories,
@@ -140,6 +190,47 @@ def _goal(options: argparse.Namespace) -> Identify.Goal:
         gripper=options.gripper,
         results_directory=options.results,
     )
+
+
+def _tare_goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
+    folder = str(Path(options.results) / TARE) if options.results else ""
+    return TARE, Identify.Goal(seed=options.seed, gripper=options.gripper, results_directory=folder)
+
+
+def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) -> None:
+    """Let the simulated arm grasp something.
+
+    Raises:
+        GoalLost: It has not.
+    """
+    from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
+
+    payload = load_payload(node.robot, name)
+    if payload is None:
+        return
+    request = SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=payload, announce=True)
+    service: Any = node.create_client(SetPayload, "arm_driver/set_payload")
+    answer = service.call_async(request)
+    client.spin_until(lambda: answer.done() or stop.is_set, GRASP_TIMEOUT)
+    response = answer.result() if answer.done() else None
+    if response is None or not response.success:
+        why = "the driver does not answer" if response is None else response.message
+        raise GoalLost(f"the arm has not grasped {name}: {why}", stop.is_set)
+
+
+def _goes_on(options: argparse.Namespace, display: ProgressDisplay, result: Identify.Result) -> bool:
+    """Tell how a tare ended; return whether the payload is to be identified after it."""
+    if result.error_code == Identify.Result.NONE:
+        display.message(f"{result.tare}; the arm moved for {result.motion_time:.1f} s")
+    else:
+        display.message(f"no tare (error {result.error_code}): {result.error_text}")
+    return options.tare != "only" and result.error_code in (Identify.Result.NONE, *_NO_TARE)
+
+
+def _end_of_tare(result: Identify.Result, was_stopped: bool) -> int:
+    if result.error_code == Identify.Result.NONE:
+        return ExitStatus.OK
+    return ExitStatus.STOPPED if was_stopped else ExitStatus.FAILED
 
 
 def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -> int:
@@ -159,6 +250,8 @@ def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -
         show(result.error_text)
     if result.results_directory:
         show(f"Files: {result.results_directory}")
+        if summary is not None and not result.tare and node.robot.calibration is None:
+            show(hanging("Narrower: ", TARE_ADVICE))
         if summary is not None:
             show(hanging("Next: ", next_step(summary, result.results_directory, bool(hypotheses))))
     if result.error_code == Identify.Result.NONE:

@@ -75,6 +75,7 @@ def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, now=10.0
         "tracking_bound": np.full(trajectory.n, bound),
         "velocity_bound": robot.limits.v_max[: trajectory.n],
         "torque_bound": robot.limits.tau_max[: trajectory.n],
+        "torque_squares": np.zeros((2, trajectory.n)),
         "torque_fraction": 1.0,
         "brake_time": 0.3,
         "claims": "nothing was checked; for tests only",

@@ -81,7 +81,7 @@ def test_without_certificate(robot, boxes):
         ({"torque_bound": np.empty(0)}, "torque bound of its certificate .* must be 7 finite numbers"),
         ({"velocity_bound": np.full(7, -0.1)}, "velocity bound of joint_1 .* is -0.1 rad/s; it must be positive"),
         ({"velocity_bound": np.full(7, 1.3)}, "velocity bound of joint_5 .* is 1.3 rad/s; .* at most 1.222 rad/s"),
-        ({"torque_bound": np.full(7, 39.0)}, "torque bound of joint_5 .* is 39.0 Nm; .* at most 9 Nm"),
+        ({"torque_bound": np.full(7, 39.0)}, "torque bound of joint_5 .* is 39.0 Nm; .* at most 29.4 Nm"),
         ({"torque_fraction": 5.0}, "torque fraction of its certificate is 5.0; it must be from 0.01 to 1"),
         ({"torque_fraction": np.nan}, "torque fraction of its certificate is nan"),
         ({"brake_time": 0.05}, "brake time of its certificate is 0.05 s; it must be from 0.1 to 10 s"),

@@ -88,7 +88,7 @@ def test_the_error_of_the_sensor_is_allowed_and_no_more():
     robot = ROBOTS["kuka_lbr_med7"]
     lower, upper = static_effort_interval(robot, robot.home)
     tau = ArmDynamics(robot, robot.theta_nominal, robot.payload_prior.nominal).gravity(robot.home)
-    relative, absolute = robot.sensors.effort_relative_error[1], robot.sensors.effort_absolute_error[1]
+    relative, absolute = robot.sensors.effort_relative_error[1], robot.sensors.lasting_error[1]
     for factor, is_refused in ((1.0, False), (1.2, True)):
         tau[1] = lower[1] - factor * (relative * abs(lower[1]) + absolute)
         if is_refused:

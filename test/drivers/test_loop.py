@@ -23,7 +23,7 @@ from sysid_ros.emulators.lockstep import run_for, run_trajectory
 
 # Largest change of reference [rad] and of commanded torque [Nm] between two cycles of the moves below.
 REFERENCE_STEP = 0.7e-3
-TORQUE_STEP = 2.0
+TORQUE_STEP = 2.5
 
 
 @pytest.fixture
@@ -565,20 +565,20 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
     run(loop, 0.3)
     read = loop.arm.read
     loop.arm.read = lambda: replace(state := read(), tau=gain * state.tau)
-    run(loop, 1.0)
+    run(loop, 1.6)  # torques that vibrate are compared in the mean over half a second
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
     assert not any(sample.ok for sample in run(loop, 0.1))  # nobody shall learn from it
-    assert re.search(r"torque of joint_\d is .* commanded were .* apart for 50 ms", loop.status().reason)
+    assert re.search(r"torque of joint_\d is .* commanded were .* (apart for 50 ms|in the mean)", loop.status().reason)
     with pytest.raises(LoopRefusal, match="commanded were"):
         start_move(loop, -0.1, bound=0.09)
     at_rest = build_loop_of(LoopSetup.mock(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
     at_rest.connect()
     read_at_rest = at_rest.arm.read
     at_rest.arm.read = lambda: replace(state := read_at_rest(), tau=gain * state.tau)
-    run(at_rest, 0.5)
+    run(at_rest, 1.1)
     assert "holding position; no motion may start: the torque of" in at_rest.status().reason
     loop.arm.read = read
-    run(loop, 1.1)
+    run(loop, 1.6)
     start_move(loop, -0.1, bound=0.09)
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,15 @@ from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
 N = 3000
+
+
+@pytest.fixture(scope="module")
+def robot(robot):
+    """The arm with torques that do not vibrate, and errors of any sign at any time."""
+    n = robot.n
+    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
+    changes |= {"effort_absolute_error": np.full(n, 0.02), "effort_mean_error": np.full(n, np.inf)}
+    return replace(robot, sensors=replace(robot.sensors, **changes))
 
 
 def measure(robot, noise, seed=0, tau=None):
@@ -49,6 +60,19 @@ def test_adversarial_errors_have_constant_signs_and_full_size(robot, noise):
         slope = [np.polyfit(tau[:, j], (tau_m - tau)[:, j], 1) for j in range(7)]
         np.testing.assert_allclose(np.abs(slope)[:, 0], s.effort_relative_error, rtol=1e-9)
         np.testing.assert_allclose(np.abs(slope)[:, 1], s.effort_absolute_error, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN])
+def test_vibration_keeps_its_bounds_in_a_sample_and_in_the_mean(robot, noise):
+    sensors = replace(robot.sensors, effort_absolute_error=np.full(7, 2.0), effort_mean_error=np.full(7, 0.1))
+    window = 100
+    (_, _, _, tau), (_, _, _, tau_m) = measure(replace(robot, sensors=sensors), noise, tau=np.zeros(7))
+    error = tau_m - tau
+    total = np.concatenate([np.zeros((1, 7)), np.cumsum(error, axis=0)])
+    means = np.abs(total[window:] - total[:-window]) / window
+    assert np.all(np.abs(error) <= 2.0) and np.all(means <= 0.1 + 1e-12)
+    if noise is not Noise.UNIFORM:
+        assert np.all(means.max(axis=0) >= 0.089) and np.all(np.abs(error).max(axis=0) > 0.15)
 
 
 def test_positions_are_whole_encoder_steps(robot):

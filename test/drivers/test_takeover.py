@@ -12,10 +12,10 @@ ROBOT = load_robot("kinova_gen3")
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("joint", [0, 3, 6])
 def test_an_arm_that_needs_more_than_nine_tenths_of_a_torque_limit_at_rest_is_refused(joint, sign):
-    effort = 0.5 * ROBOT.limits.tau_max
-    effort[joint] = sign * 0.89 * ROBOT.limits.tau_max[joint]
+    effort = 0.5 * ROBOT.limits.tau_continuous
+    effort[joint] = sign * 0.89 * ROBOT.limits.tau_continuous[joint]
     require_holdable(ROBOT, effort)
-    effort[joint] = sign * 0.91 * ROBOT.limits.tau_max[joint]
+    effort[joint] = sign * 0.91 * ROBOT.limits.tau_continuous[joint]
     with pytest.raises(TakeoverRefused, match=f"{ROBOT.joint_names[joint]} needs {effort[joint]:.2f} Nm at rest"):
         require_holdable(ROBOT, effort)
 

@@ -11,6 +11,15 @@ from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 PERIOD = 0.001
 
 
+@pytest.fixture(scope="module")
+def robot(robot):
+    """The arm with torques that do not vibrate, and errors of any sign at any time."""
+    n = robot.n
+    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
+    changes |= {"effort_absolute_error": np.full(n, 0.02), "effort_mean_error": np.full(n, np.inf)}
+    return replace(robot, sensors=replace(robot.sensors, **changes))
+
+
 def find_first(check, readings, commands):
     """Number of the first cycle with a mismatch and what was said; None without one."""
     for k, (tau, command) in enumerate(zip(readings, commands, strict=True)):
@@ -83,3 +92,27 @@ def test_a_sensor_is_believed_again_after_a_while_without_a_difference(robot):
         told.append(check.find_mismatch(tau) is not None)
         check.note(command)
     assert np.flatnonzero(told).tolist() == list(range(149, 1199))
+
+
+def test_torques_that_vibrate_are_compared_in_the_mean(robot):
+    """A sensor of 4 % too much, under vibration of 0.8 Nm that one sample in a window of 0.1 s cannot hide."""
+    sensors = replace(
+        robot.sensors, effort_absolute_error=np.full(7, 1.0), effort_mean_error=np.full(7, 0.02), error_window=0.1
+    )
+    shaking = replace(robot, sensors=sensors)
+    commands = np.full((400, 7), 5.0)
+    readings = measured(robot, commands) + 0.8 * np.where(np.arange(400) % 2 == 0, 1.0, -1.0)[:, None]
+    assert find_first(TorqueCheck(shaking, 0.05, PERIOD), readings, commands) is None
+    readings[:, 3] += 0.04 * 5.0
+    k, text = find_first(TorqueCheck(shaking, 0.05, PERIOD), readings, commands)
+    assert k <= 101 and text.startswith("the torque of joint_4 is") and "in the mean" in text
+
+
+@pytest.mark.parametrize("noise", [Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN])
+def test_errors_in_the_mean_are_no_mismatch(noise):
+    from sysid_ros.core.model.loader import load_robot
+
+    shipped = load_robot("kinova_gen3_2f85")
+    commands = np.cumsum(np.random.default_rng(2).normal(size=(4000, 7)), axis=0) * 0.1
+    check = TorqueCheck(shipped, 0.05, PERIOD)
+    assert find_first(check, measured(shipped, commands, noise, seed=4), commands) is None

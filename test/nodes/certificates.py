@@ -20,6 +20,7 @@ def make_certificate(trajectory, **changes):
         "tracking_bound": np.full(trajectory.n, 0.05),
         "velocity_bound": np.full(trajectory.n, 1.2),
         "torque_bound": np.full(trajectory.n, 9.0),
+        "torque_squares": np.zeros((2, trajectory.n)),
         "torque_fraction": 1.0,
         "brake_time": 0.3,
         "claims": "nothing was checked",

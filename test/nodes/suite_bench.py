@@ -65,12 +65,15 @@ class GoalProbe:
 
     def __init__(self, bench, prefix=""):
         self._bench, self._sent = bench, []
-        self._client = bench.action_client(Identify, f"{prefix}identification/identify")
-        assert self._client.wait_for_server(2 * PATIENCE)
-        assert wait_until(ServerProbe(self._client).is_answered, PATIENCE)
+        self._clients = {
+            name: bench.action_client(Identify, f"{prefix}identification/{name}") for name in ("identify", "tare")
+        }
+        for client in self._clients.values():
+            assert client.wait_for_server(2 * PATIENCE)
+            assert wait_until(ServerProbe(client).is_answered, PATIENCE)
 
-    def send(self, **fields):
-        goal = Goal(self._bench, self._client, Identify.Goal(**fields))
+    def send(self, action="identify", **fields):
+        goal = Goal(self._bench, self._clients[action], Identify.Goal(**fields))
         self._sent.append(goal)
         return goal
 

@@ -190,6 +190,34 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     np.testing.assert_allclose(status.reference_position, robot.home, atol=0.0101)
 
 
+def test_a_tare_with_the_empty_hand_makes_bounds_narrower(goals, bench, driver, robot, folder, exchange):
+    truth = load_payload(robot, "dumbbell_4lb")
+    held = goals.send("tare", gripper="closed").wait()
+    assert held.error_code == Result.INCONSISTENT and not held.tare
+    assert "the hand does not hold the stated load (empty hand): m of what it holds is within" in held.error_text
+    require_rest(driver)
+    exchange("", announce=True)
+    start = require_rest(driver).reference_position
+    tare = goals.send("tare", gripper="closed", results_directory=str(folder / "tare")).wait()
+    assert tare.error_code == Result.NONE, tare.error_text
+    assert re.match(r"tare of \d+\.\d s, gripper closed, \d+ % of the allowed errors used", tare.tare), tare.tare
+    assert read_metadata(folder / "tare" / "recording.mcap")["load"] == "empty hand"
+    status = require_rest(driver)  # where any payload may be held, by a controller that is ready for any
+    np.testing.assert_allclose(status.reference_position, start, atol=0.0101)
+    assert status.model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
+    exchange("dumbbell_4lb", announce=True)
+    found = goals.send(gripper="closed", **SHORT).wait()
+    assert found.error_code == Result.NONE and found.tare == tare.tare, found.error_text
+    estimate = found.estimate
+    assert np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper)
+    # A driver that begins anew may be of another arm: the tare is not of it.
+    begin_anew(bench, driver)
+    alone = goals.send(gripper="closed", **SHORT).wait()
+    assert alone.error_code == Result.NONE and not alone.tare, alone.error_text
+    width = [one.estimate.upper[0] - one.estimate.lower[0] for one in (found, alone)]
+    assert width[0] < 0.9 * width[1], width
+
+
 @pytest.fixture(scope="module")
 def move_to(bench, robot):
     """Sends a goal of ``~/move_to`` and returns its result."""

@@ -9,6 +9,7 @@ from rclpy.action import ActionServer, CancelResponse
 from rclpy.node import Node
 
 from sysid_msgs.action import Identify
+from sysid_msgs.srv import SetPayload
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import Quantity
@@ -47,13 +48,26 @@ class Deaf:
 
 
 class Server(Node):
-    """Answers every goal with the same result."""
+    """Answers every goal with the same result, and every tare with another one."""
 
-    def __init__(self, result, lost=0):
+    def __init__(self, result, lost=0, tare=None):
         super().__init__("identification")
-        self.result, self.goals, self.cancelled = result, [], []
+        self.result, self.tare, self.goals, self.cancelled = result, tare, [], []
         self.server = ActionServer(self, Identify, "~/identify", self._execute, cancel_callback=self._cancel)
+        self.tares = ActionServer(self, Identify, "~/tare", self._execute_tare)
+        self.grasped = []
+        self.create_service(SetPayload, "arm_driver/set_payload", self._grasp)
         self.server._handle = Deaf(self.server._handle, lost)
+
+    def _execute_tare(self, handle):
+        self.goals.append(handle.request)
+        handle.succeed()
+        return self.tare
+
+    def _grasp(self, request, response):
+        self.grasped.append(request)
+        response.success, response.message = bool(request.payload[0] < 2.0), "too heavy"
+        return response
 
     def _execute(self, handle):
         self.goals.append(handle.request)
@@ -68,12 +82,12 @@ class Server(Node):
         return CancelResponse.ACCEPT
 
 
-def run_client(result, monkeypatch, lost=0):
+def run_client(result, monkeypatch, lost=0, tare=None, words=()):
     monkeypatch.setattr(goal_client, "SERVER_TIMEOUT", PATIENCE)
     bench = Bench()
     try:
-        server = bench.run(Server(result, lost))
-        options = identify_client.build_parser().parse_args(["--seed", "7"])
+        server = bench.run(Server(result, lost, tare))
+        options = identify_client.build_parser().parse_args(["--seed", "7", *words])
         return identify_client.run(options, Interrupts()), server
     finally:
         bench.close()
@@ -110,3 +124,59 @@ def test_files_that_are_missing_because_little_is_known_are_no_failure(monkeypat
     result = Identify.Result(error_code=code, error_text=text, estimate=estimate_to_message(estimate, 1))
     assert run_client(result, monkeypatch)[0] == status
     assert text in capsys.readouterr().out
+
+
+FAILED = Identify.Result(error_code=Identify.Result.NOT_IDENTIFIED, error_text="no motion")
+TARED = Identify.Result(tare="tare of 7.5 s", motion_time=7.5)
+
+
+def test_after_a_tare_a_simulated_arm_grasps_what_is_identified(monkeypatch, capsys):
+    words = ["--tare", "first", "--grasp", "dumbbell_4lb", "--results", "here", "--gripper", "open"]
+    status, server = run_client(FAILED, monkeypatch, tare=TARED, words=words)
+    assert [(goal.results_directory, goal.gripper) for goal in server.goals] == [
+        ("here/tare", "open"),
+        ("here", "open"),
+    ]
+    assert [request.payload[0] for request in server.grasped] == [pytest.approx(1.814, abs=1e-3)]
+    assert status == ExitStatus.NOT_IDENTIFIED and "tare of 7.5 s; the arm moved for 7.5 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "tare", "goals", "status", "said"),
+    [
+        (["--tare", "only"], TARED, 1, ExitStatus.OK, "tare of 7.5 s"),
+        (
+            ["--tare", "only"],
+            Identify.Result(error_code=2, error_text="silence"),
+            1,
+            ExitStatus.FAILED,
+            "no tare (error 2)",
+        ),
+        (
+            ["--tare", "first"],
+            Identify.Result(error_code=2, error_text="silence"),
+            1,
+            ExitStatus.FAILED,
+            "no tare (error 2)",
+        ),
+        (["--tare", "first"], Identify.Result(error_code=7, error_text="held"), 2, ExitStatus.NOT_IDENTIFIED, "held"),
+        (["--tare", "first", "--grasp", "2.4"], TARED, 1, ExitStatus.FAILED, "not grasped 2.4: too heavy"),
+    ],
+)
+def test_without_a_tare_the_payload_is_identified_where_the_arm_can_move(
+    monkeypatch, capsys, words, tare, goals, status, said
+):
+    found, server = run_client(FAILED, monkeypatch, tare=tare, words=words)
+    assert found == status and len(server.goals) == goals and said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("typed", "goals"), [("\n\n", 2), ("n\n", 1), ("", 1)])
+def test_a_person_is_asked_to_empty_the_hand(monkeypatch, capsys, tmp_path, typed, goals):
+    (tmp_path / "typed").write_text(typed)
+    monkeypatch.setattr(identify_client.select, "select", lambda *_: ([True], [], []))
+    with (tmp_path / "typed").open() as terminal:
+        monkeypatch.setattr(identify_client.sys, "stdin", terminal)
+        status, server = run_client(FAILED, monkeypatch, tare=TARED, words=["--tare", "ask"])
+    shown = capsys.readouterr().out
+    assert len(server.goals) == goals and "Take the load off the hand" in shown
+    assert ("Put the load into the hand" in shown) == (goals == 2) and status == ExitStatus.NOT_IDENTIFIED

@@ -239,7 +239,7 @@ class FakeMonitor:
     def forget_plan(self, plan_id):
         self.followed.pop(plan_id, None)
 
-    def forget_estimates(self, until_ns, gripper):
+    def forget_estimates(self, until_ns, gripper, tare):
         pass
 
 
@@ -303,7 +303,7 @@ class FakeSession(Session):
         self._world.advance(0.1)
 
     def _reset(self, _):
-        return SimpleNamespace(success=True, until=0, gripper="")
+        return SimpleNamespace(success=True, until=0, gripper="", tare="")
 
 
 def ros_ports(world, monkeypatch):

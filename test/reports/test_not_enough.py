@@ -81,8 +81,8 @@ def test_what_proves_nothing_leaves_nothing_to_feed_a_robot_with(case, form, rob
 
 
 def test_what_weighs_an_object_only_roughly_gives_no_vendor_files(robot, samples, tmp_path, capsys):
-    """At 30 Hz its shape and the data leave out that there is next to nothing in the hand, and no more."""
-    file = write_npz(tmp_path / "a.npz", robot, every(samples, 17))
+    """At 38 Hz its shape and the data leave out that there is next to nothing in the hand, and no more."""
+    file = write_npz(tmp_path / "a.npz", robot, every(samples, 13))
     status, printed, folder = identify(file, tmp_path / "results", capsys)
     data = yaml.safe_load((folder / "estimate.yaml").read_text())
     assert status == ExitStatus.NOT_IDENTIFIED and "sample faster" in printed

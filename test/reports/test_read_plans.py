@@ -153,7 +153,7 @@ def test_a_changed_certificate_or_another_format_cannot_be_read(plans, robot, tm
     for name, change, text in (
         ("id", lambda m: setattr(m.certificate, "plan_id", "f" * 64), "its plan_id is 'ffffffffffff'"),
         ("time", lambda m: setattr(m.certificate, "brake_time", 0.15), "but its content has"),
-        ("format", lambda m: setattr(m, "format_version", 1), "recorded in format 1, .* reads format 2"),
+        ("format", lambda m: setattr(m, "format_version", 1), "recorded in format 1, .* reads format 3"),
     ):
         message = certified_plan_to_message(plans[0], robot.joint_names)
         change(message)

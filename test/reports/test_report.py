@@ -282,10 +282,14 @@ def test_residuals_are_judged_by_all_that_the_assumptions_allow(result):
     q, v, a = result.motions[0].trajectory.sample(result.samples.seconds)
     tau = predict_torque(heavier, result.truth, q, v, a)
     samples = dataclasses.replace(result.samples, q=q, v=v, tau=tau)
-    page = report_html(dataclasses.replace(result, samples=samples))
+    # Of an arm whose torques do not vibrate: vibration alone explains as much.
+    n, few = robot.n, {"effort_mean_error": np.full(robot.n, np.inf)}
+    steady = dataclasses.replace(robot.sensors, effort_absolute_error=np.full(n, 0.02), **few)
+    robot = dataclasses.replace(robot, sensors=steady)
+    page = report_html(dataclasses.replace(result, robot=robot, samples=samples))
     rows = plan_rows(page, "Residual by joint")
     explained, claimed = (np.array([float(row[k][1].rstrip(" %")) for row in rows]) for k in (5, 6))
-    assert explained.min() > 97.0 and claimed.min() < 60.0
+    assert explained.min() > 97.0 and claimed.min() < 75.0
 
 
 def test_envelope_keeps_the_extremes():

@@ -72,7 +72,8 @@ def make_certificate(trajectory):
         path_hash=trajectory.hash(), box_hash="ab" * 32, scene_hash="cd" * 32, robot_hash="ef" * 32,
         control_law=ControlLaw("robust", (("bandwidth", 200.0), ("period", 0.001))), nominal_payload=np.arange(10.0),
         predecessor="12" * 32, takeover_time=1.5, rest_before=0.0, tracking_bound=0.01 * np.arange(1.0, n + 1.0),
-        velocity_bound=np.full(n, 0.03), torque_bound=np.full(n, 2.0), torque_fraction=0.9, brake_time=0.4,
+        velocity_bound=np.full(n, 0.03), torque_bound=np.full(n, 2.0),
+        torque_squares=np.arange(3.0 * n).reshape(3, n), torque_fraction=0.9, brake_time=0.4,
         claims="everything", issued_at=10.0, expires_at=70.0,
         margins=(Margin(LimitKind.VELOCITY, 0.2, "joint 'elbow'", 0.5), Margin(LimitKind.GROUND, 0.01, "hand", 1.0)),
     )  # fmt: skip
@@ -280,9 +281,14 @@ def test_trajectory_with_a_wrong_shape_is_refused():
 def test_certificate_follows_the_joint_names():
     certificate = make_certificate(make_bezier())
     message = c.certificate_to_message(certificate, JOINTS)
-    message.plan_id = dataclasses.replace(certificate, tracking_bound=np.array([0.03, 0.02, 0.01])).plan_id
+    turned = {"tracking_bound": [0.03, 0.02, 0.01], "torque_squares": certificate.torque_squares[:, ::-1]}
+    message.plan_id = dataclasses.replace(certificate, **turned).plan_id
     received = c.certificate_from_message(message, ("wrist", "elbow", "shoulder"))
     np.testing.assert_array_equal(received.tracking_bound, [0.03, 0.02, 0.01])
+    np.testing.assert_array_equal(received.torque_squares, turned["torque_squares"])
+    message.torque_squares.append(1.0)
+    with pytest.raises(c.InvalidMessage, match="torque_squares has 10 entries for 3 joints"):
+        c.certificate_from_message(message, JOINTS)
 
 
 def test_a_certificate_with_a_changed_number_is_refused():

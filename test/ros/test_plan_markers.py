@@ -39,8 +39,8 @@ def certificate():
         Margin(LimitKind.OBSTACLE, 0.012, "hand and table", 1.2),
     )
     return Certificate(
-        nothing, nothing, nothing, nothing, ControlLaw("none"), np.zeros(10), None, 0.0, 0.0, two, two, two, 1.0, 0.3,
-        "", margins, 0.0, 1.0,
+        nothing, nothing, nothing, nothing, ControlLaw("none"), np.zeros(10), None, 0.0, 0.0, two, two, two,
+        np.zeros((2, 2)), 1.0, 0.3, "", margins, 0.0, 1.0,
     )  # fmt: skip
 
 

@@ -74,7 +74,8 @@ class EvidenceSource:
             return Evidence()
         unknowns = describe_unknowns(self.robot, settings)
         calibrated = calibration_rows(self.robot, unknowns, settings)
-        found = Box(estimate.lower, estimate.upper) if estimate.is_guaranteed else None
+        # The tare is the estimator's: without it these rows give wider bounds.
+        found = Box(estimate.lower, estimate.upper) if estimate.is_guaranteed and not records.tare else None
         agreement = measure_agreement(unknowns, [*([] if calibrated is None else [calibrated]), *rows], found)
         statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box)
         return Evidence(statistical=statistical, agreement=agreement)

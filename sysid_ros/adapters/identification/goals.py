@@ -25,8 +25,10 @@ from sysid_ros.adapters.identification.files import (
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.calibration import empty_hand
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.procedure import (
+    EmptyHandPolicy,
     Identification,
     IdentificationErrorCode,
     IdentificationFailed,
@@ -37,8 +39,10 @@ from sysid_ros.core.procedure import (
     Phase,
     Ports,
     Progress,
+    end_tare,
     run_identification,
     run_move,
+    run_tare,
 )
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import bound_mass_and_com
@@ -172,7 +176,7 @@ class GoalRun(GoalBase):
         self.payload: InertiaStamped | None = None
         self._goal = goal
         self._settings = options.procedure
-        self._policy = ModelPolicy(suite.robot, may_tighten=options.apply_estimate)
+        self._policy: ModelPolicy = ModelPolicy(suite.robot, may_tighten=options.apply_estimate)
 
     @property
     def model(self) -> PayloadModel:
@@ -340,6 +344,7 @@ class GoalRun(GoalBase):
             estimate=self._message(outcome.estimate),
             payload=inertia_message(centered_payload(self._robot, outcome.estimate).values),
             motion_time=outcome.motion_time,
+            tare=self._monitor.records.tare,
         )
 
     def _failure(self, failure: IdentificationFailed) -> Identify.Result:
@@ -356,6 +361,66 @@ class GoalRun(GoalBase):
         message = estimate_to_message(estimate, monitor.estimate_stamp_ns, monitor.information)
         message.gripper = monitor.records.gripper
         return message
+
+
+class TareRun(GoalRun):
+    """Runs one goal of ``~/tare``: as one of ``~/identify``, with the empty hand, and the estimator keeps the samples.
+
+    Args:
+        suite: The suite.
+        options: Parameters of the node.
+        goal: What is asked for.
+        is_cancelled: Whether the goal is to end.
+    """
+
+    def run(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
+        """Run the goal to its end; ``on_progress`` is called with every change."""
+        self._monitor.begin(None)
+        try:
+            wanted = replace(self._options.procedure, max_motion_time=self._options.tare_time, shrink_threshold=0.0)
+            self._settings = settings_of(wanted, self._goal)
+            self._robot.gripper_state(self._goal.gripper)
+            self._policy = EmptyHandPolicy(self._robot, self._options.apply_estimate)
+            self._folder = self._make_folder(self._goal.results_directory)
+            self._record(load=empty_hand().name)
+        except SysidError as error:
+            self._monitor.end()
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
+        result = self._tare(on_progress)
+        if self._folder is not None:
+            result.results_directory = str(self._folder.absolute())
+        return result
+
+    def _tare(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
+        try:
+            self._arm.wait_until_ready()
+            start = self._position()
+            done = run_tare(self._ports, self._policy, self._settings, self._is_cancelled, on_progress)
+            if self._must_return and start is not None:
+                on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
+                self._return(start)
+            on_progress(Progress(Phase.ESTIMATING, "evaluating the tare", 1.0, 0, 0, self._monitor.estimate))
+            fault = self._end_recording()  # it has the samples that are evaluated
+            end_tare(self._ports, self._policy)
+            result = Identify.Result(motion_time=done.motion_time, tare=self._monitor.records.tare)
+            if fault:
+                result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
+                result.error_text = f"the tare is good, but {fault}"
+            return result
+        except IdentificationFailed as failure:
+            return self._failure(failure)
+        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+            return self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}"))
+        finally:
+            self._end_recording()
+
+    def _end_recording(self) -> str:
+        """Complete the recording; return what is missing in it, empty for nothing."""
+        try:
+            self._monitor.end()
+        except SysidError as error:
+            return str(error)
+        return ""
 
 
 class MoveRun(GoalBase):

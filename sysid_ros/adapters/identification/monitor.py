@@ -67,6 +67,7 @@ class Records:
         timing_doubt: Why the timing that certificates assume was not ensured while the arm moved; None if it was.
         first_stamp_ns: The estimator began anew after the samples before this stamp [ns].
         gripper: State of the gripper that it counts on since then; empty for any of them.
+        tare: The tare that it counts on since then, in words; empty for none.
         serial_number: Serial number of the arm, as its driver says; empty where it is not known.
     """
 
@@ -79,6 +80,7 @@ class Records:
     timing_doubt: str | None = None
     first_stamp_ns: int = 0
     gripper: str = ""
+    tare: str = ""
     serial_number: str = ""
 
 
@@ -226,16 +228,18 @@ class SuiteMonitor:
         with self._lock:
             self.followed.pop(plan_id, None)
 
-    def forget_estimates(self, until_ns: int, gripper: str = "") -> None:
+    def forget_estimates(self, until_ns: int, gripper: str = "", tare: str = "") -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
 
         Args:
             until_ns: The stamp [ns].
             gripper: State of the gripper that the estimates after them count on; empty for any of them.
+            tare: The tare that they count on, in words; empty for none.
         """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1
             self._gripper = self.records.gripper = gripper
+            self.records.tare = tare
             self.estimate_fault = None
             self.estimate, self._estimate_message = None, None
             if self._recorder is not None:

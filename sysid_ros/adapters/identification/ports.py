@@ -22,6 +22,7 @@ from sysid_ros.core.procedure import (
     IdentificationFailed,
     MotionRequest,
     PayloadModel,
+    TareStep,
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.ros import qos
@@ -189,14 +190,17 @@ class RosEstimates:
     def __init__(self, session: Session, gripper: str = ""):
         self._session, self._monitor, self._gripper = session, session.monitor, gripper
 
-    def reset(self, reason: str) -> None:
+    def reset(self, reason: str, tare: TareStep = TareStep.KEEP) -> None:
         """See :class:`EstimateSource`."""
         session = self._session
-        request = ResetEstimator.Request(reason=reason, until=self._monitor.sample_stamp_ns, gripper=self._gripper)
+        request = ResetEstimator.Request(
+            reason=reason, until=self._monitor.sample_stamp_ns, gripper=self._gripper, tare=int(tare)
+        )
         response = session.call(session.clients.reset, request, IdentificationErrorCode.TIMEOUT)
         if not response.success:
-            raise IdentificationFailed(IdentificationErrorCode.INTERNAL, f"estimator: {response.message}")
-        self._monitor.forget_estimates(response.until, response.gripper)
+            code = IdentificationErrorCode.INCONSISTENT if tare is TareStep.END else IdentificationErrorCode.INTERNAL
+            raise IdentificationFailed(code, f"estimator: {response.message}")
+        self._monitor.forget_estimates(response.until, response.gripper, response.tare)
 
     def latest(self) -> ParameterEstimate | None:
         """See :class:`EstimateSource`."""

@@ -133,6 +133,8 @@ class IdentificationParameters(FrameParameters, RobotParameters):
 
     procedure: IdentificationSettings = parameters_from(IdentificationSettings)
     arm: ArmGoalSettings = parameters_from(ArmGoalSettings, prefix="arm_")
+    tare_time: float = parameter(7.5, "s", lower=3.0, upper=60.0)
+    """~/tare: longest motion with the empty hand; more than 6 s hardly narrow the bounds further."""
     service_timeout: float = parameter(10.0, "s", lower=0.1, upper=600.0)
     """How long another node may take to answer, planning excluded."""
     planning_timeout: float = parameter(60.0, "s", lower=0.1, upper=3600.0)

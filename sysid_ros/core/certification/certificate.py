@@ -18,14 +18,15 @@ from sysid_ros.core.trajectories.base import Trajectory, fingerprint
 
 Array = NDArray[np.float64]
 
-FORMAT_VERSION = 2
-"""Version of recorded plans and certificates; version 1 had no ``plan_id``."""
+FORMAT_VERSION = 3
+"""Version of recorded plans and certificates; version 1 had no ``plan_id``, 2 no
+``torque_squares``."""
 
 _SAME_TIME = 1e-9
 """Largest difference of two times that count as the same [s]."""
 _SHORT = 12
 """Digits of a hash in messages."""
-_VECTORS = ("tracking_bound", "velocity_bound", "torque_bound")
+_ARRAYS = ("tracking_bound", "velocity_bound", "torque_bound", "torque_squares")
 
 
 class CertificateMismatch(SysidError):
@@ -86,6 +87,8 @@ class Certificate:
         torque_bound: Largest torque of the feedback that is allowed for, (n,) [Nm].
         is_proven_throughout: Whether these three are proven with no term of the model estimated; drivers that estimate
             them know smaller ones then.
+        torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and of their squares while
+            it is held afterwards, (K + 1, n) [Nm^2]; see :mod:`continuous`.
         torque_fraction: Part of the torque limits that may be used [-].
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
         claims: One sentence of what was and what was not proven.
@@ -110,6 +113,7 @@ class Certificate:
     tracking_bound: Array
     velocity_bound: Array
     torque_bound: Array
+    torque_squares: Array
     torque_fraction: float
     brake_time: float
     claims: str
@@ -120,7 +124,7 @@ class Certificate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nominal_payload", frozen_payload(self.nominal_payload))
-        for name in _VECTORS:
+        for name in _ARRAYS:
             values = np.array(getattr(self, name), dtype=float)
             values.setflags(write=False)
             object.__setattr__(self, name, values)
@@ -134,7 +138,7 @@ class Certificate:
         law, kind = self.control_law, "plan, proven throughout" if self.is_proven_throughout else "plan"
         names = ",".join([kind, *hashes, law.name, *(name for name, _ in law.settings)])
         times = (self.takeover_time, self.rest_before, self.torque_fraction, self.brake_time)
-        bounds = (self.tracking_bound, self.velocity_bound, self.torque_bound)
+        bounds = (self.tracking_bound, self.velocity_bound, self.torque_bound, self.torque_squares)
         return fingerprint(names, [value for _, value in law.settings], self.nominal_payload, times, *bounds)
 
     def matches(
@@ -276,7 +280,7 @@ def require_format(version: object) -> None:
     if version != FORMAT_VERSION:
         raise CertificateMismatch(
             f"it is recorded in format {version}, this version of the package reads format {FORMAT_VERSION} (format 1 "
-            "has no plan_id); use the version it was recorded with"
+            "has no plan_id, format 2 no torque_squares); use the version it was recorded with"
         )
 
 

@@ -286,6 +286,10 @@ class MotionChecks:
         """Worst-case torques over the pieces."""
         return TorqueBounds(self._spread, motion, self._friction_speed)
 
+    def largest_torque(self, torques: TorqueBounds, feedback: Array) -> Array:
+        """Return what torque and feedback of :meth:`motion_torque` never exceed in the pieces, (n, P) [Nm]."""
+        return torques.largest([(1.0, 1.0, 0.0)], [feedback], self._tau)[0]
+
     def motion_torque(self, torques: TorqueBounds, feedback: Array) -> list[Check]:
         """Torque limits of the plan itself.
 

@@ -55,7 +55,16 @@ def find_out_of_range(robot: RobotModel, certificate: Certificate) -> Iterator[s
     }
     for name in (entry.name for entry in fields(certificate) if entry.name not in _IN_WORDS):
         value, words = getattr(certificate, name), name.replace("_", " ")
-        if name == "margins":
+        if name == "torque_squares":
+            largest = limits.tau_max**2
+            if (
+                value.ndim != 2
+                or len(value) < 2
+                or value.shape[1] != n
+                or not np.all((value >= 0.0) & (value <= largest))
+            ):
+                yield "the torque squares of its certificate are not rows of squares within the torque limits"
+        elif name == "margins":
             yield from _margins_out_of_range(certificate)
         elif name == "control_law":
             for setting, number in value.settings:

@@ -156,7 +156,7 @@ class Reprover:
 
 
 def find_overstated(certificate: Certificate, found: Verification, settings: VerifierSettings) -> list[str]:
-    """List margins that a certificate states larger than can be proven, and limits it does not mention or invents."""
+    """List what a certificate states better than can be proven, and limits it does not mention or invents."""
     problems, stated = [], {margin.limit for margin in certificate.margins}
     for kind in found.margins:
         if kind not in stated:
@@ -171,4 +171,7 @@ def find_overstated(certificate: Certificate, found: Verification, settings: Ver
                 f"its certificate states a margin of the {kind.value} limit of {one.value:.4g} "
                 f"{kind.margin_unit}, proven is {margin.value:.4g} {kind.margin_unit}"
             )
+    squares, proven = certificate.torque_squares, found.torque_squares
+    if squares.shape != proven.shape or not np.all(squares >= (1.0 - 2.0 * BOUND_TOLERANCE) * proven):
+        problems.append("its certificate states smaller squares of the torques than can be proven")
     return problems

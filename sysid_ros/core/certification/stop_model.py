@@ -25,6 +25,7 @@ class LimitKind(Enum):
     TORQUE = "torque"
     TORQUE_AT_REST = "torque at rest"
     BRAKING_TORQUE = "braking torque"
+    CONTINUOUS_TORQUE = "continuous torque"
     SELF_COLLISION = "self-collision"
     GROUND = "ground"
     OBSTACLE = "obstacle"
@@ -52,6 +53,7 @@ _UNITS = {
     LimitKind.TORQUE: "Nm",
     LimitKind.TORQUE_AT_REST: "Nm",
     LimitKind.BRAKING_TORQUE: "Nm",
+    LimitKind.CONTINUOUS_TORQUE: "Nm",
     LimitKind.SELF_COLLISION: "m",
     LimitKind.GROUND: "m",
     LimitKind.OBSTACLE: "m",
@@ -67,12 +69,15 @@ class PlanRejected(SysidError):
         time: When, since the start of the trajectory [s].
         value: What it reaches, in the unit of the limit.
         allowed: What is allowed, in the unit of the limit.
+        advice: What else to say, in one clause.
 
     Attributes:
         excess: By how much the limit is broken, in its unit.
     """
 
-    def __init__(self, limit: LimitKind, names: tuple[str, ...], time: float, value: float, allowed: float):
+    def __init__(
+        self, limit: LimitKind, names: tuple[str, ...], time: float, value: float, allowed: float, advice: str = ""
+    ):
         self.limit = limit
         self.names = names
         self.time = time
@@ -82,7 +87,7 @@ class PlanRejected(SysidError):
         unit, place = limit.unit, place_of(limit, names)
         super().__init__(
             f"{limit.value} limit broken at {place}, {time:.3f} s after the start: {value:.4g} {unit}, "
-            f"allowed {allowed:.4g} {unit} ({self.excess:.3g} {unit} too far)"
+            f"allowed {allowed:.4g} {unit} ({self.excess:.3g} {unit} too far)" + (advice and f"; {advice}")
         )
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.chain import Motion, enclose_path
-from sysid_ros.core.certification.checks import AllowedErrors, Check, Division, MotionChecks
+from sysid_ros.core.certification.checks import ROUNDING, AllowedErrors, Check, Division, MotionChecks
+from sysid_ros.core.certification.continuous import Load, average_squares, find_heat
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,
@@ -53,6 +54,8 @@ class Verification:
         pieces: Pieces of time that were looked at.
         brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
         settings: What was to be proven.
+        torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and of their squares while
+            it is held afterwards, (K + 1, n) [Nm^2].
         has_stop_bounds: Whether the errors in stops are bounds, and not assumed.
         is_proven_throughout: Whether those on the path and in stops are proven with no term of the model estimated.
     """
@@ -61,6 +64,7 @@ class Verification:
     pieces: int
     brake_time: float
     settings: VerifierSettings
+    torque_squares: Array
     has_stop_bounds: bool = False
     is_proven_throughout: bool = False
 
@@ -228,6 +232,7 @@ def make_certificate(
         tracking_bound=allowed.position,
         velocity_bound=allowed.velocity,
         torque_bound=allowed.torque,
+        torque_squares=found.torque_squares,
         torque_fraction=settings.torque_fraction,
         brake_time=found.brake_time,
         claims=state_claims(robot, assumptions.scene, found),
@@ -258,6 +263,8 @@ def _prove(
         return first_torques if m is middle else checks.torques(motion(m, h))
 
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h), errors.torque_over(m, h)), middle, half)
+    squares = _torque_squares(tree, checks, errors, trajectory, (middle, half, first_torques))
+    hottest = _require_continuous(assumptions.robot, squares, trajectory)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time, has_stop_bounds = 0.0, bool(settings.brake_times) and errors.stops is not None
 
@@ -303,8 +310,62 @@ def _prove(
         for kind, entry in tightest.items()
         if np.isfinite(entry.margin)
     }
+    if hottest is not None:
+        margins[hottest.limit] = hottest
     is_proven = errors.is_proven and (has_stop_bounds or not settings.brake_times)
-    return Verification(MappingProxyType(margins), division.pieces, brake_time, settings, has_stop_bounds, is_proven)
+    return Verification(
+        MappingProxyType(margins), division.pieces, brake_time, settings, squares, has_stop_bounds, is_proven
+    )
+
+
+_FINE = 0.075
+"""Largest half length of pieces over which squares of torques are bounded [s]."""
+_AT_REST = 1e-6
+"""Half length of the piece in which a plan counts as at rest, as a share of its duration."""
+
+
+def _torque_squares(
+    tree: JointTree,
+    checks: MotionChecks,
+    errors: AllowedErrors,
+    trajectory: Trajectory,
+    first: tuple[Array, Array, TorqueBounds],
+) -> Array:
+    """Bound the mean squares of the torques in parts of a plan, and at last while it is held, (K + 1, n) [Nm^2].
+
+    The bound of the feedback at the end of a plan is the one that holds afterwards, too.
+    """
+    middle, half, torques = first
+    if half[0] > _FINE:
+        count = int(np.ceil(trajectory.duration / (2.0 * _FINE)))
+        half = np.full(count, 0.5 * trajectory.duration / count)
+        middle = (2.0 * np.arange(count) + 1.0) * half
+        torques = checks.torques(Motion(tree, enclose_path(trajectory, middle, half)))
+    size = checks.largest_torque(torques, errors.torque_over(middle, half))
+    short = np.array([_AT_REST * trajectory.duration])
+    end = trajectory.duration - short
+    at_rest = checks.torques(Motion(tree, enclose_path(trajectory, end, short)))
+    held = checks.largest_torque(at_rest, errors.torque_over(end, short))
+    squares = np.concatenate([average_squares(middle, half, size), held.T**2])
+    squares.setflags(write=False)
+    return squares
+
+
+def _require_continuous(robot: RobotModel, squares: Array, trajectory: Trajectory) -> Margin | None:
+    """Return what is left of the continuous torque limits, after a minute without any torque; None without such limits.
+
+    Raises:
+        PlanRejected: The root mean square over a minute is too large, or the arm cannot be held for ever at the end.
+    """
+    plan = Load.of_plan(squares, trajectory.duration)
+    heat = find_heat(robot.limits, Load.none(robot.n), plan, squares[-1])
+    if heat is None:
+        return None
+    name, kind = robot.joint_names[heat.joint], LimitKind.CONTINUOUS_TORQUE
+    if heat.share > 1.0 - ROUNDING:
+        advice = f"this posture may be held for {heat.hold:.0f} s" if heat.hold else ""
+        raise PlanRejected(kind, (name,), heat.time, heat.value, float(robot.limits.tau_continuous[heat.joint]), advice)
+    return Margin(kind, 1.0 - heat.share - ROUNDING, place_of(kind, (name,)), min(heat.time, trajectory.duration))
 
 
 def _lack(refusal: PlanRejected | BoundNotAvailable) -> float:
@@ -351,6 +412,8 @@ def state_claims(robot: RobotModel, scene: Scene, found: Verification) -> str:
     """One sentence of what was proven and what was not."""
     has_payload = bool(spheres_of_payload(robot, scene))
     proven = ["position, velocity, acceleration and torque limits"]
+    if LimitKind.CONTINUOUS_TORQUE in found.margins:
+        proven.append("continuous torque limits over the plan and any hold after it, what was before left out")
     missing = []
     if found.is_proven_throughout:
         proven.append("the bounds of the errors throughout, with terms of the model bounded at all times in all errors")

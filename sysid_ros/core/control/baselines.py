@@ -80,7 +80,7 @@ class GravityPid:
         inertia = np.diag(self._dynamics.inertia(robot.home))
         self._kp = self.settings.frequency**2 * inertia
         self._kd = 2.0 * self.settings.damping * self.settings.frequency * inertia
-        self._integral_limit = self.settings.integral_share * robot.limits.tau_max
+        self._integral_limit = self.settings.integral_share * robot.limits.tau_continuous
         self.reset()
 
     @property

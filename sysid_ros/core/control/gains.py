@@ -83,7 +83,7 @@ def noise_share(robot: RobotModel, settings: RobustSettings) -> Array:
         torque = by_velocity @ velocity + by_position @ np.broadcast_to(
             0.5 * sensors.position_resolution, velocity.shape
         )
-        largest = np.maximum(largest, torque / robot.limits.tau_max)
+        largest = np.maximum(largest, torque / robot.limits.tau_continuous)
     return largest
 
 

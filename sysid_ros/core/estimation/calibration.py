@@ -363,7 +363,7 @@ def _with_few_windows(
             ]
         )
 
-    own, present = settings.window_duration, count(settings)
+    own, present = max(settings.window_duration, robot.sensors.averaging_time), count(settings)
     duration = min(own * float(present.sum()) / _MOST_WINDOWS, _LONGEST_WINDOW)
     if duration <= own:
         return settings

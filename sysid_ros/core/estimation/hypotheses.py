@@ -270,7 +270,7 @@ def _require_time(is_cancelled: Callable[[], bool]) -> None:
 def _usual(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
     """Return what one would not wonder at, in the unit of the amount."""
     share = {Assumption.FRICTION: FRICTION_USUAL, Assumption.TORQUE_OFFSET: OFFSET_USUAL}.get(assumption)
-    return KINDS[assumption].usual if share is None else share * float(data.robot.limits.tau_max[joint])
+    return KINDS[assumption].usual if share is None else share * float(data.robot.limits.tau_continuous[joint])
 
 
 def _try_signs(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:

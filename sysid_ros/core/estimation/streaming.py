@@ -42,8 +42,9 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSett
 from sysid_ros.core.estimation.parameters.unknowns import Target, Unknowns, describe_unknowns
 from sysid_ros.core.estimation.point.fit import FitNotConverged, LinearEstimator, NoBodyInBox, PointEstimator
 from sysid_ros.core.estimation.point.payload_change import ChangeMonitor
+from sysid_ros.core.estimation.tare import LONGEST_TARE, Tare, TareRefused, make_tare
 from sysid_ros.core.estimation.windows.model import Window
-from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, Rows, calibration_rows
+from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, TARED, Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
@@ -141,7 +142,8 @@ class ConsistencyMonitor:
         """
         labels = RowLabels(rows, self._stream.model.joint_names, self._stream.origin)
         subject = "payload" if self._settings.body == PAYLOAD else "parameters"
-        return with_causes(describe_inconsistency(problem, labels, proof), subject)
+        has_tare = any(part.window[0] == TARED for part in self._bounds.fixed)
+        return with_causes(describe_inconsistency(problem, labels, proof), subject, has_tare)
 
 
 class StreamingEstimator:
@@ -156,9 +158,11 @@ class StreamingEstimator:
         settings: Method and assumptions.
         on_rows: Called with the rows of every window that is used.
         on_update: Called with the estimate after every renewal of the bounds.
+        tare: What is known of the arm with the empty hand; None for nothing.
 
     Attributes:
         settings: Method and assumptions.
+        tare: What is known of the arm with the empty hand; None for nothing.
         stream: Source of the windows.
         windows: Windows that the last block completed, those that do not count among them.
 
@@ -173,14 +177,17 @@ class StreamingEstimator:
         settings: EstimatorSettings | None = None,
         on_rows: Callable[[Rows], None] | None = None,
         on_update: Callable[[ParameterEstimate], None] | None = None,
+        tare: Tare | None = None,
     ):
-        self.settings = settings or EstimatorSettings()
+        self.settings, self.tare = settings or EstimatorSettings(), tare
         self._unknowns = describe_unknowns(robot, self.settings)
         self.stream = RowStream(robot, self.settings, self._unknowns)
         self.windows: list[Window] = []
         self._robot = robot
         self._calibration = calibration_rows(robot, self._unknowns, self.settings)
         self._on_rows, self._on_update = on_rows, on_update
+        self._noted: list[SampleBlock] | None = None  # samples of a tare that has begun
+        self._why_none = ""  # what has ended it
         self._start_over()
 
     def _start_over(self) -> None:
@@ -197,11 +204,36 @@ class StreamingEstimator:
         self._is_settled, self._is_late = True, False
 
     def reset(self, reason: str) -> str:
-        """Discard all data, as after a change of payload; return a notice with the reason."""
+        """Discard all data, as after a change of payload, but for a tare; return a notice with the reason."""
         windows = self._excitation.windows
+        if self._noted is not None:  # what comes now may be in the hand
+            self._noted, self._why_none = (None, reason) if windows else ([], "")
         self.stream.clear()
         self._start_over()
         return f"estimate restarted after {windows} windows: {reason}"
+
+    def begin_tare(self) -> None:
+        """Forget the tare, and note the samples from now on: the hand is empty."""
+        self.tare, self._noted = None, []
+
+    def forget_tare(self, reason: str) -> None:
+        """Forget the tare, also one that has begun."""
+        self.tare, self._noted, self._why_none = None, None, reason
+        self._start_over()
+
+    def end_tare(self) -> None:
+        """Keep what the samples since :meth:`begin_tare` tell of the arm; :meth:`reset` begins with it.
+
+        Where it has ended already, the tare stays as it is.
+
+        Raises:
+            TareRefused: The samples are no tare; there is none now.
+        """
+        noted, self._noted = self._noted, None
+        if noted is None and self.tare is None:
+            raise TareRefused(f"there is no tare to end: {self._why_none or 'none was begun'}")
+        if noted is not None:
+            self.tare = make_tare(self._robot, noted, self.settings)
 
     def information(self) -> Array:
         """Return the Gram matrix (P, P) of the observation matrix in terms of mean torques [Nm^2 per parameter^2]."""
@@ -234,6 +266,7 @@ class StreamingEstimator:
         Raises:
             InvalidSamples: The block has another number of joints than the robot.
         """
+        self._note(block)
         self.windows, notices = self.stream.add(block)
         if not self._excitation.windows:
             self._latest = None  # it says what the samples lack
@@ -241,6 +274,14 @@ class StreamingEstimator:
             if self._alarm is None and not self.stream.is_redundant(window):
                 notices.extend(self._add_window(window))
         return notices
+
+    def _note(self, block: SampleBlock) -> None:
+        """Keep the samples of a tare that has begun, for some minutes."""
+        if self._noted is None or not len(block):
+            return
+        self._noted.append(block)
+        if 1e-9 * float(block.stamps[-1] - self._noted[0].stamps[0]) > LONGEST_TARE:
+            self._noted, self._why_none = None, f"it took more than {LONGEST_TARE:g} s"
 
     def complete(self) -> list[str]:
         """Solve what the last renewal of the bounds has left for a next window, and return notices."""
@@ -267,6 +308,9 @@ class StreamingEstimator:
         alarm = self._consistency.check_sensors(window)
         if alarm is not None:
             return self._raise_alarm(alarm)
+        if self.tare is not None and self.stream.reference is None:
+            at = window.start_stamp
+            self._bounds.fixed.append(self.tare.rows_at(self._robot, self._unknowns, self.settings, at))
         rows = self.stream.build_rows(window)
         alarm = self._consistency.check_rows(rows)
         if alarm is not None:
@@ -293,7 +337,9 @@ class StreamingEstimator:
 
     def _check_early(self) -> list[str]:
         """Look once, in the first seconds of motion, whether these errors are those of another arm; one or two LPs."""
-        known = [] if self._calibration is None else [self._calibration]
+        known = (
+            [] if self._calibration is None else [self._calibration]
+        )  # not the tare: what is usual is not known of it
         agreement = measure_agreement(self._unknowns, [*known, *self._consistency.recent])
         self._doubt = "" if agreement is None else agreement.doubt
         return [self._doubt] if self._doubt else []
@@ -425,7 +471,7 @@ class StreamingEstimator:
             lower=nothing,
             upper=nothing,
             method=self.settings.method,
-            guarantee=describe_guarantee(self.settings),
+            guarantee=describe_guarantee(self.settings, self.tare is not None),
             is_guaranteed=is_guaranteed(self.settings),
             is_consistent=False,
             alarm=alarm,

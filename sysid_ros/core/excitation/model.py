@@ -77,7 +77,7 @@ class TorqueDemand:
         Raises:
             PlanRejected: A limit is broken.
         """
-        limit = fraction * self.robot.limits.tau_max
+        limit = fraction * self.robot.limits.tau_held
         demand = self.evaluate(*states)
         index, joint = np.unravel_index(int(np.argmax(demand / limit)), demand.shape)
         if not demand[index, joint] <= limit[joint]:

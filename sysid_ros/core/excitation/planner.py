@@ -96,7 +96,7 @@ def expected_radii(model: ExcitationModel, trajectories: Sequence[Trajectory], w
     robot, sensors = model.robot, model.robot.sensors
     rows = np.concatenate([momentum_windows(robot, trajectory, window) for trajectory in trajectories])
     torque = rows @ np.concatenate([model.arm_box.center, model.payload])  # integrals over the windows
-    error = (sensors.effort_relative_error * np.abs(torque) + sensors.effort_absolute_error * window).ravel()
+    error = (sensors.effort_relative_error * np.abs(torque) + sensors.lasting_error * window).ravel()
     error = np.maximum(error, 1e-12)
     flat = rows.reshape(error.size, -1) / error[:, None]
     radius = measured_radius(robot, model.arm_box.radius, model.payload_box.radius)
@@ -151,7 +151,7 @@ def expected_base_radii(
     radius = measured_radius(robot, radius, np.zeros(0))
     rows = np.concatenate([momentum_windows(robot, path, window)[..., :-PAYLOAD] for path in trajectories]) / window
     torque = rows @ theta
-    error = np.maximum(sensors.effort_relative_error * np.abs(torque) + sensors.effort_absolute_error, 1e-12).ravel()
+    error = np.maximum(sensors.effort_relative_error * np.abs(torque) + sensors.lasting_error, 1e-12).ravel()
     flat = rows.reshape(error.size, -1) / error[:, None] * radius  # in units of errors and radii
     wanted = base.matrix * radius  # (nb, 14 n)
     found: Array = np.abs(wanted).sum(axis=1)

@@ -295,7 +295,7 @@ class ExcitationProblem:
         # Coulomb friction counts in the worst direction.
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
         center[sliding] = radius[sliding] = 0.0
-        self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_max
+        self._center, self._radius, self._torque_limits = center, radius, model.robot.limits.tau_held
         self._slow_torque, self._moving_torque = model.slow_torque, model.moving_torque
         self._stop_torque = model.stop_torque
         speed = model.moving_speed
@@ -360,24 +360,24 @@ class ExcitationProblem:
         regressor = self._columns(self._regressor.evaluate(rest + self.space.q_start, rest, rest))[0]
         known = np.arange(radius.size) < 14 * robot.n
         unknown = 0.0 if self.base is not None else np.abs(regressor) @ (radius * known)
-        row_error = sensors.effort_relative_error * np.abs(regressor @ theta) + sensors.effort_absolute_error + unknown
+        row_error = sensors.effort_relative_error * np.abs(regressor @ theta) + sensors.lasting_error + unknown
         return ErrorModel(
             theta=theta,
             radius=radius,
             relative=sensors.effort_relative_error,
-            absolute=np.maximum(sensors.effort_absolute_error, 1e-6),
+            absolute=np.maximum(sensors.lasting_error, 1e-6),
             weight=settings.duration / (settings.samples * settings.window),
             row_error=max(float(np.median(row_error)), 1e-6),
         )
 
     def _require_start(self, model: ExcitationModel) -> None:
         robot, q, limits = model.robot, self.space.q_start[None], self.limits
-        usage = model.torque_demand.evaluate(q, 0.0 * q, 0.0 * q)[0] / robot.limits.tau_max
+        usage = model.torque_demand.evaluate(q, 0.0 * q, 0.0 * q)[0] / robot.limits.tau_held
         joint = int(np.argmax(usage))
         if usage[joint] > limits.torque_usage:
             what = f"the torque to hold the worst payload of the box at joint '{robot.joint_names[joint]}' [Nm]"
-            allowed = f"at most {limits.torque_usage * robot.limits.tau_max[joint]:.4g}"
-            raise StartOutsideLimits(what, float(usage[joint] * robot.limits.tau_max[joint]), allowed)
+            allowed = f"at most {limits.torque_usage * robot.limits.tau_held[joint]:.4g}"
+            raise StartOutsideLimits(what, float(usage[joint] * robot.limits.tau_held[joint]), allowed)
         distances = self._distances.evaluate(q)
         if distances.size and distances.min() < limits.clearance:
             what = "the smallest distance of collision spheres to each other, ground and obstacles [m]"

@@ -408,7 +408,7 @@ class _ProvenSearch:
             try:
                 errors = self._within_room(self._allocate(bounds, _ALLOWANCE), hope)
                 self._require_room(errors)
-                most = _MOST * self._assumptions.robot.limits.tau_max
+                most = _MOST * self._assumptions.robot.limits.tau_held
                 self._run_start(share, replace(errors, torque=np.minimum(errors.torque, most)), 0.5 * self._left)
             except (StartOutsideLimits, NoExcitationFound) as reason:
                 refusal = reason
@@ -516,7 +516,7 @@ class _ProvenSearch:
         halves, states = np.full(count, half), path.sample(times)
         along = bound.torque_over(times, halves)
         stopping, brake_time, least = np.zeros_like(along), None, np.inf
-        demand, limits = replace(model.torque_demand, feedback=np.zeros(along.shape[1])), model.robot.limits.tau_max
+        demand, limits = replace(model.torque_demand, feedback=np.zeros(along.shape[1])), model.robot.limits.tau_held
         for stops in self._stops_of(bound):
             takes = stops.torque_over(times, halves)
             needs = demand.evaluate(*slowdown_states(states, stops.brake_time, _STOP_POINTS)).reshape(-1, *along.shape)
@@ -638,7 +638,7 @@ class _ProvenSearch:
         task, robot = self._task, self._assumptions.robot
         at_rest = np.zeros((1, robot.n))
         holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
-        room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_max - holding)
+        room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_held - holding)
         return room
 
     def _require_room(self, errors: TrackingAllocation) -> None:

@@ -135,7 +135,7 @@ class ArmInformation:
         """Compute the errors of mean torques, (..., n) [Nm]: of the sensor, and of uncertain known parameters."""
         sensors = self._robot.sensors
         torque = np.abs(rows @ self._robot.theta_nominal)
-        error = sensors.effort_relative_error * torque + np.maximum(sensors.effort_absolute_error, _SMALLEST_ERROR)
+        error = sensors.effort_relative_error * torque + np.maximum(sensors.lasting_error, _SMALLEST_ERROR)
         total: Array = np.hypot(error, np.linalg.norm(rows * self._nuisance, axis=-1))
         return total
 

@@ -44,7 +44,8 @@ def read_limits(description: UrdfDescription, joint_names: Sequence[str], sectio
     """Read the limits of the arm's joints.
 
     The URDF sets the outer limits of position, speed and torque; settings ``position``, ``velocity`` and ``torque`` may
-    only tighten them. ``acceleration`` exists in the settings only.
+    only tighten them. A URDF has one torque, which is peak and continuous limit; where the settings state both, it
+    bounds ``continuous_torque``, and ``torque`` is a peak above it. ``acceleration`` exists in the settings only.
 
     Args:
         description: The URDF.
@@ -61,7 +62,7 @@ def read_limits(description: UrdfDescription, joint_names: Sequence[str], sectio
     return JointLimits(*np.array(rows, dtype=float).T.copy())
 
 
-def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, float, float]:
+def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, float, float, float]:
     lower, upper = urdf_position_limits(joint)
     velocity, torque = urdf_rate_limits(joint)
     if "position" in section:
@@ -70,9 +71,20 @@ def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, 
             raise ParameterOutOfRange(f"{section.path}.position", position.tolist(), "lower below upper [rad]")
         lower, upper = max(lower, position[0]), min(upper, position[1])
     velocity = min(velocity, section.number("velocity", "rad/s", 1e-6, _loosen(velocity, 1), default=velocity))
-    torque = min(torque, section.number("torque", "Nm", 1e-6, _loosen(torque, 1), default=torque))
+    continuous = min(torque, section.number("continuous_torque", "Nm", 1e-6, _loosen(torque, 1), default=torque))
+    if "continuous_torque" in section:
+        torque = section.number("torque", "Nm", 1e-6, _TORQUE_MAX, default=torque)
+        continuous = min(continuous, torque)
+    else:
+        peak = section.number("torque", "Nm", 1e-6, _TORQUE_MAX, default=torque)
+        if peak > _loosen(torque, 1):
+            allowed = (
+                f"at most {torque:g} [Nm], the effort in the URDF; for a peak above it state continuous_torque, too"
+            )
+            raise ParameterOutOfRange(f"{section.path}.torque", peak, allowed)
+        torque = continuous = min(torque, peak)
     acceleration = section.number("acceleration", "rad/s^2", 1e-6, _ACCELERATION_MAX)
-    return lower, upper, velocity, acceleration, torque
+    return lower, upper, velocity, acceleration, torque, continuous
 
 
 def urdf_position_limits(joint: Joint) -> tuple[float, float]:
@@ -345,8 +357,12 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
         effort_drift=settings.per_joint("effort_drift", n, "Nm/s", 0.0, _TORQUE_MAX, 0.0),
         velocity_mean_error=_part_of(settings, "velocity_mean_error", "rad/s", velocity, np.inf),
         error_window=settings.number("error_window", "s", 1e-3, 10.0, 0.1),
+        effort_friction=settings.number("effort_friction", "-", 0.0, 1.0, 0.0),
     )
     settings.finish()
+    if sensors.effort_friction and sensors.effort_meaning.has_friction:
+        allowed = f"0 for {sensors.effort_meaning.value}, which has all of it in its effort"
+        raise ParameterOutOfRange(f"{settings.path}.effort_friction", sensors.effort_friction, allowed)
     return sensors
 
 

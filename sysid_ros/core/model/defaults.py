@@ -44,8 +44,8 @@ _ASSUMPTIONS = (
     f"friction is unknown: Coulomb torque and viscous torque at top speed each up to {100 * COULOMB_SHARE:g} % of the "
     f"torque limit, or twice the URDF's tags; rotors take up to {100 * ARMATURE_SHARE:g} % of it at the acceleration "
     f"limit; torque offsets within {100 * OFFSET_SHARE:g} % of it",
-    f"sensors: torque within 2.5 % and {100 * EFFORT_SHARE:g} % of the limit, measured before friction, in joint "
-    "direction; velocity within 0.005 rad/s, encoder step 1e-4 rad, stamps within 0.1 ms",
+    f"sensors: torque within a constant gain of 2.5 %, 0.5 % of it and {100 * EFFORT_SHARE:g} % of the limit, measured "
+    "before friction, in joint direction; velocity within 0.005 rad/s, encoder step 1e-4 rad, stamps within 0.1 ms",
     f"payload: up to {PAYLOAD_MASS_MAX:g} kg, CoM within 0.3 m of the tool frame, radius of gyration up to 0.15 m",
     HOME_ASSUMED,
 )
@@ -90,7 +90,8 @@ def default_settings(
         "sensors": {
             "effort_meaning": "motor_side",
             "effort_sign": 1,
-            "effort_relative_error": 0.025,
+            "effort_relative_error": 0.03,
+            "effort_gain_error": 0.025,
             "effort_absolute_error": efforts,
             "effort_is_held": True,
             "position_resolution": 1.0e-4,

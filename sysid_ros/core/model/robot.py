@@ -33,6 +33,10 @@ _ROUNDING = 1e-9
 """By how much a payload may be outside its shape for rounding [m], and as a share of its moments of inertia."""
 
 
+_HELD = 0.99
+"""Share of the continuous torque that is planned with; proofs overestimate mean squares by up to 1.7 % [-]."""
+
+
 class EffortMeaning(Enum):
     """Side of the gear at which the effort signal is measured.
 
@@ -66,7 +70,8 @@ class JointLimits:
         q_upper: Upper positions, (n,) [rad]; +inf for a continuous joint.
         v_max: Speeds, (n,) [rad/s].
         a_max: Accelerations for planning, (n,) [rad/s^2].
-        tau_max: Torques, (n,) [Nm].
+        tau_max: Peak torques, (n,) [Nm].
+        tau_continuous: Root mean square of the torques over any minute, (n,) [Nm].
     """
 
     q_lower: Array
@@ -74,6 +79,12 @@ class JointLimits:
     v_max: Array
     a_max: Array
     tau_max: Array
+    tau_continuous: Array
+
+    @property
+    def tau_held(self) -> Array:
+        """Torques to plan with that may be held for ever, (n,) [Nm]: a little less than a proof allows."""
+        return np.where(self.tau_continuous < self.tau_max, _HELD * self.tau_continuous, self.tau_max)
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,8 @@ class SensorModel:
         velocity_mean_error: Largest mean of the velocity error over any ``error_window``, (n,) [rad/s]; at most
             ``velocity_error``.
         error_window: Length of time over which errors are bounded in the mean [s].
+        effort_friction: Largest friction behind a sensor on the link side, of bearings, seals and cables, as a share of
+            the largest Coulomb and viscous friction in the box of the gear [-].
     """
 
     effort_meaning: EffortMeaning
@@ -117,6 +130,7 @@ class SensorModel:
     effort_drift: Array | float = 0.0
     velocity_mean_error: Array | float = np.inf
     error_window: float = 0.1
+    effort_friction: float = 0.0
 
     @property
     def gain_radius(self) -> Array:
@@ -127,6 +141,19 @@ class SensorModel:
         gain = np.broadcast_to(self.effort_gain_error, self.velocity_error.shape)
         return np.asarray(gain / (1.0 - gain))
 
+    @property
+    def lasting_error(self) -> Array:
+        """Largest absolute part of the error of a torque that is averaged over ``error_window``, (n,) [Nm]."""
+        is_averaged = self.effort_is_held
+        mean = np.minimum(self.effort_mean_error, self.effort_absolute_error)
+        return np.asarray(mean if is_averaged else self.effort_absolute_error)
+
+    @property
+    def averaging_time(self) -> float:
+        """How long torques must be averaged so that their vibration counts with its mean [s]; 0 where there is none."""
+        is_smaller = bool(np.any(self.lasting_error < self.effort_absolute_error))
+        return self.error_window if is_smaller else 0.0
+
     def mean_bound(self, sample: Array, mean: Array | float, seconds: float) -> Array:
         """Bound the integral over some time of an error that is bounded per sample and in the mean.
 
@@ -136,10 +163,13 @@ class SensorModel:
             seconds: The time [s].
 
         Returns:
-            The bound, (n,) [unit of the error times s]: whole windows count with the mean, the rest with the samples.
+            The bound, (n,) [unit of the error times s]: whole windows count with the mean, the rest with the samples or
+            as a window less what it lacks.
         """
-        whole = np.floor(seconds / self.error_window * (1.0 + 1e-9)) * self.error_window
-        return np.asarray(whole * np.minimum(mean, sample) + max(seconds - whole, 0.0) * sample)
+        window, mean = self.error_window, np.minimum(mean, sample)
+        whole = np.floor(seconds / window * (1.0 + 1e-9)) * window
+        rest = max(seconds - whole, 0.0)
+        return np.asarray(whole * mean + np.minimum(rest * sample, window * mean + (window - rest) * sample))
 
 
 class PositionSide(Enum):

@@ -45,6 +45,7 @@ _MARGIN_OF = {
     LimitKind.TORQUE: "torque",
     LimitKind.TORQUE_AT_REST: "torque",
     LimitKind.BRAKING_TORQUE: "torque",
+    LimitKind.CONTINUOUS_TORQUE: "torque",
     LimitKind.SELF_COLLISION: "distance",
     LimitKind.GROUND: "distance",
     LimitKind.OBSTACLE: "distance",
@@ -84,7 +85,7 @@ class AssumedErrors:
     def guess(cls, limits: JointLimits) -> AssumedErrors:
         """Guess errors before any motion has been bounded."""
         n = limits.tau_max.size
-        return cls(np.full(n, _FIRST_POSITION), np.full(n, _FIRST_VELOCITY), _FIRST_TORQUE * limits.tau_max)
+        return cls(np.full(n, _FIRST_POSITION), np.full(n, _FIRST_VELOCITY), _FIRST_TORQUE * limits.tau_continuous)
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AssumedErrors:
@@ -221,10 +222,6 @@ class Margins:
         reserve = self.reserve
         return replace(self, position=self.position + reserve.position, velocity=self.velocity + reserve.velocity)
 
-    def torque_limit(self, limits: JointLimits) -> Array:
-        """Compute what model and feedback may need together, (n,) [Nm]."""
-        return (1.0 - self.torque) * limits.tau_max
-
 
 @dataclass(frozen=True)
 class ConstraintSamples:
@@ -260,15 +257,21 @@ class Room:
 
     Attributes:
         torque: Torque that model and feedback may need together, (T, n) [Nm].
+        rest: The same at rest there, (T, n) [Nm].
         feedback: What of it the feedback needs on the path, (n,) [Nm].
         clearance: Distance to keep, margins included, (T,) [m].
         friction_speed: Of the control law that the feedback is bounded for [rad/s], see :func:`counted_friction`.
     """
 
     torque: Array
+    rest: Array
     feedback: Array
     clearance: Array
     friction_speed: float = 0.0
+
+
+_REST = 1
+"""Index of the stage at rest on the path."""
 
 
 class MotionConstraints:
@@ -292,7 +295,7 @@ class MotionConstraints:
     ):
         self._torque, self._distances, self._basis = torque, distances, basis
         self._clearances, self._feedback, self._friction_speed = room.clearance, room.feedback, room.friction_speed
-        self._model_limits = room.torque - room.feedback  # (T, n)
+        self._model_limits, self._less_at_rest = room.torque - room.feedback, room.torque - room.rest  # (T, n)
         # The motion, rest on its path, and points of a stop: rate and slowdown of the clock.
         self._stages = [(1.0, 0.0), (0.0, 0.0)]
         if brake_time is not None:
@@ -320,7 +323,9 @@ class MotionConstraints:
         friction = counted_friction(np.tile(np.abs(v), (len(self._stages), 1)), rates, self._friction_speed)
         share = np.minimum(self._fastest(states, count)[0] / STOP_SPEED, 1.0)
         growths = share[:, None, None] * self._growths
-        limits = np.maximum(self._model_limits - growths[..., None] * self._feedback, 1e-3)  # (B, stages, T, n)
+        limits = self._model_limits - growths[..., None] * self._feedback  # (B, stages, T, n)
+        limits[:, _REST] -= self._less_at_rest
+        limits = np.maximum(limits, 1e-3)
         torques = self._torque.evaluate(states, friction, (1.0 + little) * limits.swapaxes(0, 1).reshape(-1, n))
         demand = torques.demand.reshape(len(self._stages), count, -1, n).swapaxes(0, 1)
         usage = demand / limits - 1.0

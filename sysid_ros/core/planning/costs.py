@@ -229,15 +229,15 @@ class WidthCost:
     def __init__(self, rows: WindowRows, collected: Array, assumptions: Assumptions):
         robot, boxes = assumptions.robot, assumptions.boxes
         sensors = robot.sensors
-        typical = sensors.effort_relative_error * _TYPICAL_SHARE * robot.limits.tau_max
+        typical = sensors.effort_relative_error * _TYPICAL_SHARE * robot.limits.tau_continuous
         self._criterion = BoundsCriterion(
             ErrorModel(
                 theta=np.concatenate([boxes[0].center, assumptions.nominal]),
                 radius=measured_radius(robot, boxes[0].radius, boxes[1].radius),
                 relative=sensors.effort_relative_error,
-                absolute=sensors.effort_absolute_error,
+                absolute=sensors.lasting_error,
                 weight=1.0,
-                row_error=float(np.mean(typical + sensors.effort_absolute_error)),
+                row_error=float(np.mean(typical + sensors.lasting_error)),
             ),
             collected,
         )

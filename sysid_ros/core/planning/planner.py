@@ -532,7 +532,11 @@ class CertifiedPlanner:
         """
         start = request.state[0]
         try:
-            self._hold(request, start)
+            try:
+                self._hold(request, start)
+            except PlanRejected as refusal:
+                if refusal.limit is not LimitKind.CONTINUOUS_TORQUE:  # else it may be held until it leaves
+                    raise
             leg = self._leg_home(request, now, patience) if request.goal is None else None
             if leg is not None:
                 return leg
@@ -593,7 +597,7 @@ class CertifiedPlanner:
     def _torque_room(self, q: Array, errors: AssumedErrors) -> Array:
         """Return the share of the torque limits that is left at rest in postures (N, n) beside feedback, (N,) [-]."""
         needed = self._model.torque.demand_at_rest(q) + errors.torque
-        return np.asarray((1.0 - needed / self.robot.limits.tau_max).min(axis=1))
+        return np.asarray((1.0 - needed / self.robot.limits.tau_held).min(axis=1))
 
     def _find_way(
         self, request: PlanRequest, errors: AssumedErrors, number: int, patience: Patience

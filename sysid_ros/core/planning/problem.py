@@ -207,9 +207,13 @@ class PlanProblem:
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
         is_ahead = np.where(np.arange(basis.times.size) >= samples, 1.0, 0.0)
-        torque_limit = margins.torque_limit(self.model.robot.limits)
+        limits = self.model.robot.limits
+        reserved = (1.0 - margins.torque) * (1.0 - margins.reserve.torque * is_ahead[:, None])
+        # Wherever a plan ends, and whatever follows it, the arm must be able to stay.
+        is_end = np.isin(np.arange(basis.times.size), (samples - 1, basis.times.size - 1))
         room = Room(
-            torque=torque_limit * (1.0 - margins.reserve.torque * is_ahead[:, None]),
+            torque=limits.tau_max * reserved,
+            rest=np.where(is_end[:, None], limits.tau_held, limits.tau_max) * reserved,
             feedback=self._errors.torque,
             clearance=self.request.assumptions.scene.clearance + margins.distance + margins.reserve.distance * is_ahead,
             friction_speed=self.request.assumptions.control_law.friction_speed,

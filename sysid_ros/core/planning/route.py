@@ -103,7 +103,7 @@ class PostureCheck:
         spheres, wide = model.spheres_in(scene), errors.grown(margins.growth)
         clearance = scene.clearance + margins.distance
         self._distances = FreeDistances(spheres, wide.position, clearance) if spheres.has_rows else None
-        self._torque_limit, self._clearance = limits.tau_max - wide.torque, clearance
+        self._torque_limit, self._clearance = limits.tau_held - wide.torque, clearance
         self._ends = ends
         needed, free = self._rooms(ends)
         self._more_torque = np.maximum(needed - self._torque_limit, 0.0)
@@ -125,7 +125,7 @@ class PostureCheck:
     def _look(self, q: Array) -> tuple[Bools, Array]:
         """Return which postures (N, n) are free, and what is left of the torque, the least share of a limit, (N,)."""
         torque, free = self._rooms(q)
-        room = ((self._torque_limit - torque) / self._limits.tau_max).min(axis=1)
+        room = ((self._torque_limit - torque) / self._limits.tau_held).min(axis=1)
         near = np.maximum(1.0 - np.abs(q[:, None] - self._ends).max(axis=2) / _NEAR_END, 0.0)[..., None]  # (N, 2, 1)
         torque -= (near * self._more_torque).max(axis=1)
         free += (near * self._less_distance).max(axis=1)

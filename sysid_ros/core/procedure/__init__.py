@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.procedure.arm import KnownLoadPolicy
-from sysid_ros.core.procedure.base import ObserveProcedure, Procedure
+from sysid_ros.core.procedure.arm import EmptyHandPolicy, KnownLoadPolicy
+from sysid_ros.core.procedure.base import ObserveProcedure, Procedure, give_prior
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
 from sysid_ros.core.procedure.move import Move, MoveSettings, run_move
 from sysid_ros.core.procedure.periodic import PeriodicProcedure
@@ -35,6 +35,7 @@ from sysid_ros.core.procedure.types import (
     Phase,
     Progress,
     StopUnconfirmed,
+    TareStep,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Arm",
     "CertifiedPlan",
     "Collection",
+    "EmptyHandPolicy",
     "EstimateSource",
     "ExcitationRequest",
     "Identification",
@@ -62,9 +64,12 @@ __all__ = [
     "Ports",
     "Progress",
     "StopUnconfirmed",
+    "TareStep",
+    "end_tare",
     "run_collection",
     "run_identification",
     "run_move",
+    "run_tare",
 ]
 
 _PROCEDURES: dict[str, Callable[..., Procedure]] = {
@@ -96,6 +101,41 @@ def run_identification(
     Source: SAFE-ID Algorithm 2.
     """
     return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).run()
+
+
+def run_tare(
+    ports: Ports,
+    policy: ModelPolicy,
+    settings: IdentificationSettings,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Collection:
+    """Move as :func:`run_identification` does, with the empty hand, for what payloads are identified with later.
+
+    Nothing rests on the hand being empty: motions are proven for every payload that agrees with the data. It also ends
+    at rest on any failure. What it tells counts from :func:`end_tare` on.
+
+    Args:
+        ports: The planner, the arm and the source of estimates.
+        policy: An :class:`EmptyHandPolicy`.
+        settings: How the arm is moved.
+        is_cancelled: Looked at between all steps and while the arm moves.
+        on_progress: Called with every change.
+
+    Raises:
+        IdentificationFailed: With the code and a sentence.
+    """
+    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).tare()
+
+
+def end_tare(ports: Ports, policy: ModelPolicy) -> None:
+    """Keep what a tare has told, and be ready for any payload again, at rest where the arm may hold one.
+
+    Raises:
+        IdentificationFailed: The samples are no tare, or the controller does not take the prior.
+    """
+    ports.estimates.reset("the tare ends", TareStep.END)
+    give_prior(ports.arm, policy)
 
 
 def run_collection(

@@ -12,7 +12,7 @@ import numpy as np
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.calibration import KnownLoad
+from sysid_ros.core.estimation.calibration import KnownLoad, empty_hand
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.core.model.payload import object_box
@@ -25,8 +25,8 @@ _LEAST_MASS = 0.02
 """What an empty hand counts with for planner and controller [kg]: dust and cables, and bounds with an inside."""
 
 
-class KnownLoadPolicy(ModelPolicy):
-    """Decide on the payload model while the load is known: its box, cut down to what the data say of it.
+class StatedLoadPolicy(ModelPolicy):
+    """Decide on the payload model from the data alone, and end where they contradict what was stated of the load.
 
     Args:
         robot: The arm.
@@ -40,25 +40,6 @@ class KnownLoadPolicy(ModelPolicy):
         super().__init__(robot)
         self._load = load
         self._stated = stated_box(robot, load)
-
-    def for_plan(self, estimate: ParameterEstimate | None) -> PayloadModel:
-        """Return the model for the next plan: what was stated of the load, and what is estimated of it.
-
-        Raises:
-            IdentificationFailed: With the code ``INCONSISTENT``: the hand does not hold the stated load.
-        """
-        self.require_consistent(estimate)
-        if estimate is None or estimate.target != PAYLOAD:
-            return self.in_use
-        lower = np.maximum(estimate.lower, self._stated.lower)
-        upper = np.minimum(estimate.upper, self._stated.upper)
-        values = np.clip(estimate.values, lower, upper)
-        model = super().for_plan(replace(estimate, values=values, lower=lower, upper=upper))
-        if self.in_use.estimate is not None:
-            return model
-        # The nominal payload of the prior is much heavier than an empty hand.
-        boxes = (self._robot.theta_box, model.box)
-        return replace(model, nominal=choose_payload(self._robot, boxes, self._load.prior.nominal))
 
     def require_consistent(self, estimate: ParameterEstimate | None) -> None:
         """Check that the data agree with the model in use, and with the stated load.
@@ -78,6 +59,45 @@ class KnownLoadPolicy(ModelPolicy):
                 f"within [{estimate.lower[i]:.4g}, {estimate.upper[i]:.4g}] {PARAMETER_UNITS[i]}, stated "
                 f"was [{self._stated.lower[i]:.4g}, {self._stated.upper[i]:.4g}]; or the box of the arm is wrong",
             )
+
+
+class EmptyHandPolicy(StatedLoadPolicy):
+    """Decide on the payload model of a tare: the hand is stated to be empty, and nothing rests on that.
+
+    Args:
+        robot: The arm.
+        may_tighten: Whether estimates make the model tighter.
+
+    Raises:
+        ParameterOutOfRange: The payload prior of the arm excludes the empty hand.
+    """
+
+    def __init__(self, robot: RobotModel, may_tighten: bool = True):
+        super().__init__(robot, empty_hand())
+        self.may_tighten = may_tighten
+
+
+class KnownLoadPolicy(StatedLoadPolicy):
+    """Decide on the payload model while the load is known: its box, cut down to what the data say of it."""
+
+    def for_plan(self, estimate: ParameterEstimate | None) -> PayloadModel:
+        """Return the model for the next plan: what was stated of the load, and what is estimated of it.
+
+        Raises:
+            IdentificationFailed: With the code ``INCONSISTENT``: the hand does not hold the stated load.
+        """
+        self.require_consistent(estimate)
+        if estimate is None or estimate.target != PAYLOAD:
+            return self.in_use
+        lower = np.maximum(estimate.lower, self._stated.lower)
+        upper = np.minimum(estimate.upper, self._stated.upper)
+        values = np.clip(estimate.values, lower, upper)
+        model = super().for_plan(replace(estimate, values=values, lower=lower, upper=upper))
+        if self.in_use.estimate is not None:
+            return model
+        # The nominal payload of the prior is much heavier than an empty hand.
+        boxes = (self._robot.theta_box, model.box)
+        return replace(model, nominal=choose_payload(self._robot, boxes, self._load.prior.nominal))
 
 
 def stated_box(robot: RobotModel, load: KnownLoad) -> Box:

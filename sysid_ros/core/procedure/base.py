@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
 from sysid_ros.core.procedure.model_policy import ModelPolicy, PayloadModel
-from sysid_ros.core.procedure.ports import ModelRefused, MotionState, Ports
+from sysid_ros.core.procedure.ports import Arm, ModelRefused, MotionState, Ports
 from sysid_ros.core.procedure.types import (
     Collection,
     Identification,
@@ -22,6 +22,7 @@ from sysid_ros.core.procedure.types import (
     Phase,
     Progress,
     StopUnconfirmed,
+    TareStep,
 )
 
 T = TypeVar("T")
@@ -43,6 +44,21 @@ def require_identified(estimate: ParameterEstimate) -> None:
         raise IdentificationFailed(IdentificationErrorCode.NO_WINDOWS, text)
     if Quantity.MASS not in estimate.narrower:
         raise IdentificationFailed(IdentificationErrorCode.NOT_IDENTIFIED, estimate.shortfall)
+
+
+def give_prior(arm: Arm, policy: ModelPolicy) -> None:
+    """Give the controller the prior again: the payload may be another one than the last time.
+
+    Raises:
+        IdentificationFailed: With the code ``DRIVER_NOT_READY`` where it keeps the model it has.
+    """
+    model = policy.reset()
+    try:
+        arm.set_model(model, is_reset=True)
+    except ModelRefused as refusal:
+        raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, str(refusal)) from refusal
+    policy.note_given(model)
+    arm.wait_until_holding(model)
 
 
 class Procedure(ABC):
@@ -89,6 +105,14 @@ class Procedure(ABC):
         """
         return self._end_at_rest(self._collect)
 
+    def tare(self) -> Collection:
+        """Move as :meth:`run` does, with the empty hand; :func:`end_tare` keeps what that tells of the arm.
+
+        Raises:
+            IdentificationFailed: With the code and a sentence.
+        """
+        return self._end_at_rest(self._tare)
+
     @property
     @abstractmethod
     def _expected(self) -> int:
@@ -105,10 +129,15 @@ class Procedure(ABC):
         self._give_final_model(estimate)
         return Identification(estimate, collection.plans, collection.motion_time, collection.stop_reason)
 
-    def _collect(self) -> Collection:
+    def _tare(self) -> Collection:
+        collection = self._collect(TareStep.BEGIN)
+        self._give_final_model(self._final_estimate())  # for the way back
+        return collection
+
+    def _collect(self, tare: TareStep = TareStep.KEEP) -> Collection:
         self._report(Phase.WAITING, "waiting for the arm and its samples", 0.0)
         self._arm.wait_until_ready()
-        self._forget_payload("identification starts")
+        self._forget_payload("identification starts", tare)
         self._weigh()
         stop_reason = self._move()
         return Collection(tuple(self._plans), self._motion_time, stop_reason)
@@ -137,16 +166,9 @@ class Procedure(ABC):
 
     # The model of the payload
 
-    def _forget_payload(self, reason: str) -> None:
-        """Go back to the prior: the payload may be another one than the last time."""
-        model = self._policy.reset()
-        try:
-            self._arm.set_model(model, is_reset=True)
-        except ModelRefused as refusal:
-            raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, str(refusal)) from refusal
-        self._policy.note_given(model)
-        self._arm.wait_until_holding(model)
-        self._estimates.reset(reason)
+    def _forget_payload(self, reason: str, tare: TareStep = TareStep.KEEP) -> None:
+        give_prior(self._arm, self._policy)
+        self._estimates.reset(reason, tare)
 
     def _give_model(self, model: PayloadModel, phase: Phase = Phase.PLANNING) -> None:
         """Give the controller of the resting arm a model; where it refuses, all go on with the one in use."""

@@ -16,6 +16,7 @@ from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.procedure.model_policy import PayloadModel
+from sysid_ros.core.procedure.types import TareStep
 from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
@@ -159,8 +160,8 @@ class Arm(Protocol):
 class EstimateSource(Protocol):
     """Estimates the payload from what the arm measures."""
 
-    def reset(self, reason: str) -> None:
-        """Forget all data up to now."""
+    def reset(self, reason: str, tare: TareStep = TareStep.KEEP) -> None:
+        """Forget all data up to now, but for a tare; or begin or end one with the empty hand."""
 
     def latest(self) -> ParameterEstimate | None:
         """Return the latest estimate, None before the first."""

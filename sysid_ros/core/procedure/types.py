@@ -63,6 +63,14 @@ class Phase(IntEnum):
     STOPPING = 6
 
 
+class TareStep(IntEnum):
+    """What becomes of a tare where the estimator begins anew; the same numbers as in the service ``ResetEstimator``."""
+
+    KEEP = 0
+    BEGIN = 1
+    END = 2
+
+
 STRATEGIES = ("receding", "periodic", "observe")
 
 

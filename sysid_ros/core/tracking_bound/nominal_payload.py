@@ -112,7 +112,7 @@ def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLik
             bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture)
         except BoundNotAvailable:
             return np.inf
-        return float((bound.torque / robot.limits.tau_max).max() * bound.position.max())
+        return float((bound.torque / robot.limits.tau_held).max() * bound.position.max())
 
     found = cost(present)
     least, best = min(((cost(share * heavy), share * heavy) for share in _WEIGHED_SHARES), key=lambda one: one[0])
@@ -189,7 +189,7 @@ def best_payload(
             bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), still)
         except (BoundNotAvailable, ParameterOutOfRange):
             return np.inf  # of a counterweight an arm with light armatures may have no inertia left
-        return float(((bound.torque + needed) / robot.limits.tau_max).max())
+        return float(((bound.torque + needed) / robot.limits.tau_held).max())
 
     return min((np.array(one, dtype=float) for one in candidates), key=need)
 

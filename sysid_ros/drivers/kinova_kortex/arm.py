@@ -197,7 +197,9 @@ def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
         hold(exchange, holding, extra=torque)
         return float(exchange.latest.q[-1])
 
-    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_max[-1], settings.period, push)
+    probe_last_joint(
+        robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], settings.period, push
+    )
     for _ in range(cycles):
         hold(exchange, holding)
 

@@ -93,6 +93,7 @@ class MujocoArm(SimulatedArm):
             robot, self._theta, self._payload, self.period, self.settings.substeps, self.settings.stiffness_share
         )
         self._friction = self.physics.friction
+        self._behind = 0.5 * robot.sensors.effort_friction  # of friction, which acts behind the sensor
         self.physics.place(robot.home if start is None else np.asarray(start))
         self._sensors = SensorSimulation(robot.sensors, self.settings.noise, self.settings.seed)
         is_difference = robot.sensors.velocity_is_difference
@@ -200,11 +201,12 @@ class MujocoArm(SimulatedArm):
         meaning, before, speed = sensors.effort_meaning, (physics.q, physics.v), physics.motor_speed
         self._cycle += 1
         motor = physics.advance(self._held, self._push, not self._are_brakes_closed)
+        rotor = self._friction[:, 2] * (physics.motor_speed - speed) / self.period
         if meaning.has_friction:
-            rotor = self._friction[:, 2] * (physics.motor_speed - speed) / self.period
             return motor if meaning.has_armature else motor - rotor
         if sensors.effort_is_held:
-            return physics.dynamics.mean_torque(before, (physics.q, physics.v), self.period) - self._push
+            link = physics.dynamics.mean_torque(before, (physics.q, physics.v), self.period) - self._push
+            return link + self._behind * (motor - rotor - self._friction[:, 3] - link)
         return physics.dynamics.torque(physics.q, physics.v, physics.acceleration()) - self._push
 
     def _measure(self, effort: Array) -> ArmState:

@@ -165,16 +165,22 @@ def _quaternion(rotation: Array) -> Array:
 
 
 _BLOCK = 1024
+_USUAL = 0.2
+"""Share of the largest alternating part that errors have which do not use their bounds up [-]."""
+_SLOWEST = 0.01
+"""Longest period of samples for which errors keep their bounds in the mean [s]."""
 
 
 class _Bound:
     """Bounds of an error per sample and in the mean, (n,) or one for all, and the constant part that keeps both."""
 
-    def __init__(self, sample: Array, mean: Array | float):
-        self.sample, self.mean = sample, mean
+    def __init__(self, sample: Array, mean: Array | float, window: float):
+        self.sample = sample
         self.is_mean_smaller = np.asarray(mean < sample)
         self.is_any_mean_smaller = bool(self.is_mean_smaller.any())
         self.steady = 0.9 * np.minimum(mean, sample)
+        # One sample of an odd number in a window does not cancel; the windows have at least this many.
+        self.swing = 0.1 * np.minimum(mean, sample) * max(round(window / _SLOWEST), 1)
 
 
 class SensorSimulation:
@@ -184,7 +190,7 @@ class SensorSimulation:
     ``|error of tau| <= effort_relative_error |true tau| + effort_absolute_error`` and
     ``|error of the stamp| <= stamp_jitter``. Of the relative error ``effort_gain_error`` is a constant gain of each
     joint. Where an error is bounded in the mean too, a constant part and one that alternates from sample to sample
-    keep both bounds, for error windows of ten samples and more. The torque offset drifts steadily from the start.
+    keep both bounds, for samples at 100 Hz and faster. The torque offset drifts steadily from the start.
 
     Args:
         sensors: The bounds.
@@ -212,8 +218,8 @@ class SensorSimulation:
         self._right_gain = 1.0 + self._gain
         self._rest = sensors.effort_relative_error - sensors.effort_gain_error
         self._has_drift = bool(np.any(self._drift))
-        self._effort_bound = _Bound(sensors.effort_absolute_error, sensors.effort_mean_error)
-        self._velocity_bound = _Bound(sensors.velocity_error, sensors.velocity_mean_error)
+        self._effort_bound = _Bound(sensors.effort_absolute_error, sensors.effort_mean_error, sensors.error_window)
+        self._velocity_bound = _Bound(sensors.velocity_error, sensors.velocity_mean_error, sensors.error_window)
         self._count = 0
         self._first_ns: int | None = None
 
@@ -264,7 +270,8 @@ class SensorSimulation:
             return bound.sample * share
         steady = bound.steady * share
         signs = self._signs[2] * (1.0 if self._count % 2 else -1.0)
-        within = steady + signs * np.minimum(bound.sample - np.abs(steady), bound.mean)
+        signs = signs * (_USUAL if self._noise is Noise.UNIFORM else 1.0)
+        within = steady + signs * np.minimum(bound.sample - np.abs(steady), bound.swing)
         return np.where(bound.is_mean_smaller, within, bound.sample * share)
 
     def _draw(self) -> Array:

@@ -173,7 +173,7 @@ class PositionHold:
         self._gravity = gravity
         friction, sensors = robot.friction(robot.theta_nominal), robot.sensors
         self._friction = friction[:, :2].T
-        self._effort_error = friction[:, 0] + np.abs(friction[:, 3]) + sensors.effort_absolute_error
+        self._effort_error = friction[:, 0] + np.abs(friction[:, 3]) + sensors.lasting_error  # it rests
         self._sent: Array | None = None
         self._creep_speed = _CREEP_SPEED + sensors.velocity_error
         self._rest_speed = _REST_SPEED + sensors.velocity_error

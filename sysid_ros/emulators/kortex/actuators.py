@@ -42,7 +42,7 @@ class Actuators:
     def __init__(self, arm: EmulatedArm, watchdog_time: float):
         self.arm, self.watchdog_time = arm, watchdog_time
         n = arm.robot.n
-        is_large = (arm.robot.limits.tau_max > _LARGE_TORQUE).astype(int)
+        is_large = (arm.robot.limits.tau_continuous > _LARGE_TORQUE).astype(int)
         self._speed, self._torque = _SPEED[is_large], _TORQUE[is_large]
         limits = arm.robot.limits
         self._upper, self._lower = limits.q_upper + np.radians(1.0), limits.q_lower - np.radians(1.0)

@@ -151,6 +151,7 @@ def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:
         **{name: getattr(certificate, name) for name in _COPIED},
         "is_proven_throughout": getattr(certificate, "is_proven_throughout", False),  # not in older ones
         **{name: list(getattr(certificate, name)) for name in _VECTORS},
+        "torque_squares": np.reshape(certificate.torque_squares, (-1, len(certificate.joint_names))).tolist(),
         "predecessor": certificate.predecessor or None,
         "control_law": {"name": law.name, "settings": dict(zip(law.setting_names, law.settings, strict=True))},
         "margins": [

@@ -103,6 +103,7 @@ def certificate_to_message(certificate: Certificate, joint_names: Sequence[str])
         tracking_bound=to_array("d", certificate.tracking_bound, np.float64),
         velocity_bound=to_array("d", certificate.velocity_bound, np.float64),
         torque_bound=to_array("d", certificate.torque_bound, np.float64),
+        torque_squares=to_array("d", certificate.torque_squares.ravel(), np.float64),
         is_proven_throughout=bool(certificate.is_proven_throughout),
         torque_fraction=float(certificate.torque_fraction),
         brake_time=float(certificate.brake_time),
@@ -140,6 +141,10 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
             "Certificate", field, message.joint_names, getattr(message, field), joint_names
         )
 
+    n, squares = len(joint_names), np.array(message.torque_squares, dtype=float)
+    if not squares.size or squares.size % n:
+        raise InvalidMessage("Certificate", "torque_squares", f"has {squares.size} entries for {n} joints")
+    order = joint_order("Certificate", message.joint_names, joint_names)
     margins = zip(limits, message.margins, message.margin_places, message.margin_times, strict=True)
     certificate = Certificate(
         path_hash=message.path_hash,
@@ -154,6 +159,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         tracking_bound=joints("tracking_bound"),
         velocity_bound=joints("velocity_bound"),
         torque_bound=joints("torque_bound"),
+        torque_squares=squares.reshape(-1, n)[:, order],
         is_proven_throughout=message.is_proven_throughout,
         torque_fraction=message.torque_fraction,
         brake_time=message.brake_time,

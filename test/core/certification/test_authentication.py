@@ -24,7 +24,8 @@ from sysid_ros.core.control.settings import ControlLaw
 CERTIFICATE = Certificate(
     path_hash="a", box_hash="b", scene_hash="c", robot_hash="d", control_law=ControlLaw("law", (("gain", 2.0),)),
     nominal_payload=np.arange(10.0), predecessor=None, takeover_time=0.0, rest_before=1.0,
-    tracking_bound=np.full(2, 0.1), velocity_bound=np.full(2, 0.2), torque_bound=np.full(2, 3.0), torque_fraction=1.0,
+    tracking_bound=np.full(2, 0.1), velocity_bound=np.full(2, 0.2), torque_bound=np.full(2, 3.0),
+    torque_squares=np.ones((2, 2)), torque_fraction=1.0,
     brake_time=0.5, claims="none", margins=(Margin(LimitKind.TORQUE, 0.1, "joint_1", 0.5),), issued_at=1.0,
     expires_at=2.0,
 )  # fmt: skip
@@ -32,8 +33,8 @@ CHANGED = {
     "path_hash": "x", "box_hash": "x", "scene_hash": "x", "robot_hash": "x", "control_law": ControlLaw("law", ()),
     "nominal_payload": np.ones(10), "predecessor": "x", "takeover_time": 1.0, "rest_before": 2.0,
     "tracking_bound": np.full(2, 0.2), "velocity_bound": np.full(3, 0.2), "torque_bound": np.full(2, 4.0),
-    "torque_fraction": 0.5, "brake_time": 0.6, "claims": "all", "margins": (), "issued_at": 0.5, "expires_at": 3.0,
-    "is_proven_throughout": True,
+    "torque_squares": np.ones((3, 2)), "torque_fraction": 0.5, "brake_time": 0.6, "claims": "all", "margins": (),
+    "issued_at": 0.5, "expires_at": 3.0, "is_proven_throughout": True,
 }  # fmt: skip
 KEY = AuthenticationKey(b"k" * 32)
 

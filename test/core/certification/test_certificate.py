@@ -40,6 +40,7 @@ def certificate(trajectory):
         tracking_bound=np.full(7, 0.01),
         velocity_bound=np.full(7, 0.03),
         torque_bound=np.full(7, 0.5),
+        torque_squares=np.arange(1.0, 22.0).reshape(3, 7),
         torque_fraction=1.0,
         brake_time=0.5,
         claims="everything",
@@ -97,6 +98,7 @@ CHANGES = {
     "tracking_bound": np.full(7, 0.011),
     "velocity_bound": np.full(7, 0.031),
     "torque_bound": np.full(7, 0.51),
+    "torque_squares": np.ones((3, 7)),
     "torque_fraction": 0.9,
     "brake_time": 0.6,
     "is_proven_throughout": True,
@@ -154,8 +156,8 @@ def test_a_changed_dictionary_is_refused(certificate):
 
 def test_a_certificate_of_the_old_format_is_refused_with_its_version(certificate):
     old = {"plan_hash": "0" * 64, "method": "interval"}
-    for data, version in ((old, 1), ({**certificate.to_dict(), "format_version": 3}, 3)):
-        with pytest.raises(CertificateMismatch, match=f"recorded in format {version}, this version .* reads format 2"):
+    for data, version in ((old, 1), ({**certificate.to_dict(), "format_version": 2}, 2)):
+        with pytest.raises(CertificateMismatch, match=f"recorded in format {version}, this version .* reads format 3"):
             Certificate.from_dict(data)
 
 

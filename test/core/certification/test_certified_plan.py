@@ -73,7 +73,7 @@ TAMPERED = [
 ]
 
 FORGED = [
-    ("torque_bound", np.full(7, 50.0), "torque bound of joint_1 in its certificate is 50.0 Nm; .* at most 39 Nm"),
+    ("torque_bound", np.full(7, 50.0), "torque bound of joint_5 in its certificate is 50.0 Nm; .* at most 29.4 Nm"),
     ("torque_bound", np.full(7, 9.0), "torque limit broken"),
     ("tracking_bound", np.full(7, 0.5), "tracking bound of joint_1 in its certificate is 0.5 rad; .* at most 0.2 rad"),
     ("tracking_bound", np.full(7, 0.2), "(position|obstacle|collision) limit broken"),
@@ -111,7 +111,7 @@ def test_a_changed_assumption_of_a_certificate_is_another_plan(plan):
 
 def test_plans_of_the_old_format_are_refused_with_their_version(plan):
     old = {key: value for key, value in plan.to_dict().items() if key != "format_version"}
-    with pytest.raises(CertificateMismatch, match="recorded in format 1, this version of the package reads format 2"):
+    with pytest.raises(CertificateMismatch, match="recorded in format 1, this version of the package reads format 3"):
         CertifiedPlan.from_dict({**old, "robot_hash": "0" * 64})
 
 

@@ -79,10 +79,20 @@ def test_margins_are_never_above_what_simulation_finds(
         accepted += 1
         drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(3)]
         truth = simulate(robot, plan, errors, scene, drawn, rng, count=20)
-        assert set(proven.margins) == {*truth, LimitKind.BRAKING_TORQUE}
+        continuous = {LimitKind.CONTINUOUS_TORQUE} if name == "kinova_gen3_2f85" else set()
+        assert set(proven.margins) == {*truth, LimitKind.BRAKING_TORQUE} | continuous
         for check, value in truth.items():
             assert 0.0 <= proven.margins[check].value <= value + 1e-8, check
             smallest[check] = min(smallest.get(check, np.inf), value - proven.margins[check].value)
+        times = np.linspace(0.0, plan.duration, 121)
+        part = np.minimum(
+            (times * (len(proven.torque_squares) - 1) / plan.duration).astype(int), len(proven.torque_squares) - 2
+        )
+        for one in drawn:
+            size = np.array([np.abs(one.torque(*(x[0] for x in plan.sample([t])))) for t in times]) + errors.torque
+            means = [np.mean(size[part == k] ** 2, axis=0) for k in range(part.max() + 1)]
+            assert np.all(means <= proven.torque_squares[:-1] * 1.02)  # samples in place of an integral
+            assert np.all(size[-1] ** 2 <= proven.torque_squares[-1] + 1e-8)
     assert {LimitKind.TORQUE, LimitKind.OBSTACLE} <= rejected
     # Not vacuous: for every kind the simulation comes close to the margin somewhere.
     assert max(smallest.values()) < 0.03
@@ -187,7 +197,7 @@ def test_distances_broken_a_little_are_named(arms, make_errors, small_payload):
         verify(robot, plan, boxes, errors, Scene((close,), clearance=0.02))
     with pytest.raises(ParameterOutOfRange, match="ground_height"):
         verify(robot, plan, boxes, errors, Scene(ground_height=0.03))
-    strong = replace(robot, limits=replace(robot.limits, tau_max=np.full(7, 1e4)))
+    strong = replace(robot, limits=replace(robot.limits, tau_max=np.full(7, 1e4), tau_continuous=np.full(7, 1e4)))
     down = BezierTrajectory(robot.home, ZERO, ZERO, [0.0, 2.0, 0.0, 0.3, 0.0, 0.3, 0.0], 4.0)
     with pytest.raises(PlanRejected, match=r"ground limit broken at \w+, \d"):
         verify(strong, down, boxes, errors, Scene(ground_height=0.02))
@@ -216,7 +226,7 @@ def test_what_happens_between_samples_is_seen(arms, make_errors, small_payload, 
 
 def test_brake_times_are_tried_in_order(arms, make_errors, small_payload):
     gen3, errors = arms["kinova_gen3_2f85"], make_errors()
-    robot, plan = close_call(gen3, errors, tau_max=0.65 * gen3.limits.tau_max)
+    robot, plan = close_call(gen3, errors, tau_max=0.65 * gen3.limits.tau_continuous)
     boxes = robot.theta_box, small_payload(robot)[0]
     none = VerifierSettings(brake_times=())
     assert verify(robot, plan, boxes, errors, settings=none).brake_time == 0.0

@@ -104,7 +104,12 @@ class PushedArm:
 
 @pytest.fixture(scope="session", params=["kinova_gen3_2f85", "kuka_lbr_med7"])
 def robot(request):
-    return load_robot(request.param)
+    """A shipped arm whose torques do not vibrate, so that momentum windows last 0.1 s."""
+    robot = load_robot(request.param)
+    n, absolute = robot.n, 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
+    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
+    changes |= {"effort_absolute_error": np.full(n, absolute), "effort_mean_error": np.full(n, np.inf)}
+    return replace(robot, sensors=replace(robot.sensors, **changes))
 
 
 @pytest.fixture(scope="session")

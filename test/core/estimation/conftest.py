@@ -105,17 +105,32 @@ def with_sensors(robot: RobotModel, **changes) -> RobotModel:
     """The robot with other sensors; numbers are broadcast to the joints."""
     values = {
         name: np.full(robot.n, float(value))
-        if name not in ("effort_is_held", "stamp_jitter", "effort_meaning")
+        if name not in ("effort_is_held", "stamp_jitter", "effort_meaning", "error_window")
         else value
         for name, value in changes.items()
     }
     return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, **values))
 
 
+def load_steady(name: str) -> RobotModel:
+    """A shipped arm whose torques do not vibrate: within 2.5 % of any sign at any time (SAFE-ID section VI)."""
+    robot = load_robot(name)
+    absolute = 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
+    return with_sensors(
+        robot,
+        effort_relative_error=0.025,
+        effort_gain_error=0.0,
+        effort_absolute_error=absolute,
+        effort_mean_error=np.inf,
+        error_window=0.1,
+    )
+
+
 def perfect_sensors(robot: RobotModel) -> RobotModel:
     return with_sensors(
         robot,
         effort_relative_error=0.0,
+        effort_gain_error=0.0,
         effort_absolute_error=0.0,
         position_resolution=0.0,
         velocity_error=0.0,
@@ -212,6 +227,7 @@ class Tools:
     record = staticmethod(record)
     measure = staticmethod(measure)
     with_sensors = staticmethod(with_sensors)
+    load_steady = staticmethod(load_steady)
     perfect_sensors = staticmethod(perfect_sensors)
 
 
@@ -222,7 +238,7 @@ def tools():
 
 @pytest.fixture(scope="session")
 def robot():
-    return load_robot("kinova_gen3_2f85")
+    return load_steady("kinova_gen3_2f85")
 
 
 @pytest.fixture(scope="session")

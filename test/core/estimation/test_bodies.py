@@ -16,7 +16,6 @@ from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, fin
 from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
@@ -171,7 +170,7 @@ class TestAllBodies:
     @pytest.mark.parametrize("friction_range", [0.0, 2.0])
     def test_torque_behind_the_gear(self, tools, friction_range):
         """Armature is never in it; friction behind the sensor is where it is asked for, up to as much as is said."""
-        robot = load_robot("kuka_lbr_med7")
+        robot = tools.load_steady("kuka_lbr_med7")
         settings = dataclasses.replace(ALL, friction_range=friction_range)
         theta, rng = sample_parameters(robot, np.random.default_rng(1), corner=True), np.random.default_rng(2)
         largest = robot.friction(robot.theta_box.upper)

@@ -568,7 +568,7 @@ def test_a_reference_weight_is_an_object_of_the_prior_with_its_mass(arm):
 
 def test_an_arm_whose_products_of_inertia_are_exactly_zero_is_calibrated(tools):
     """Their boxes are rounded outwards, to radii of 5e-324."""
-    lbr = load_robot("kuka_lbr_med7")
+    lbr = tools.load_steady("kuka_lbr_med7")
     assert np.sum(lbr.theta_box.radius < 1e-300) > 10
     world = TrueWorld(lbr, tools, 3, adversarial=False)
     block = world.record(np.zeros(10), 21).slice(0, 800)
@@ -584,7 +584,7 @@ def test_an_arm_whose_products_of_inertia_are_exactly_zero_is_calibrated(tools):
 @pytest.mark.slow
 def test_friction_behind_the_sensor_of_a_link_side_arm_is_a_result_with_bounds(tools):
     """It is no parameter of the arm, whose box is about the gears; the offset is."""
-    lbr = load_robot("kuka_lbr_med7")
+    lbr = tools.load_steady("kuka_lbr_med7")
     settings = EstimatorSettings(friction_range=0.5)
     world = TrueWorld(lbr, tools, 3, adversarial=True)
     largest = lbr.friction(lbr.theta_box.upper)

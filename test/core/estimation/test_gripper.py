@@ -17,8 +17,8 @@ from sysid_ros.reports.payload import tool_parameters
 
 
 @pytest.fixture(scope="module")
-def gripper():
-    return load_robot("kinova_gen3_2f85")
+def gripper(tools):
+    return tools.load_steady("kinova_gen3_2f85")
 
 
 def test_every_state_is_part_of_what_holds_for_all_and_narrower(gripper):

@@ -43,9 +43,9 @@ def test_limits_hold_at_dense_samples(plan, model, gen3):
     assert np.all(np.abs(v).max(axis=0) + 0.02 <= 0.95 * limits.v_max + 1e-6)
     assert np.all(np.abs(a).max(axis=0) <= 0.95 * limits.a_max + 1e-5)
     torque = model.torque_demand.evaluate(q, v, a)
-    assert np.all(torque.max(axis=0) <= 0.9 * limits.tau_max + 0.05)
+    assert np.all(torque.max(axis=0) <= 0.9 * limits.tau_held + 0.05)
     at_rest = model.torque_demand.evaluate(q, 0 * v, 0 * a)
-    assert np.all(at_rest.max(axis=0) <= 0.9 * limits.tau_max + 0.05)  # so it can stop anywhere
+    assert np.all(at_rest.max(axis=0) <= 0.9 * limits.tau_held + 0.05)  # so it can stop anywhere
     centers = sphere_centers(gen3, model.collision.spheres, q[::5])
     assert pair_distances(centers, model.collision.spheres, model.collision.pairs).min() > SETTINGS.clearance
     radii = np.array([sphere.radius for sphere in model.collision.spheres])
@@ -97,7 +97,7 @@ def test_expected_widths_contain_those_of_the_linear_program(plan, model, gen3):
     rows = momentum_windows(gen3, plan.trajectory, 0.2)
     sensors = gen3.sensors
     torque = rows @ np.concatenate([model.arm_box.center, model.payload])
-    error = (sensors.effort_relative_error * np.abs(torque) + sensors.effort_absolute_error * 0.2).ravel()
+    error = (sensors.effort_relative_error * np.abs(torque) + sensors.lasting_error * 0.2).ravel()
     radius = np.concatenate([model.arm_box.radius, model.payload_box.radius])
     matrix = rows.reshape(error.size, -1) * radius / error[:, None]
     expected = expected_radii(model, [plan.trajectory], 0.2) / model.payload_box.radius

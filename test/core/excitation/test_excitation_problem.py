@@ -108,7 +108,7 @@ def test_torque_of_fast_motions_counts_by_speed(gen3, name, stages):
     """It is none at rest, half at 0.75 rad/s and all at high speed; that of stops counts in their two stages alone."""
     free, settings = ExcitationModel.of(gen3), ExcitationSettings(amplitude=3.0, torque_fraction=1.0)
     torque = np.zeros(N)
-    torque[1] = 10.0 * gen3.limits.tau_max[1]  # far beyond the limit wherever it counts
+    torque[1] = 10.0 * gen3.limits.tau_held[1]  # far beyond the limit wherever it counts
     plain = ExcitationProblem(replace(free, **{name: 1e-9 * torque}), gen3.home, settings)
     more = ExcitationProblem(replace(free, **{name: torque}), gen3.home, settings)
     x = 1e-4 * np.random.default_rng(5).normal(size=plain.size)

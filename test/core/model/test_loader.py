@@ -44,12 +44,22 @@ def test_a_file_of_ones_own(load):
     assert np.array_equal(robot.theta_nominal, load_robot(NAME).theta_nominal)
 
 
+def test_a_peak_above_the_urdf_needs_a_continuous_limit(load):
+    both = load("joints.joint_5", {"home": 0.0, "acceleration": 5.0, "torque": 25.0, "continuous_torque": 8.0}).limits
+    assert (both.tau_max[4], both.tau_continuous[4]) == (25.0, 8.0)
+    one = load("joints.joint_5", {"home": 0.0, "acceleration": 5.0}).limits
+    assert one.tau_max[4] == one.tau_continuous[4] == 9.0
+    with pytest.raises(ParameterOutOfRange, match=r"joint_5.torque 25.0: .*at most 9 \[Nm\].*continuous_torque"):
+        load("joints.joint_5", {"home": 0.0, "acceleration": 5.0, "torque": 25.0})
+
+
 def test_limits_may_be_tightened_only(load):
-    assert load("joints.joint_1.torque", 20.0).limits.tau_max[0] == 20.0
+    weaker = load("joints.joint_1.torque", 20.0).limits
+    assert weaker.tau_max[0] == weaker.tau_continuous[0] == 20.0
     assert load("joints.joint_1.position", [-1.0, 1.5]).limits.q_upper[0] == 1.5
     assert load("joints.joint_1.velocity", ...).limits.v_max[0] == 1.3963
-    with pytest.raises(ParameterOutOfRange, match=r"joint_1.torque 40.0: expected 1e-06 to 39 \[Nm\]"):
-        load("joints.joint_1.torque", 40.0)
+    with pytest.raises(ParameterOutOfRange, match=r"joint_1.continuous_torque 40.0: expected 1e-06 to 39 \[Nm\]"):
+        load("joints.joint_1.continuous_torque", 40.0)
     with pytest.raises(ParameterOutOfRange, match=r"joint_2.position\[1\] 2.5: expected -2.24 to 2.24 \[rad\]"):
         load("joints.joint_2.position", [-1.0, 2.5])
 

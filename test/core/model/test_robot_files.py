@@ -143,6 +143,10 @@ def test_limits_are_the_published_ones(robot):
         )
         assert limits[name]["velocity"] - 1e-4 <= robot.limits.v_max[i] <= limits[name]["velocity"] + 1e-12
     torque = alternative.get("max_torque_nm", alternative.get("torque_nm_continuous_urdf"))["value"]
+    assert robot.limits.tau_continuous == pytest.approx(torque)
+    if "torque_nm_safety" in alternative:
+        large, small = (alternative["torque_nm_safety"][name]["warning"] for name in ("large_J1_J4", "small_J5_J7"))
+        torque = [large] * 4 + [small] * 3
     assert robot.limits.tau_max == pytest.approx(torque)
     if "acceleration_deg_s2" in alternative:
         published = np.deg2rad(alternative["acceleration_deg_s2"]["value"])
@@ -153,7 +157,11 @@ def test_sensors_and_priors(robot):
     is_gen3 = robot.name.startswith("kinova")
     assert robot.sensors.effort_meaning is (EffortMeaning.MOTOR_SIDE if is_gen3 else EffortMeaning.LINK_SIDE)
     assert robot.sensors.effort_sign == -1.0
-    assert robot.sensors.effort_relative_error == pytest.approx(np.full(7, 0.025))
+    sensors = robot.sensors
+    assert sensors.effort_gain_error == pytest.approx(np.full(7, 0.025))
+    assert sensors.effort_relative_error - sensors.effort_gain_error == pytest.approx(np.full(7, 0.005))
+    # Vibration counts in a sample, and hardly in the mean over a window.
+    assert np.all(sensors.effort_absolute_error >= 2.9 * sensors.effort_mean_error) and sensors.averaging_time == 0.5
     if is_gen3:
         assert np.rad2deg(robot.sensors.position_resolution) == pytest.approx([0.02] * 4 + [0.011] * 3)
         table = robot.prior("safe_id_table_1")
@@ -183,7 +191,7 @@ def test_home_is_safe(robot, collision_pairs):
     model, q = robot.pin_model, robot.home
     data = model.createData()
     gravity = pin.computeGeneralizedGravity(model, data, q)
-    assert np.all(np.abs(gravity) < 0.5 * robot.limits.tau_max)
+    assert np.all(np.abs(gravity) < 0.5 * robot.limits.tau_held)
     margin = np.minimum(q - robot.limits.q_lower, robot.limits.q_upper - q)
     assert np.all(margin > np.deg2rad(30))
     assert abs(q[3]) > np.deg2rad(45)

@@ -31,8 +31,14 @@ class Errors:
 
 
 @pytest.fixture(scope="session")
-def gen3():
+def shipped():
     return load_robot("kinova_gen3_2f85")
+
+
+@pytest.fixture(scope="session")
+def gen3(shipped):
+    """The arm with one torque limit for everything, which leaves little room: what planners do then is looked at."""
+    return replace(shipped, limits=replace(shipped.limits, tau_max=shipped.limits.tau_continuous))
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +48,7 @@ def boxes(gen3):
 
 @pytest.fixture(scope="session")
 def errors(gen3):
-    return Errors(np.full(7, 0.01), np.full(7, 0.03), 0.04 * gen3.limits.tau_max)
+    return Errors(np.full(7, 0.01), np.full(7, 0.03), 0.04 * gen3.limits.tau_continuous)
 
 
 @pytest.fixture(scope="session")

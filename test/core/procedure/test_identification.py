@@ -23,6 +23,7 @@ from sysid_ros.core.procedure import (
     Phase,
     Ports,
     StopUnconfirmed,
+    TareStep,
     run_identification,
     run_move,
 )
@@ -72,7 +73,7 @@ class FakeBackend:
     def set_model(self, model, is_reset=False):
         self.models.append((model, is_reset))
 
-    def reset(self, reason):
+    def reset(self, reason, tare=TareStep.KEEP):
         self._do("reset")
 
     def wait_until_holding(self, model):

@@ -84,7 +84,7 @@ def test_the_final_nominal_payload_needs_the_least_feedback(robot, policy):
 
     def need(payload):
         return (
-            tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture).torque / robot.limits.tau_max
+            tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture).torque / robot.limits.tau_held
         ).max()
 
     identified = choose_payload(robot, boxes, final.estimate.values)
@@ -103,7 +103,7 @@ def test_the_nominal_payload_that_is_easiest_to_hold_takes_less_feedback_than_th
 
     def need(payload):
         bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture)
-        return (bound.torque / robot.limits.tau_max).max()
+        return (bound.torque / robot.limits.tau_held).max()
 
     assert easy.box is policy.in_use.box and need(easy.nominal) < need(policy.in_use.nominal)
     before = policy.in_use.nominal

@@ -11,6 +11,7 @@ from sysid_ros.core.procedure import (
     IdentificationSettings,
     Phase,
     Ports,
+    TareStep,
     run_identification,
 )
 
@@ -35,7 +36,7 @@ class Watched:
     def posture(self):
         return np.zeros(1)
 
-    def reset(self, reason):
+    def reset(self, reason, tare=TareStep.KEEP):
         self.calls.append("reset")
 
     def wait(self, duration):

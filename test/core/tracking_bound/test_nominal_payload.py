@@ -88,7 +88,7 @@ def test_the_payload_that_is_easiest_to_hold_leaves_the_most_torque(robot, postu
 
     def use(payload):
         bound = tracking_bound(robot, ControlModel.of_boxes(robot, boxes, payload), posture)
-        return ((needed + bound.torque) / robot.limits.tau_max).max()
+        return ((needed + bound.torque) / robot.limits.tau_held).max()
 
     found = easiest_payload(robot, boxes, present, posture)
     tried = [present, *light_payloads(robot, boxes), *counterweights(robot, boxes)]

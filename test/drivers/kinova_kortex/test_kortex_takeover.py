@@ -19,8 +19,9 @@ from sysid_ros.emulators.kortex.base import TCP, UDP
 from sysid_ros.emulators.relays.faults import NetworkFaults
 
 
-def with_torque_limits(tau_max):
-    return replace(ROBOT, limits=replace(ROBOT.limits, tau_max=np.array(tau_max)))
+def with_torque_limits(torque):
+    one = np.array(torque)
+    return replace(ROBOT, limits=replace(ROBOT.limits, tau_max=one, tau_continuous=one))
 
 
 def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque():
@@ -28,7 +29,7 @@ def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque():
     base = make_base(payload="dumbbell_4lb")
     memory = Memory(base)
     with pytest.raises(TakeoverRefused) as caught:
-        MemoryArm(memory, with_torque_limits(ROBOT.limits.tau_max / 3.0)).connect()
+        MemoryArm(memory, with_torque_limits(ROBOT.limits.tau_continuous / 3.0)).connect()
     words = str(caught.value)
     (torque, limit), *_ = re.findall(r"joint_2 needs (\S+) Nm at rest, its torque limit is (\S+) Nm", words)
     enough = dict(re.findall(r"(joint_\d) to (\S+) Nm", words))
@@ -39,7 +40,9 @@ def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque():
     assert not base.reports and set(base.actuators.modes) == {ControlMode.POSITION} and memory.farthest < 1e-3
 
     # With the limits that are asked for, the arm is held.
-    limits = [float(enough.get(name, tau)) for name, tau in zip(ROBOT.joint_names, ROBOT.limits.tau_max, strict=True)]
+    limits = [
+        float(enough.get(name, tau)) for name, tau in zip(ROBOT.joint_names, ROBOT.limits.tau_continuous, strict=True)
+    ]
     loop = make_loop(MemoryArm(memory, with_torque_limits(limits)))
     loop.connect()
     run(loop, 0.2)

@@ -129,7 +129,7 @@ def test_wrong_sign_of_efforts_and_wrong_payload_are_refused_before_anything_is_
 
 def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_anything_is_sent(robot):
     link = link_to(robot, payload="dumbbell_4lb")
-    weak = replace(robot, limits=replace(robot.limits, tau_max=robot.limits.tau_max / 3.0))
+    weak = replace(robot, limits=replace(robot.limits, tau_max=robot.limits.tau_continuous / 3.0))
     words = refusal(weak, link)
     assert "joint_2 needs -" in words and "its torque limit is 13.00 Nm" in words and "Raise torque" in words
     assert not link.sent
@@ -339,7 +339,7 @@ def test_an_arm_that_drifted_under_a_dead_controller_is_held_with_what_it_carrie
     link = link_to(robot, payload="dumbbell_4lb")
     arm, balance = resting(robot, link)
     arm.read()
-    arm.command(balance + 0.1 * robot.limits.tau_max)
+    arm.command(balance + 0.1 * robot.limits.tau_continuous)
     link.controller.is_dead = True
     for _ in range(250):
         arm.read()

@@ -18,7 +18,7 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.estimation.windows.model import Window, WindowModel
-from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
+from sysid_ros.core.estimation.windows.rows import CALIBRATED, TARED, Rows
 
 Array = NDArray[np.float64]
 
@@ -35,6 +35,11 @@ _NAMED = 4
 _CAUSES = (
     "The payload has changed or lies outside its prior, or an assumption is violated: robot and friction parameters in "
     "their box, error bounds of the sensors, meaning and sign of the torque, direction of gravity, no contact"
+)
+
+_EMPTY_HAND = (
+    "nothing in the hand at the tare, and friction and offsets no further from what they were then than tare_drift "
+    "allows; take the tare again with the empty hand (sysid tare)"
 )
 
 
@@ -249,6 +254,8 @@ class RowLabels:
         name = "earlier windows together"
         if rows.window[row] == CALIBRATED:
             return "the calibration of the arm"
+        if rows.window[row] == TARED:
+            return "the tare"
         if rows.window[row] >= 0:
             name = f"{self.joint(row)} in window {rows.window[row]}"
         return f"{name} ({start:.3f} to {stop:.3f} s)"
@@ -297,7 +304,9 @@ def _describe_shares(labels: RowLabels, parts: Array) -> Alarm:
     texts = [f"{labels.place(row)} with {share:.0f} %" for row, share in zip(largest, shares, strict=True)]
     rows = "windows"
     if np.any(parts[labels.rows.window == CALIBRATED] > 0.0):
-        rows = "windows and the calibration of the arm"
+        rows += " and the calibration of the arm"
+    if np.any(parts[labels.rows.window == TARED] > 0.0):
+        rows += " and the tare"
     text = f"the {rows} are jointly infeasible, the largest shares have " + "; ".join(texts)
     first = next((int(row) for row in order if labels.joint(row) is not None), int(order[0]))
     return Alarm(AlarmCode.JOINTLY_INCONSISTENT, text, labels.joint(first), labels.window(first))
@@ -331,12 +340,14 @@ def check_sensors(model: WindowModel, window: Window) -> Alarm | None:
     return Alarm(AlarmCode.SENSOR_MISMATCH, text, name, window.number, float(excess[joint]))
 
 
-def with_causes(alarm: Alarm, subject: str) -> Alarm:
+def with_causes(alarm: Alarm, subject: str, has_tare: bool = False) -> Alarm:
     """Complete the text of an alarm about an inconsistency by its subject and possible causes.
 
     Args:
         alarm: The alarm.
         subject: What is infeasible: ``payload`` or ``parameters``.
+        has_tare: Whether the rows of a tare count.
     """
     verb = "is" if subject == "payload" else "are"
-    return replace(alarm, text=f"no {subject} {verb} consistent with all the data: {alarm.text}. {_CAUSES}.")
+    causes = f"{_CAUSES}, {_EMPTY_HAND}" if has_tare else _CAUSES
+    return replace(alarm, text=f"no {subject} {verb} consistent with all the data: {alarm.text}. {causes}.")

@@ -296,7 +296,8 @@ class BoundState:
 
     def __init__(self, unknowns: Unknowns, settings: EstimatorSettings, calibration: Rows | None = None):
         self._unknowns, self._settings = unknowns, settings
-        self._fixed = [] if calibration is None or not len(calibration) else [calibration]
+        self.fixed = [] if calibration is None or not len(calibration) else [calibration]
+        """Rows that hold before any window, of a calibration and of a tare; they stay as they are."""
         self._warm_start: WarmStart | None = None
         self._active = ActiveObjectives(len(unknowns.target.objectives))
         self.rows: list[Rows] = []
@@ -308,12 +309,12 @@ class BoundState:
 
     @property
     def all_rows(self) -> list[Rows]:
-        """Rows behind the bounds: those of the calibration, compacted ones, those of windows."""
-        return [*self._fixed, *self.rows]
+        """Rows behind the bounds: fixed ones, compacted ones, those of windows."""
+        return [*self.fixed, *self.rows]
 
     @property
     def compacted(self) -> list[Rows]:
-        """Rows of the calibration and compacted rows."""
+        """Fixed and compacted rows."""
         return [part for part in self.all_rows if part.window[0] < 0]
 
     @property
@@ -368,7 +369,7 @@ class BoundState:
             return
         old, recent = Rows.stack(self.rows[:-keep]), self.rows[-keep:]
         if self._warm_start is not None and self._warm_start.multipliers is not None:
-            fixed = sum(len(part) for part in self._fixed)
+            fixed = sum(len(part) for part in self.fixed)
             kept, multipliers = np.split(self._warm_start.multipliers, [fixed], axis=1)
             # The combinations behind sided bounds say more than a left inverse, however good.
             steps = 0 if settings.method == "set_membership" else settings.reweightings

@@ -25,6 +25,7 @@ _CARRIED = "the payload lies in its prior box and has not changed during the dat
 _NAMED = "the object on the body lies in its prior box, {hand}, and nothing has changed during the data"
 _ALL = "{hand}, and nothing has changed during the data"
 _EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
+_AT_TARE = "the hand was empty at the tare, friction and offsets have drifted no faster than stated since, "
 _SMALLEST = (
     "Each bound is that of the smallest box around all parameters consistent with all windows, up to this update or at "
     "most two before it; compaction of old windows and the tolerance of the solver can only widen it"
@@ -264,13 +265,14 @@ def is_guaranteed(settings: EstimatorSettings) -> bool:
     return not settings.left_out_terms
 
 
-def describe_guarantee(settings: EstimatorSettings) -> str:
-    """Say in one sentence what the bounds guarantee."""
+def describe_guarantee(settings: EstimatorSettings, has_tare: bool = False) -> str:
+    """Say in one sentence what the bounds guarantee, those with the rows of a tare under what these assume."""
     hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
     special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
     state = "as it was when the arm was calibrated" if settings.gripper == AS_CALIBRATED else settings.gripper
     gripper = f"the gripper is {state}, as stated, " if state else ""
-    text = _ASSUMPTIONS + gripper + special.format(hand=hand)
+    tare = _AT_TARE if has_tare else ""
+    text = _ASSUMPTIONS + tare + gripper + special.format(hand=hand)
     if settings.method == "set_membership":
         text += f". {_SMALLEST}"
         if settings.use_cone:

@@ -59,8 +59,8 @@ class EstimatorSettings(Settings):
     method: str = setting("set_membership", choices=METHODS)
     """How bounds are computed: set_membership: rigorous, the smallest box; left_inverse: rigorous, wider, faster."""
     window_duration: float = setting(0.1, "s", lower=0.005, upper=5.0)
-    """Length of a momentum window; SAFE-ID uses 0.1. Calibrations of an arm from more than 300 windows have longer
-    ones, up to 0.2 s."""
+    """Length of a momentum window; SAFE-ID uses 0.1. Windows are longer where the torques of an arm vibrate, as long
+    as its error_window; calibrations of an arm from more than 300 windows have longer ones, too, up to 0.2 s."""
     quadrature: str = setting("trapezoid", choices=QUADRATURES)
     """Rule for the integrals over a window; forward_euler is that of the paper, with a larger error term."""
     error_terms: tuple[str, ...] = setting(ERROR_TERMS, choices=ERROR_TERMS)
@@ -73,6 +73,9 @@ class EstimatorSettings(Settings):
     as constant between its samples."""
     torque_lag_tolerance: float = setting(0.0, "s", lower=0.0, upper=0.05)
     """Largest error of torque_lag, constant in time, separate for each joint."""
+    tare_drift: float = setting(5e-5, "1/s", lower=0.0, upper=1.0)
+    """How fast friction and torque offsets drift from what they were at a tare: the share of the largest that each may
+    be, in a second. Assumed: 18 % in an hour, about as much as harmonic drives lose while they warm up."""
     torque_offset: float = setting(0.0, "Nm", lower=0.0, upper=50.0)
     """Radius of an unknown constant offset of each torque signal, on top of the offset box of the robot."""
     stiction_speed: float = setting(0.01, "rad/s", lower=0.0, upper=0.5)

@@ -383,13 +383,15 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
 def unseen_friction(robot: RobotModel, settings: EstimatorSettings) -> list[int]:
     """Return which of ``[F_c, F_v, I_a, beta]`` are not in the efforts.
 
-    On the link side of a gear there is none of its friction. Where ``friction_range`` asks for friction there, it is
-    that behind the sensor: of bearings, seals and cables. The box of the robot, which is about the gear, is its scale.
+    On the link side of a gear there is none of its friction. Where the sensor says ``effort_friction``, or
+    ``friction_range`` asks for friction there, it is that behind the sensor: of bearings, seals and cables. The box of
+    the robot, which is about the gear, is its scale.
     """
     meaning = robot.sensors.effort_meaning
     if meaning.has_armature:
         return []
-    return [2] if meaning.has_friction or settings.friction_range else [0, 1, 2]
+    is_felt = meaning.has_friction or settings.friction_range or robot.sensors.effort_friction
+    return [2] if is_felt else [0, 1, 2]
 
 
 def is_of_arm(robot: RobotModel) -> NDArray[np.bool_]:
@@ -421,8 +423,12 @@ def _arm_box(robot: RobotModel, settings: EstimatorSettings, friction: NDArray[n
         part = prior.box if prior.target == "end_effector" else prior.box + Box(lower[last], upper[last])
         nominal[last] = prior.nominal if prior.target == "end_effector" else nominal[last] + prior.nominal
         lower[last], upper[last] = part.lower, part.upper
+    largest = settings.friction_range * np.maximum(np.abs(lower), np.abs(upper))[friction]
+    if robot.sensors.effort_friction:
+        behind = friction[:, :2]
+        lower[behind], upper[behind] = 0.0, robot.sensors.effort_friction * upper[behind]
+        nominal[behind] = 0.5 * upper[behind]
     if settings.friction_range:
-        largest = settings.friction_range * np.maximum(np.abs(lower), np.abs(upper))[friction]
         lower[friction[:, :3]] = np.minimum(lower[friction[:, :3]], 0.0)
         lower[friction[:, 3]] = np.minimum(lower[friction[:, 3]], -largest[:, 3])
         upper[friction] = np.maximum(upper[friction], largest)

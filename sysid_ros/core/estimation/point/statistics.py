@@ -93,7 +93,9 @@ def compute_statistical_interval(
     # Errors of the windows' torques that last act like a gain and an offset. Nothing says that they are uniform: they
     # may keep to their limits, so these are their standard deviations.
     gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
-    limits = np.concatenate([robot.sensors.effort_relative_error, mean_error(robot.sensors, 1.0)]) / np.sqrt(_UNIFORM)
+    sensors = robot.sensors
+    rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
+    limits = np.concatenate([rest, mean_error(sensors, 1.0)]) / np.sqrt(_UNIFORM)
     lasting = problem.b[:, [*gains, *offsets]] * limits * (stacked.window >= 0)[:, None]
     columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, lasting], axis=1)
     variance = _UNIFORM * (

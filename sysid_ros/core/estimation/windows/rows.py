@@ -29,6 +29,8 @@ COMPACTED = -1
 """Window number of compacted rows."""
 CALIBRATED = -3
 """Window number of the rows of a calibration."""
+TARED = -4
+"""Window number of the rows of a tare."""
 BOUNDS_ONLY = -2
 """Window number of compacted rows that repeat others for certain bounds; a point estimate leaves them out."""
 _FIELDS = ("y", "b", "u", "errors", "ends", "tilt", "window", "joint", "start", "stop")
@@ -58,7 +60,7 @@ class Rows:
         tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
             (R, 3, C), or (R, 0, C) where the direction of gravity is known.
         window: Number of the window of each row, (R,); ``COMPACTED`` or ``BOUNDS_ONLY`` for compacted rows,
-            ``CALIBRATED`` for those of a calibration.
+            ``CALIBRATED`` and ``TARED`` for those of a calibration and of a tare.
         joint: Joint of each row, counted from 0, (R,); -1 for rows of no window.
         start: Start of the window, (R,) int64 [ns].
         stop: End of the window, (R,) int64 [ns].

@@ -62,7 +62,7 @@ class SampleStream:
         self._n = robot.n
         self._velocity_error = robot.sensors.velocity_error
         self._acceleration = settings.acceleration_factor * robot.limits.a_max
-        self._length = round(settings.window_duration * 1e9)
+        self._length = round(max(settings.window_duration, robot.sensors.averaging_time) * 1e9)
         self._beyond = round((settings.torque_lag + settings.torque_lag_tolerance) * 1e9)
         self._run = SampleBlock.empty(robot.n)
         self._run_start: int | None = None
@@ -282,7 +282,7 @@ class RowStream:
         tau = window.block.tau[window.start : window.stop + 1].mean(axis=0)
         self._rest_windows += 1
         if self._rest_windows > _REST_WINDOWS:
-            error = sensors.effort_absolute_error + sensors.effort_relative_error * np.abs(tau)
+            error = sensors.lasting_error + sensors.effort_relative_error * np.abs(tau)
             is_new = np.any(np.abs(tau - self._rest_torque) > error + 2.0 * self.model.unknowns.coulomb_upper)
             interval = settings.rest_interval if is_new else max(settings.rest_interval, _LONGEST_REST)
             if stamp - self._rest_stamp < interval * 1e9:

@@ -92,7 +92,10 @@ def test_errors_count_with_their_mean_over_whole_windows(robot, tools):
     expected = 0.2 * 0.01 + 0.05 * 0.5 + 0.25 * 0.02 * 0.5 / 0.98
     assert mean.absolute == pytest.approx(np.full(7, expected), rel=1e-9)
     assert plain.absolute == pytest.approx(np.full(7, 0.25 * 0.5 / 0.98), rel=1e-9)
-    assert np.all(mean_error(bounded, 0.09) >= 0.09 * 0.5)
+    # A little less than a window: the window, and what is left out of it with the bound of the samples.
+    almost = 0.1 * 0.01 + 0.01 * 0.5 + 0.09 * 0.02 * 0.5 / 0.98
+    assert mean_error(bounded, 0.09) == pytest.approx(np.full(7, almost), rel=1e-9)
+    assert mean_error(bounded, 0.03) == pytest.approx(np.full(7, 0.03 * 0.5 / 0.98), rel=1e-9)
     held_back = integrate_torque(seconds, tau, 0.0, 0.25, dataclasses.replace(bounded, effort_is_held=False))
     assert np.all(held_back.absolute >= plain.absolute * 0.999), "between samples nothing is said of the mean"
 
@@ -156,7 +159,7 @@ def test_bounds_with_gain_mean_and_drift_hold_the_truth(robot, tools, dumbbell):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("effort_gain_error", 0.03), ("effort_mean_error", 0.06), ("velocity_mean_error", 0.01)]
+    ("name", "value"), [("effort_gain_error", 0.04), ("effort_mean_error", 0.6), ("velocity_mean_error", 0.01)]
 )
 def test_parts_of_an_error_are_no_larger_than_the_whole(robot, name, value):
     import yaml
