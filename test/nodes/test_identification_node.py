@@ -291,14 +291,14 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
     full.mkdir()
     (full / "estimate.yaml").write_text("")
     cases = {
-        "max_motion_time [s] is nan": {"max_motion_time": float("nan")},
-        "max_motion_time [s] is -1": {"max_motion_time": -1.0},
+        "max_motion_time [s] nan": {"max_motion_time": float("nan")},
+        "max_motion_time [s] -1": {"max_motion_time": -1.0},
         "a plan takes 3 s with its stop, but only 2 s of motion are allowed": {"max_motion_time": 2.0},
-        "target_mass_width [kg] is nan": {"target_mass_width": float("nan")},
-        "trajectories [-] is 101": {"number_of_trajectories": 101},
+        "target_mass_width [kg] nan": {"target_mass_width": float("nan")},
+        "trajectories [-] 101": {"number_of_trajectories": 101},
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
         "gripper 'shut': expected one of open, closed": {"gripper": "shut"},
-        "xxx... (1000002 characters); expected one of open": {"gripper": 1_000_000 * "x"},
+        "xxx... (1000002 characters): expected one of open": {"gripper": 1_000_000 * "x"},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
         "expected a folder below": {"results_directory": "../../somewhere"},
     }

@@ -178,14 +178,14 @@ def samples_file(robot, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"serial_number": " "}, "serial_number 'empty': expected the serial number of the arm"),
+        ({"serial_number": " "}, "missing serial_number: expected the serial number of the arm"),
         ({"load_mass": 9.0}, "inside the payload prior 'held_object' of the arm, which has 0 to 2.5 kg"),
-        ({"load_mass": -1.0}, "the mass of a reference weight -1.0 kg: expected more than 0"),
+        ({"load_mass": -1.0}, "the mass of a reference weight is -1.0 kg; expected more than 0"),
         ({"load_mass_tolerance": 0.1}, "load_mass [kg] 0.0: expected above 0"),
         ({"load_mass": 1.0, "load_com": [0.1]}, "load_com [m] [0.1]: expected three numbers"),
         ({"load_mass": 1.0, "load_com": [0.0, 0.0, 0.1], "load_com_tolerance": -1.0}, "load_com_tolerance [m]"),
-        ({"motion_time": 1.0}, "motion_time [s] is 1.0"),
-        ({"validation_time": float("nan")}, "validation_time [s] is nan"),
+        ({"motion_time": 1.0}, "motion_time [s] 1.0"),
+        ({"validation_time": float("nan")}, "validation_time [s] nan"),
         ({"recordings": ["none.mcap"]}, "none.mcap: the file is missing"),
         ({"recordings": ["none.mcap=heavy"]}, "numbers in kg"),
     ],
@@ -225,7 +225,7 @@ def test_recordings_of_two_arms_are_refused(robot, monkeypatch, tmp_path):
     )  # fmt: skip
     monkeypatch.setattr("sysid_ros.reports.recordings.known.read_recording", lambda *_: recorded)
     result = Goal(robot, monkeypatch, serial_number="K2", recordings=[str(path)]).run()
-    assert "the serial number of its arm K1: expected K2: one calibration is of one arm" in result.error_text
+    assert "the serial number of its arm is K1; expected K2: one calibration is of one arm" in result.error_text
     recorded.metadata["robot"] = "kuka_lbr_med7"
     result = Goal(robot, monkeypatch, serial_number="K1", recordings=[str(path)]).run()
     assert "the robot in it is kuka_lbr_med7" in result.error_text

@@ -199,10 +199,10 @@ def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box 
     if shape is None:
         raise SysidError(f"payload prior '{robot.payload_prior.name}' has no shape; a reference weight needs one")
     if not 0.0 < mass < np.inf:
-        raise SysidError(f"the mass of a reference weight is {mass} kg; allowed: more than 0")
+        raise SysidError(f"the mass of a reference weight is {mass} kg; expected more than 0")
     if not 0.0 <= tolerance < mass:
         raise SysidError(
-            f"the tolerance of a reference weight is {tolerance} kg; allowed: 0 to below its mass {mass} kg"
+            f"the tolerance of a reference weight is {tolerance} kg; expected 0 to below its mass {mass} kg"
         )
     shape = shape if com is None else PayloadShape(com, shape.gyration)
     box = object_box([mass - tolerance, mass + tolerance], shape.com, shape.gyration)
