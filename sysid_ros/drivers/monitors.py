@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import ArmState, Array, is_all_finite
 from sysid_ros.drivers.loop_types import Fault, LoopCode, LoopSettings
 
@@ -243,14 +243,17 @@ class MotionGuard:
 
 _FORGIVEN = 20
 """After so many times the allowed duration without a difference a sensor is believed again."""
+_HARDEST = 3.0
+"""A rotor is taken to accelerate by at most so many times the limit for planning, as the estimator takes it."""
 
 
 class TorqueCheck:
     """Finds joints whose torque is not the one that was commanded: a wrong gain or sign, a motor that does not obey.
 
     A command takes effect within one cycle, so the torque that is measured lies between the last two commands, within
-    the error of the sensor, and so do the means of torques that vibrate, within a smaller one. A sensor on the link
-    side measures something else; then nothing is checked.
+    the error of the sensor, and so do the means of torques that vibrate, within a smaller one; both within what the
+    rotor takes besides, where the sensor is behind it. A sensor on the link side measures something else; then nothing
+    is checked.
 
     Args:
         robot: Sensors and joint names.
@@ -262,12 +265,17 @@ class TorqueCheck:
         sensors = robot.sensors
         self._names = robot.joint_names
         self._relative, self._absolute = sensors.effort_relative_error, sensors.effort_absolute_error
-        self._is_on = duration > 0.0 and sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
+        meaning = sensors.effort_meaning
+        rotor = np.zeros(robot.n)
+        if not meaning.has_armature:
+            rotor = _HARDEST * robot.friction(robot.theta_box.upper)[:, 2] * robot.limits.a_max
+        self._absolute = self._absolute + rotor
+        self._is_on = duration > 0.0 and meaning.has_friction
         self._right = 0
         self._fault: Fault | None = None
         self._cycles = max(1, round(duration / period))
         self._duration = duration
-        self._lasting, self._block = sensors.lasting_error, max(1, round(sensors.averaging_time / period))
+        self._lasting, self._block = sensors.lasting_error + rotor, max(1, round(sensors.averaging_time / period))
         self.restart()
 
     def restart(self) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.model.robot import EffortMeaning, JointLimits, RobotModel
+from sysid_ros.core.model.robot import JointLimits, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 
 _SLACK = 1e-9
@@ -73,7 +73,7 @@ def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
     coulomb, _, _, offset = robot.friction(arm.center).T
     coulomb_radius, _, _, offset_radius = robot.friction(arm.radius).T
     center, radius = center + offset, radius + offset_radius
-    if robot.sensors.effort_meaning is not EffortMeaning.LINK_SIDE:
+    if robot.sensors.effort_meaning.has_friction:
         radius = radius + coulomb + coulomb_radius
     return center - radius, center + radius
 

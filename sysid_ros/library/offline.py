@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def identify_recording(
         timing={"estimation": spent},
         settings=dataclasses.asdict(settings),
         versions=software_versions(),
-        warnings=tuple(text for text in dict.fromkeys([*recording.notices, *notices]) if text not in said),
+        warnings=tuple(text for text in _latest([*recording.notices, *notices]) if text not in said),
         caveats=recording.caveats,
         source=recording.source,
     )
@@ -152,7 +152,7 @@ def identify_bodies(
     settings = _with_gripper(settings, robot, recording)
     run = _Run(with_velocity_error(robot, recording), settings, recording.batches[0].stamps[0], on_progress)
     notices = [*unknown_arm, *run.process(recording)]
-    return run.estimator.target, run.estimator.estimate(), list(dict.fromkeys([*recording.notices, *notices]))
+    return run.estimator.target, run.estimator.estimate(), _latest([*recording.notices, *notices])
 
 
 def _compare_arms(robot: RobotModel, recording: Recording) -> list[str]:
@@ -222,3 +222,8 @@ def _portions(batch: SampleBlock) -> list[SampleBlock]:
         return [batch]
     size = max(1, round(PORTION * (len(batch) - 1) / batch.seconds[-1]))
     return [batch.slice(first, first + size) for first in range(0, len(batch), size)]
+
+
+def _latest(notices: Sequence[str]) -> list[str]:
+    """Return each notice once; of those that count something, the last one, which counts all of it."""
+    return list({text.lstrip("0123456789 ").split(" (")[0]: text for text in notices}.values())

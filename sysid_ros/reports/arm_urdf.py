@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.spatial import rotation_from_rpy
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent, to_com_form, transform_parameters
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.urdf import build_arm_model, read_urdf
 
 Array = NDArray[np.float64]
@@ -66,7 +66,7 @@ def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified paramet
                 for element in link.findall("inertial"):
                     link.remove(element)
         _set_inertial(own, rest)
-        if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+        if robot.sensors.effort_meaning.has_friction:
             dynamics = joint.find("dynamics")
             if dynamics is None:
                 dynamics = ET.SubElement(joint, "dynamics")

@@ -109,11 +109,12 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
     if result.agreement is not None:
         data["agreement"] = {
             "meaning": "share: smallest common scale of all allowed errors at which the data are consistent; width: "
-            "found width over that to expect, the least of mass and first moments; lag: the one with the least share",
+            "found width over that to expect, the least of mass and first moments; lag: of the torques behind the "
+            "positions, by least squares",
             "share": float(result.agreement.share),
             "width": float(result.agreement.width),
             "lag_s": float(result.agreement.lag),
-            "share_with_lag": float(result.agreement.share_with_lag),
+            "lag_standard_deviation_s": float(result.agreement.lag_error),
         }
     data["not_shown_by_data"] = [dict(vars(spot)) for spot in BLIND_SPOTS]
     data["warnings"] = list(notices(result))

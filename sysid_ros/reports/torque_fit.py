@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.reports.payload import payload_parameters
 from sysid_ros.reports.result import IdentificationResult
@@ -139,7 +139,7 @@ def explained_torque(result: IdentificationResult) -> tuple[NDArray[np.int64], A
     # Where a joint nearly rests its Coulomb torque may be anything up to its size.
     coulomb = robot.friction(robot.theta_nominal)[:, 0]
     is_resting = np.abs(v) < STICTION_SPEED
-    if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+    if robot.sensors.effort_meaning.has_friction:
         effect = effect + 2.0 * coulomb * is_resting
     sensors = robot.sensors
     claimed = sensors.effort_relative_error * np.abs(samples.tau[picked]) + sensors.effort_absolute_error

@@ -73,6 +73,17 @@ def test_the_mean_effort_of_a_link_side_sensor_leaves_friction_and_armature_out(
     np.testing.assert_allclose(tau[1:][is_sliding], expected[is_sliding], atol=1e-4)
 
 
+def test_the_effort_of_a_gear_side_sensor_leaves_the_rotor_out_alone(robot):
+    sensors = replace(robot.sensors, effort_meaning=EffortMeaning.GEAR_SIDE)
+    arm = connected(replace(robot, sensors=sensors))
+    states, commands = swing(arm, 400)
+    v, tau = (np.array([getattr(s, name) for s in states]) for name in ("v", "tau"))
+    armature = robot.friction(robot.theta_nominal)[:, 2]
+    expected = np.array(commands)[:-1] - armature * np.diff(v, axis=0) / arm.period
+    np.testing.assert_allclose(tau[1:], expected, atol=1e-9)
+    assert np.abs(armature * np.diff(v, axis=0) / arm.period).max() > 0.1
+
+
 def test_the_effort_of_a_link_side_sensor_at_the_stamp(robot):
     arm = link_side(robot, is_held=False)
     states, commands = swing(arm, 400)

@@ -70,6 +70,11 @@ def test_nothing_is_compared_where_it_means_nothing(robot):
     sensors = replace(robot.sensors, effort_meaning=EffortMeaning.LINK_SIDE)
     for check in (TorqueCheck(robot, 0.0, PERIOD), TorqueCheck(replace(robot, sensors=sensors), 0.05, PERIOD)):
         assert find_first(check, wrong, commands) is None
+    gear = replace(robot, sensors=replace(robot.sensors, effort_meaning=EffortMeaning.GEAR_SIDE))
+    rotor = 2.9 * robot.friction(robot.theta_nominal)[:, 2] * robot.limits.a_max
+    assert find_first(TorqueCheck(gear, 0.05, PERIOD), commands - rotor, commands) is None
+    assert find_first(TorqueCheck(robot, 0.05, PERIOD), commands - rotor, commands) is not None
+    assert find_first(TorqueCheck(gear, 0.05, PERIOD), commands - 2.0 * rotor, commands) is not None
     check = TorqueCheck(robot, 0.05, PERIOD)
     assert find_first(check, wrong[:40], commands[:40]) is None
     check.restart()

@@ -21,9 +21,9 @@ def test_prediction_equals_inverse_dynamics_and_friction(result, meaning):
     model.armature[:] = 0.0
     model.inertias[robot.n] += pin.Inertia.FromDynamicParameters(result.truth)
     expected = np.array([pin.rnea(model, model.createData(), *state) for state in zip(q, v, a, strict=True)])
-    if meaning is EffortMeaning.MOTOR_SIDE:
+    if meaning.has_friction:
         coulomb, viscous, armature, offset = robot.friction(robot.theta_nominal).T
-        expected += coulomb * np.sign(v) + viscous * v + armature * a + offset
+        expected += coulomb * np.sign(v) + viscous * v + meaning.has_armature * armature * a + offset
     assert np.allclose(predict_torque(robot, result.truth, q, v, a), expected, atol=1e-9)
 
 

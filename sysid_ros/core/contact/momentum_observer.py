@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
@@ -41,9 +41,9 @@ class MomentumObserver:
         if not 0.0 < gain * period < 1.0:
             raise ParameterOutOfRange("gain of the momentum observer [1/s]", gain, f"above 0, below {1.0 / period:g}")
         self._period, self._gain, self._rest_speed = period, gain, rest_speed
-        self._is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
+        self._meaning = robot.sensors.effort_meaning
         self._robot = robot
-        self._dynamics = ArmDynamics(robot, robot.theta_nominal, armature=self._is_motor_side)
+        self._dynamics = ArmDynamics(robot, robot.theta_nominal, armature=self._meaning.has_armature)
         self.set_model(theta)
         self.reset()
 
@@ -53,7 +53,7 @@ class MomentumObserver:
         if theta.shape != robot.theta_nominal.shape or not np.isfinite(theta).all():
             raise ParameterOutOfRange("theta", theta, f"{robot.theta_nominal.size} finite numbers")
         self._dynamics.change(theta)
-        self._friction = robot.friction(theta) * (1.0 if self._is_motor_side else 0.0)
+        self._friction = robot.friction(theta) * float(self._meaning.has_friction)
 
     def reset(self) -> None:
         """Begin again with an estimate of zero, after a gap."""

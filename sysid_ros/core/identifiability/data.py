@@ -21,7 +21,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.settings import WINDOW
 from sysid_ros.core.identifiability.structure import Structure
-from sysid_ros.core.model.robot import FRICTION_NAMES, EffortMeaning, RobotModel, parameter_names
+from sysid_ros.core.model.robot import FRICTION_NAMES, RobotModel, parameter_names
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
@@ -52,8 +52,10 @@ def gram(regressor: ArrayLike, deviation: ArrayLike) -> Array:
 
 
 def felt_joint_parameters(robot: RobotModel) -> tuple[str, ...]:
-    """List the friction parameters in the regressors of an arm: all on the motor side, none on the link side."""
-    return FRICTION_NAMES if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE else ()
+    """List the friction parameters in the regressors of an arm, which depend on the side of its sensor."""
+    meaning = robot.sensors.effort_meaning
+    felt = (meaning.has_friction, meaning.has_friction, meaning.has_armature, meaning.has_friction)
+    return tuple(name for name, is_felt in zip(FRICTION_NAMES, felt, strict=True) if is_felt)
 
 
 class ArmInformation:
@@ -79,8 +81,10 @@ class ArmInformation:
         known[self.columns] = False
         # Parameters that the sensor does not measure add no error either.
         self._nuisance = np.where(known, robot.theta_box.radius, 0.0)
-        if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-            self._nuisance[10 * robot.n :] = 0.0
+        felt = felt_joint_parameters(robot)
+        for entry, name in enumerate(FRICTION_NAMES):
+            if name not in felt:
+                self._nuisance[10 * robot.n + entry :: len(FRICTION_NAMES)] = 0.0
         self._momentum, self._torque = MomentumRegressor(robot), TorqueRegressor(robot)
 
     def of_recording(self, seconds: ArrayLike, q: ArrayLike, v: ArrayLike) -> Array:

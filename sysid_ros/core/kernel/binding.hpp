@@ -66,10 +66,10 @@ Tree make_tree(const std::vector<int>& parents, const Array& turns, const Array&
   return tree;
 }
 
-Columns make_columns(const std::vector<int>& bodies, int joints, bool has_friction) {
+Columns make_columns(const std::vector<int>& bodies, int joints, bool has_friction, bool has_armature) {
   require(!bodies.empty(), "a regressor needs at least one body");
   for (int body : bodies) require(0 <= body && body < joints, "there is no such body");
-  return {bodies, joints, has_friction};
+  return {bodies, joints, has_friction, has_armature};
 }
 
 // Run with the number type for so many samples: one at a time, or in lanes.

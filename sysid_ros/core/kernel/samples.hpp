@@ -10,11 +10,11 @@
 namespace kernel {
 
 // Which columns a regressor has: ten for each chosen body and, where its rows are wide enough, (F_c, F_v, I_a, beta) of
-// each joint, zero if friction is not in the efforts.
+// each joint, zero if friction or armature is not in the efforts.
 struct Columns {
   std::vector<int> bodies;  // counted from 0, in the order of the columns
   int joints;
-  bool has_friction;
+  bool has_friction, has_armature;
 
   int inertial() const { return kInertial * int(bodies.size()); }
   int total() const { return inertial() + 4 * joints; }
@@ -52,7 +52,7 @@ struct Rows {
         double* friction = row(lane, j) + columns.inertial() + 4 * j;
         if (coulomb) friction[0] = sign * coulomb[at];
         if (viscous) friction[1] = sign * viscous[at];
-        if (armature) friction[2] = sign * armature[at];
+        if (armature && columns.has_armature) friction[2] = sign * armature[at];
         friction[3] = offset;
       }
   }
@@ -90,7 +90,8 @@ template <class T>
 inline void torque_pull_back(const Tree& tree, const Columns& columns, long samples, const double* q, const double* v,
                              const double* a, const double* weight, int width, double* slopes) {
   const int n = tree.size();
-  const bool has_friction = columns.has_friction && width != columns.inertial();
+  const bool is_wide = width != columns.inertial(), is_felt[3] = {false, is_wide && columns.has_friction,
+                                                                  is_wide && columns.has_armature};
   ReverseBodies<T> bodies(tree, columns.count());
   std::vector<int> column(n, -1);
   for (int b = 0; b < int(columns.bodies.size()); ++b) column[columns.bodies[b]] = kInertial * b;
@@ -121,7 +122,7 @@ inline void torque_pull_back(const Tree& tree, const Columns& columns, long samp
         const double* friction = weight + ((s + lane) * n + j) * long(width) + columns.inertial() + 4 * j;
         for (int part = 0; part < 3; ++part)
           slopes[(part * samples + s + lane) * n + j] =
-              get_lane(by[part * n + j], lane) + (has_friction && part > 0 ? friction[part] : 0.0);
+              get_lane(by[part * n + j], lane) + (is_felt[part] ? friction[part] : 0.0);
       }
   }
 }

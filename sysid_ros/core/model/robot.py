@@ -42,11 +42,23 @@ class EffortMeaning(Enum):
 
     ``MOTOR_SIDE``: torque before friction and armature, so ``H a + C v + g + friction + I_a a = effort``
         (SAFE-ID (5), (6)).
+    ``GEAR_SIDE``: torque behind the rotor, before friction, ``H a + C v + g + friction = effort``.
     ``LINK_SIDE``: torque after the gear: friction and armature are not in it, ``H a + C v + g = effort``.
     """
 
     MOTOR_SIDE = "motor_side"
+    GEAR_SIDE = "gear_side"
     LINK_SIDE = "link_side"
+
+    @property
+    def has_friction(self) -> bool:
+        """Whether friction is in the effort."""
+        return self is not EffortMeaning.LINK_SIDE
+
+    @property
+    def has_armature(self) -> bool:
+        """Whether the torque that accelerates the rotor is in it."""
+        return self is EffortMeaning.MOTOR_SIDE
 
 
 @dataclass(frozen=True)

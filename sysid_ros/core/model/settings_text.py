@@ -27,9 +27,10 @@ _COMMENTS = {
     "inertial_uncertainty": "How wrong the URDF's inertias may be: a share of each parameter, and for what each joint "
     "moves ten numbers more: m [kg], mc [kg m], I [kg m^2] in the order m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, "
     "Iyz, Izz.",
-    "sensors": "effort_meaning: motor_side (currents times torque constants) or link_side (joint torque sensors behind "
-    "the gear). effort_sign: -1 where the vendor sends reactions; only hardware drivers use it. effort_is_held: a "
-    "sample is the mean since the one before; false for the value at the stamp. Errors are the largest that occur.",
+    "sensors": "effort_meaning: motor_side (currents times torque constants), gear_side (joint torque sensors that "
+    "feel friction, but no rotor) or link_side (those behind the gear that feel neither). effort_sign: -1 where the "
+    "vendor sends reactions; only hardware drivers use it. effort_is_held: a sample is the mean since the one before; "
+    "false for the value at the stamp. Errors are the largest that occur.",
     "payload_priors": "What may be in the hand: mass [kg], centre of mass [m] in the tool frame, largest radius of "
     "gyration about any axis through it [m]. Narrower is better, as long as it is true.",
     "spheres": "Collision spheres: x, y, z, radius [m] in the frame of the link. Nothing is planned for links without.",

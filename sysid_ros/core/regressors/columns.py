@@ -25,12 +25,14 @@ class Columns:
     Attributes:
         n: Number of joints.
         bodies: Selected bodies, 1..n, in the order of the columns.
-        has_friction: Whether friction and armature act on the measured torque; if not, their columns stay zero.
+        has_friction: Whether friction acts on the measured torque; if not, its columns stay zero.
+        has_armature: Whether armature does.
     """
 
     n: int
     bodies: tuple[int, ...]
     has_friction: bool
+    has_armature: bool
 
     @classmethod
     def select(
@@ -53,7 +55,7 @@ class Columns:
         chosen = tuple(range(1, n + 1)) if bodies is None else tuple(int(body) for body in bodies)
         if not chosen or len(set(chosen)) != len(chosen) or not all(1 <= body <= n for body in chosen):
             raise ParameterOutOfRange("bodies", chosen, f"different numbers of bodies, at least one, each 1 to {n}")
-        return cls(n, chosen, meaning is EffortMeaning.MOTOR_SIDE)
+        return cls(n, chosen, meaning.has_friction, meaning.has_armature)
 
     @property
     def inertial(self) -> int:
@@ -74,7 +76,7 @@ class Columns:
     @cached_property
     def compiled(self) -> Any:
         """The same for the kernel."""
-        return kernel.Columns([body - 1 for body in self.bodies], self.n, self.has_friction)
+        return kernel.Columns([body - 1 for body in self.bodies], self.n, self.has_friction, self.has_armature)
 
 
 class InvalidSamples(SysidError):

@@ -15,7 +15,7 @@ import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.model.robot import EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import (
     ArmError,
     ArmLost,
@@ -198,12 +198,12 @@ class MujocoArm(SimulatedArm):
     def _advance(self) -> Array:
         """Simulate one period and return the true effort of its sensor, (n,) [Nm]."""
         physics, sensors = self.physics, self._robot.sensors
-        is_link_side = sensors.effort_meaning is EffortMeaning.LINK_SIDE
-        before = (physics.q, physics.v) if is_link_side else None
+        meaning, before, speed = sensors.effort_meaning, (physics.q, physics.v), physics.motor_speed
         self._cycle += 1
         motor = physics.advance(self._held, self._push, not self._are_brakes_closed)
-        if before is None:
-            return motor
+        if meaning.has_friction:
+            rotor = self._friction[:, 2] * (physics.motor_speed - speed) / self.period
+            return motor if meaning.has_armature else motor - rotor
         if sensors.effort_is_held:
             return physics.dynamics.mean_torque(before, (physics.q, physics.v), self.period) - self._push
         return physics.dynamics.torque(physics.q, physics.v, physics.acceleration()) - self._push
@@ -237,8 +237,8 @@ class MujocoArm(SimulatedArm):
         self.physics.set_friction_loss(np.maximum(brake, self._friction[:, 0]))
 
     def _static_effort(self) -> Array:
-        is_link_side = self._robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
-        return self._held - self._friction[:, 3] if is_link_side else self._held
+        has_friction = self._robot.sensors.effort_meaning.has_friction
+        return self._held if has_friction else self._held - self._friction[:, 3]
 
     def _clip(self, tau: Array) -> Array:
         limit = self._robot.limits.tau_max

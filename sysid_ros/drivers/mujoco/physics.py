@@ -6,7 +6,7 @@ import numpy as np
 
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.robot import EffortMeaning, JointElasticity, PositionSide, RobotModel
+from sysid_ros.core.model.robot import JointElasticity, PositionSide, RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
 
@@ -55,7 +55,6 @@ class ArmPhysics:
         self._step = period / self._substeps
         self._model = build_mujoco_model(robot, self._theta, payload, self._step, elasticity)
         self._data = mujoco.MjData(self._model)
-        self._is_link_side = robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE
         self._motors = slice(0, robot.n) if elasticity is None else slice(robot.n, 2 * robot.n)
         measures_motors = elasticity is None or elasticity.position_side is PositionSide.MOTOR
         self._measured = self._motors if measures_motors else slice(0, robot.n)
@@ -76,6 +75,11 @@ class ArmPhysics:
     def measured(self) -> tuple[Array, Array]:
         """Positions [rad] and velocities [rad/s] on the side of the gears at which they are measured, (n,) each."""
         return np.array(self._data.qpos[self._measured]), np.array(self._data.qvel[self._measured])
+
+    @property
+    def motor_speed(self) -> Array:
+        """Velocities of the motors, (n,) [rad/s]."""
+        return np.array(self._data.qvel[self._motors])
 
     @property
     def deflection(self) -> tuple[Array, Array]:

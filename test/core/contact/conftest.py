@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 RATE = 500.0
@@ -61,8 +61,9 @@ class PushedArm:
         q, v, a = self.motion(t)
         tau = np.array([pin.rnea(self.model, self.data, *row) for row in zip(q, v, a, strict=True)])
         coulomb, viscous, armature, offset = self.theta[INERTIAL * self.robot.n :].reshape(-1, 4).T
-        if self.robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
-            tau = tau + coulomb * np.sign(v) + viscous * v + armature * a
+        meaning = self.robot.sensors.effort_meaning
+        if meaning.has_friction:
+            tau = tau + coulomb * np.sign(v) + viscous * v + meaning.has_armature * armature * a
         return tau + offset - self.external(t)
 
     def record(self, seconds, is_adversarial=False):

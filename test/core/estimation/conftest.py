@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
 GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(4)
 
@@ -51,9 +51,9 @@ def true_model(robot: RobotModel, theta, payload, gravity=None) -> pin.Model:
 
 
 def friction_parameters(robot: RobotModel, theta):
-    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
-        return np.zeros((robot.n, FRICTION))
-    return np.asarray(theta)[INERTIAL * robot.n :].reshape(robot.n, FRICTION)
+    meaning = robot.sensors.effort_meaning
+    felt = meaning.has_friction * np.array([1.0, 1.0, meaning.has_armature, 1.0])
+    return felt * np.asarray(theta)[INERTIAL * robot.n :].reshape(robot.n, FRICTION)
 
 
 def rigid_torque(model, q, v, a):

@@ -137,7 +137,7 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
         ("inertial_uncertainty.pseudo_inertia", 0.2, ParameterOutOfRange, "absent where a gripper has states"),
         ("inertial_uncertainty.absolute", {"joint_9": [0] * 10}, JointNotFound, "joint 'joint_9' is unknown"),
         ("inertial_uncertainty.absolute.joint_7", [0] * 9, ParameterOutOfRange, "a list of 10 numbers"),
-        ("sensors.effort_meaning", "current", ParameterOutOfRange, "one of motor_side, link_side"),
+        ("sensors.effort_meaning", "current", ParameterOutOfRange, "one of motor_side, gear_side, link_side"),
         ("sensors.effort_sign", 0.5, ParameterOutOfRange, "effort_sign is 0.5; allowed: 1 or -1"),
         ("sensors.effort_relative_error", -0.1, ParameterOutOfRange, "effort_relative_error is -0.1"),
         ("sensors.effort_relative_error", [0.1, 0.1], ParameterOutOfRange, "a list of 7 numbers"),

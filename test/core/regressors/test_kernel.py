@@ -155,7 +155,7 @@ def test_sines_are_those_of_extended_precision(variant):
 
 def test_arrays_that_do_not_fit_are_refused(make_tree):
     model, (q, v, a, _), _ = draw(make_tree, 3)
-    tree, columns = JointTree.of(model).compiled, kernel.Columns([0], model.nv, True)
+    tree, columns = JointTree.of(model).compiled, kernel.Columns([0], model.nv, True, True)
     out = np.empty((SAMPLES, model.nv, 10 + 4 * model.nv))
     with pytest.raises(ValueError, match="another shape"):
         tree.torque(columns, q, v[1:], a, v, out)
@@ -164,4 +164,4 @@ def test_arrays_that_do_not_fit_are_refused(make_tree):
     with pytest.raises(TypeError):  # a copy would be written, and lost
         tree.torque(columns, q, v, a, v, np.asfortranarray(out))
     with pytest.raises(ValueError, match="no such body"):
-        kernel.Columns([model.nv], model.nv, True)
+        kernel.Columns([model.nv], model.nv, True, True)

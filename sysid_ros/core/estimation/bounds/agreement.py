@@ -4,7 +4,8 @@ The share s is the smallest common scale of all error bounds, radii of nuisance 
 some payload of the prior satisfies all rows; the payload's own box stays. Data are consistent if and only if it is at
 most one. With the payload that needs the smallest errors in place of the data, and no errors, the rows give the width
 to expect; a bound is never narrower than ``1 - s`` of that (docs/theory/bounds.md). Neither guarantees anything: both
-say where to look.
+say where to look. A lag of the torques hides below the vibration that windows may have, so the share does not show it:
+it is estimated by least squares with the payload and everything else that rows share, and said where it is significant.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ EARLY_SECONDS = 4.0
 """Motion after which :class:`StreamingEstimator` looks for the first time [s]; as long as that of those trials."""
 _LARGEST = 20.0
 """Inverse of the smallest share that is told."""
-_LONGEST_LAG = 0.05
-"""Of the lags that are tried [s]."""
-_FALLS = 0.995
-"""A lag counts where the share falls below this part with it."""
+_PRIOR_LAG = 0.05
+"""Standard deviation of the lag before any data [s]."""
+_SIGNIFICANT = 3.0
+"""A lag counts from so many of its standard deviations on."""
+_UNIFORM = 1.0 / 3.0
+"""Variance of an error that is uniform up to 1."""
 _TOLERANCE, _WIDTH_TOLERANCE = 2e-3, 0.05
 _NEGLIGIBLE = 0.01
 _MASS_AND_MOMENTS = 4
@@ -54,15 +57,15 @@ class Agreement:
     Attributes:
         share: Share of the allowed errors that the data use [-]; above 1 they are inconsistent.
         width: Found width over expected width, the least of mass and first moments [-]; NaN where there are no bounds.
-        lag: Lag of the torques behind the positions with which the share is least [s].
-        share_with_lag: The share with it.
+        lag: Lag of the torques behind the positions with which they agree best [s].
+        lag_error: Its standard deviation, with errors uniform within their bounds [s].
         has_calibration: Whether the rows of a calibration of the arm count.
     """
 
     share: float
     width: float
     lag: float
-    share_with_lag: float
+    lag_error: float
     has_calibration: bool = False
 
     @property
@@ -73,7 +76,7 @@ class Agreement:
             found.append(f"the data use {100.0 * self.share:.0f} % of the errors that are allowed")
         if self.width < LEAST_WIDTH:
             found.append(f"the bounds have {100.0 * self.width:.0f} % of the width that such a motion gives")
-        if abs(self.lag) > MOST_LAG and self.share_with_lag < _FALLS * self.share:
+        if abs(self.lag) > max(MOST_LAG, _SIGNIFICANT * self.lag_error):
             where = "behind" if self.lag > 0.0 else "ahead of"
             found.append(f"they agree best with torques {1e3 * abs(self.lag):.0f} ms {where} the positions")
             causes.append("a lag of the torques (compare stamps in a fast motion; setting torque_lag)")
@@ -111,9 +114,8 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
     cuts = seed_cuts(unknowns.nominal)
     if unknowns.shape is not None:
         cuts = np.concatenate([cuts, shape_cuts(unknowns.shape, prior)])
-    share, target, _ = find_least_scale(problem, cuts)
-    lags = problem.b[:, unknowns.groups["shared_torque_lag"]].sum(axis=1)
-    with_lag, _, lag = find_least_scale(problem, cuts, lags * _LONGEST_LAG)
+    share, target = find_least_scale(problem, cuts)
+    lag, lag_error = _estimate_lag(problem, problem.b[:, unknowns.groups["shared_torque_lag"]].sum(axis=1))
     width = np.nan
     if found is not None and len(windows) <= _MOST_WINDOWS and np.all(np.isfinite(found.width)):
         virtual = replace(
@@ -122,10 +124,22 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
         wide = bound_by_membership(virtual, _WIDTH_TOLERANCE, WarmStart(cuts=cuts))
         expected = np.minimum(wide.upper - wide.lower, prior.width[:_MASS_AND_MOMENTS])
         width = float(np.min(found.width[:_MASS_AND_MOMENTS] / np.maximum(expected, 1e-300)))
-    return Agreement(share, width, lag * _LONGEST_LAG, with_lag, bool(known))
+    return Agreement(share, width, lag, lag_error, bool(known))
 
 
-def find_least_scale(problem: Problem, cuts: Array, free: Array | None = None) -> tuple[float, Array, float]:
+def _estimate_lag(problem: Problem, lags: Array) -> tuple[float, float]:
+    """Estimate a lag of all torques, and its standard deviation, by least squares [s]; lags are what 1 s does, (R,)."""
+    columns = [problem.y * problem.radius, problem.b * problem.delta_radius, _PRIOR_LAG * lags[:, None]]
+    known = np.concatenate(columns, axis=1)
+    squares = np.sum(problem.errors**2, axis=1) + np.sum((problem.ends * problem.end_radius) ** 2, axis=(1, 2))
+    weighted = known.T / (_UNIFORM * squares)
+    priors = np.full(known.shape[1], 1.0 / _UNIFORM)
+    priors[-1] = 1.0
+    covariance = np.linalg.inv(weighted @ known + np.diag(priors))
+    return _PRIOR_LAG * float(covariance[-1] @ (weighted @ problem.r)), _PRIOR_LAG * float(np.sqrt(covariance[-1, -1]))
+
+
+def find_least_scale(problem: Problem, cuts: Array) -> tuple[float, Array]:
     """Find the smallest common scale of all errors at which a problem is feasible.
 
     With ``tau`` its inverse, the rows times tau are ``y x' + b delta + v eta - tau r = e`` with all errors within their
@@ -135,19 +149,15 @@ def find_least_scale(problem: Problem, cuts: Array, free: Array | None = None) -
     Args:
         problem: The rows, centred on the prior.
         cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, P).
-        free: Gains of another unknown between -1 and 1 whose size costs nothing, (R,), or None.
 
     Returns:
-        The scale, the target that needs the smallest errors, (P,), and the free unknown.
+        The scale, and the target that needs the smallest errors, (P,).
     """
     center, radius, count = problem.center, problem.radius, problem.center.size
-    own = [] if free is None else [_LARGEST * free[:, None]]
     scaled = replace(
         problem,
         radius=_LARGEST * radius,
         theta_size=_LARGEST * problem.theta_size,
-        b=np.concatenate([problem.b, *own], axis=1),
-        delta_radius=np.concatenate([problem.delta_radius, np.ones(len(own))]),
         r=np.zeros(len(problem.r)),
     )
     sides = np.eye(count) / np.maximum(radius, 1e-300)
@@ -157,7 +167,6 @@ def find_least_scale(problem: Problem, cuts: Array, free: Array | None = None) -
     none = np.zeros((len(y), scaled.b.shape[1]))
     scaled = add_inequalities(scaled, y, none, np.zeros(len(y)), _LARGEST * most)
     chain, solution = solve_for_scale(RowChain(scaled, _NEGLIGIBLE), _LARGEST * of_scale, scaled.r, _TOLERANCE)
-    x, delta, inverse, _ = chain.values(solution.variables[:, 0])
+    x, _, inverse, _ = chain.values(solution.variables[:, 0])
     scale = 1.0 / max(_LARGEST * float(inverse[0]), 1e-300)
-    value = 0.0 if free is None else float(delta[-1]) * _LARGEST * scale
-    return scale, np.clip(center + x * scale, center - radius, center + radius), value
+    return scale, np.clip(center + x * scale, center - radius, center + radius)

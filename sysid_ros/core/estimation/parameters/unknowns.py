@@ -20,7 +20,6 @@ from sysid_ros.core.model.robot import (
     FRICTION,
     FRICTION_NAMES,
     INERTIAL,
-    EffortMeaning,
     PayloadShape,
     RobotModel,
     parameter_names,
@@ -217,9 +216,7 @@ def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nomina
     count = (INERTIAL + 4 if settings.friction_range else INERTIAL) * robot.n
     friction: tuple[str, ...] = ()
     if settings.friction_range:
-        # A sensor on the link side sees no armature.
-        is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
-        friction = FRICTION_NAMES if is_motor_side else ("F_c", "F_v", "beta")
+        friction = tuple(np.delete(FRICTION_NAMES, unseen_friction(robot, settings)))
     structure = compare_robot(robot, AnalysisSettings(joint_parameters=friction), _BODIES).snapped
     names = parameter_names(robot)[:count]
     return Target(
@@ -389,9 +386,10 @@ def unseen_friction(robot: RobotModel, settings: EstimatorSettings) -> list[int]
     On the link side of a gear there is none of its friction. Where ``friction_range`` asks for friction there, it is
     that behind the sensor: of bearings, seals and cables. The box of the robot, which is about the gear, is its scale.
     """
-    if robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE:
+    meaning = robot.sensors.effort_meaning
+    if meaning.has_armature:
         return []
-    return [2] if settings.friction_range else [0, 1, 2]
+    return [2] if meaning.has_friction or settings.friction_range else [0, 1, 2]
 
 
 def is_of_arm(robot: RobotModel) -> NDArray[np.bool_]:
@@ -402,7 +400,7 @@ def is_of_arm(robot: RobotModel) -> NDArray[np.bool_]:
     """
     n = robot.n
     result = np.arange(16 * n + 3) < 14 * n
-    if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+    if not robot.sensors.effort_meaning.has_friction:
         for entry in (0, 1):
             result[INERTIAL * n + entry : 14 * n : FRICTION] = False
     return result

@@ -15,10 +15,11 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.bounds import hull
 from sysid_ros.core.estimation.point.whole_arm import Motion
+from sysid_ros.core.identifiability.data import felt_joint_parameters
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
-from sysid_ros.core.model.robot import FRICTION_NAMES, EffortMeaning, RobotModel, parameter_names
+from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 Array = NDArray[np.float64]
@@ -122,8 +123,7 @@ def fit_bounded_regression(robot: RobotModel, motion: Motion, box: Box | None = 
     box = robot.theta_box if box is None else box
     if box.lower.shape != robot.theta_nominal.shape:
         raise ParameterOutOfRange("parameters of the box", box.lower.size, f"{robot.theta_nominal.size}")
-    is_motor_side = robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE
-    settings = AnalysisSettings(joint_parameters=FRICTION_NAMES if is_motor_side else ())
+    settings = AnalysisSettings(joint_parameters=felt_joint_parameters(robot))
     structure = analyze_structure(tree_from_model(robot.pin_model), settings)
     where = np.array(structure.columns(parameter_names(robot)))
     matrix = np.zeros((structure.count, robot.theta_nominal.size))

@@ -182,11 +182,13 @@ def _elastic_terms(robot: RobotModel) -> tuple[Array, Array]:
     which the deflection changes. Torque behind the gear has neither in it.
     """
     elasticity, none = robot.elasticity, np.zeros(robot.n)
-    if elasticity is None or robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
+    meaning = robot.sensors.effort_meaning
+    if elasticity is None or not meaning.has_friction:
         return none, none
     _, viscous, armature, _ = np.abs(robot.friction(robot.theta_box.upper)).T
     on_links = elasticity.position_side is PositionSide.LINK
     rate = elasticity.deflection_rate
+    armature = armature * meaning.has_armature
     return 2.0 * armature * rate + 2.0 * viscous * robot.deflection, rate if on_links else none
 
 

@@ -69,6 +69,7 @@ class SampleStream:
         self._last: tuple[int, int] | None = None
         self._number = 0
         self._recent_steps = np.zeros(0, dtype=np.int64)
+        self._breaks: dict[str, tuple[int, int, int, int]] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -165,16 +166,22 @@ class SampleStream:
         too_long = self._find_long_steps(steps, missing > 0)
         limit = self._acceleration * (steps[:, None] * 1e-9) + 2.0 * self._velocity_error
         too_fast = np.any(np.abs(np.diff(joined.v, axis=0)) > limit, axis=1) & (missing == 0) & ~too_long
-        kinds = (
-            (missing > 0, f"{int(missing[missing > 0].sum())} samples missing"),
-            (too_long & (missing == 0), f"steps longer than {self._gap_limit:.3g} s"),
-            (too_fast, "steps with more acceleration than acceleration_factor allows"),
-        )
-        for is_kind, text in kinds:
-            places = np.flatnonzero(is_kind)
+        kinds = {
+            "samples missing": missing * (missing > 0),
+            f"steps longer than {self._gap_limit:.3g} s": too_long & (missing == 0),
+            "steps with more acceleration than acceleration_factor allows": too_fast,
+        }
+        for text, amounts in kinds.items():
+            places = np.flatnonzero(amounts)
             if places.size:
-                where = f"{places.size} places, the first after counter {joined.sequence[places[0]]}"
-                notices.append(f"{text} ({where}); windows end there")
+                # Where there are thousands, some ten lines say so: the first one, and one whenever they have doubled.
+                first, count, amount, told = self._breaks.get(text, (int(joined.sequence[places[0]]), 0, 0, 0))
+                count, amount = count + places.size, amount + int(amounts.sum())
+                if count >= 2 * told:
+                    where = f"{count} {'place' if count == 1 else 'places'}, the first after counter {first}"
+                    notices.append(f"{amount} {text} ({where}); windows end there")
+                    told = count
+                self._breaks[text] = first, count, amount, told
         places = np.flatnonzero((missing > 0) | too_long | too_fast) + 1 - len(last)
         return [int(place) for place in places]
 

@@ -17,7 +17,7 @@ from sysid_ros.core.model.calibration import CalibrationRecord
 from sysid_ros.core.model.loader import load_robot
 
 ROWS, TARGETS, SHARED = 40, 4, 3
-AGREES = Agreement(0.6, 0.8, 0.0, 0.6)
+AGREES = Agreement(0.6, 0.8, 0.0, 0.002)
 
 
 def random_problem(seed, size=0.9):
@@ -53,7 +53,7 @@ def by_highs(problem, cuts):
 def test_the_least_scale_is_that_of_highs(seed, size):
     problem = random_problem(seed, size)
     cuts = np.array([[1.0, 0.5, 0.0, 0.0]])
-    found, target, _ = find_least_scale(problem, cuts)
+    found, target = find_least_scale(problem, cuts)
     assert found == pytest.approx(by_highs(problem, cuts), rel=0.01)
     assert np.all(np.abs(target) <= 1.0)
 
@@ -63,7 +63,7 @@ def test_the_box_of_the_target_is_not_scaled(size):
     """A target at the edge of its box needs no errors."""
     problem = random_problem(0)
     problem = dataclasses.replace(problem, r=problem.y @ np.full(TARGETS, size))
-    found, _, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
+    found, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
     assert (found < 0.06) == (size < 1.0)
 
 
@@ -71,20 +71,27 @@ def test_the_box_of_the_target_is_not_scaled(size):
 def test_no_width_is_below_what_the_share_leaves(seed):
     """found / expected >= 1 - share, the theorem of the page on bounds."""
     problem = random_problem(seed)
-    share, target, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
+    share, target = find_least_scale(problem, np.zeros((0, TARGETS)))
     virtual = dataclasses.replace(problem, r=problem.y @ (target - problem.center))
     found, expected = (bound_by_membership(one, 1e-3) for one in (problem, virtual))
     assert np.all(found.upper - found.lower >= (1.0 - share - 0.01) * (expected.upper - expected.lower))
 
 
-def test_a_free_unknown_takes_what_it_explains():
+def test_a_lag_is_estimated_with_its_error():
+    """Against the weighted least squares of the same rows written down plainly."""
     problem, rng = random_problem(1, 0.5), np.random.default_rng(9)
-    gain = rng.normal(size=ROWS)
-    without, _, _ = find_least_scale(problem, np.zeros((0, TARGETS)))
-    broken = dataclasses.replace(problem, r=problem.r + 0.7 * gain)
-    share, _, value = find_least_scale(broken, np.zeros((0, TARGETS)), gain)
-    assert share <= without * 1.01 and value == pytest.approx(0.7, abs=0.1)
-    assert find_least_scale(broken, np.zeros((0, TARGETS)))[0] > 1.2
+    lags = rng.normal(size=ROWS)
+    broken = dataclasses.replace(problem, r=problem.r + 0.02 * lags)
+    lag, error = agreement._estimate_lag(broken, lags)
+    assert abs(lag - 0.02) < 3.0 * error
+    weights = np.sqrt(3.0) / problem.error
+    rows = np.concatenate([np.column_stack([problem.y, problem.b, lags]) * weights[:, None], np.eye(TARGETS + 4)])
+    radii = [np.full(TARGETS, 1.0 / np.sqrt(3.0)), problem.delta_radius / np.sqrt(3.0), [0.05]]
+    rows[ROWS:] /= np.concatenate(radii)
+    found = np.linalg.lstsq(rows, np.concatenate([broken.r * weights, np.zeros(TARGETS + 4)]), rcond=None)[0]
+    assert lag == pytest.approx(found[-1], rel=1e-6)
+    assert error == pytest.approx(np.sqrt(np.linalg.inv(rows.T @ rows)[-1, -1]), rel=1e-6)
+    assert agreement._estimate_lag(broken, np.zeros(ROWS)) == (0.0, pytest.approx(0.05))
 
 
 def test_recordings_of_an_arm_scale_its_box_too():
@@ -99,7 +106,7 @@ def test_recordings_of_an_arm_scale_its_box_too():
     [
         ({"share": 0.95}, "95 % of the errors"),
         ({"width": 0.12}, "12 % of the width"),
-        ({"lag": 0.02, "share_with_lag": 0.5}, "20 ms behind"),
+        ({"lag": 0.02, "lag_error": 0.005}, "20 ms behind"),
         ({"share": 0.95, "has_calibration": True}, "another arm"),
     ],
 )
@@ -132,8 +139,8 @@ def test_the_first_seconds_of_motion_show_a_broken_assumption(tools, monkeypatch
     assert not estimator.estimate().doubt
 
 
-def test_a_lag_that_lowers_nothing_is_no_doubt():
-    assert not dataclasses.replace(AGREES, lag=0.04).doubt
+def test_a_lag_that_may_be_none_is_no_doubt():
+    assert not dataclasses.replace(AGREES, lag=0.04, lag_error=0.02).doubt
 
 
 def test_weights_are_named_as_what_cannot_be_checked():

@@ -197,6 +197,18 @@ def test_friction_beyond_the_simple_law_stays_within_its_budget(world, tools, du
     assert not residual(robot, block, theta, dumbbell)[1]["friction"].any()
 
 
+def test_a_sensor_behind_the_rotor_sees_friction_and_no_armature(world, tools, dumbbell):
+    robot, theta, motion = world
+    geared = tools.with_sensors(robot, effort_meaning=EffortMeaning.GEAR_SIDE)
+    block = tools.record(geared, theta, dumbbell, motion, 1.0)
+    truth = theta.copy()
+    truth[-4 * robot.n + 2 :: 4] = 0.0
+    off, terms = residual(geared, block, truth, dumbbell)
+    assert np.all(np.abs(off) <= sum(terms.values()))
+    off, terms = residual(robot, block, theta, dumbbell)
+    assert np.any(np.abs(off) > 2.0 * sum(terms.values())), "the rotors make a difference"
+
+
 def test_a_sensor_on_the_link_side_sees_no_friction_of_any_kind(world, tools, dumbbell):
     robot, theta, motion = world
     linked = tools.with_sensors(robot, effort_meaning=EffortMeaning.LINK_SIDE)

@@ -45,7 +45,7 @@ def test_a_missing_sample_splits_the_windows(robot):
     ):
         windows, notices = windows_of(robot, blocks)
         assert spans(windows) == [(0, 50), (50, 100), (121, 171), (171, 221), (221, 271)]
-        assert len(notices) == 1 and "1 samples missing (1 places, the first after counter 119)" in notices[0]
+        assert len(notices) == 1 and "1 samples missing (1 place, the first after counter 119)" in notices[0]
 
 
 def test_late_and_duplicate_samples_are_left_out(robot):
