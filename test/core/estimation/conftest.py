@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 
 GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(4)
 
