@@ -251,8 +251,9 @@ class TorqueCheck:
     """Finds joints whose torque is not the one that was commanded: a wrong gain or sign, a motor that does not obey.
 
     A command takes effect within one cycle, so the torque that is measured lies between the last two commands, within
-    the error of the sensor, and so do the means of torques that vibrate, within a smaller one; a rotor in front of the
-    sensor adds what it takes. A sensor on the link side measures something else; then nothing is checked.
+    the error of the sensor, and so do the means of torques that vibrate, within a smaller one; both within what the
+    rotor takes besides, where the sensor is behind it. A sensor on the link side measures something else; then nothing
+    is checked.
 
     Args:
         robot: Sensors and joint names.
@@ -265,8 +266,9 @@ class TorqueCheck:
         self._names = robot.joint_names
         self._relative, self._absolute = sensors.effort_relative_error, sensors.effort_absolute_error
         meaning = sensors.effort_meaning
-        armature = robot.friction(robot.theta_box.upper)[:, 2]
-        rotor = 0.0 if meaning.has_armature else _HARDEST * armature * robot.limits.a_max
+        rotor = np.zeros(robot.n)
+        if not meaning.has_armature:
+            rotor = _HARDEST * robot.friction(robot.theta_box.upper)[:, 2] * robot.limits.a_max
         self._absolute = self._absolute + rotor
         self._is_on = duration > 0.0 and meaning.has_friction
         self._right = 0

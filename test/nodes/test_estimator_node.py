@@ -124,7 +124,7 @@ def test_estimate_contains_the_truth(arm, bench, estimates, robot):
     assert estimate.is_consistent and not estimate.alarm and estimate.payload_epoch == 0
     assert contains(estimate, load_payload(robot, "dumbbell_4lb"))
     assert estimate.header.frame_id == robot.joint_names[-1] and estimate.target == "payload"
-    assert estimate.number_of_windows >= 15 and estimate.data_seconds > 1.5
+    assert estimate.number_of_windows >= 3 and estimate.data_seconds > 1.5
     gram = np.array(estimate.information).reshape(10, 10)
     assert np.all(np.linalg.eigvalsh(gram) > -1e-9) and gram[0, 0] > 0.0
     late = bench.listen(ParameterEstimate, "estimator/estimate", qos.LATCHED).wait()

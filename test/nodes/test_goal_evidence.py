@@ -108,7 +108,7 @@ def test_a_wrong_sign_is_told_in_field_and_text(robot, parts, estimate):
 
 def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, estimate):
     """Right after a reset the estimator may see an alarm before the goal has any of its samples."""
-    turned = [replace(part, tau=-part.tau) for part in parts[:10]]
+    turned = [replace(part, tau=-part.tau) for part in parts[:30]]
     last = int(turned[-1].stamps[-1])
     alarm = replace(estimate, is_consistent=False, alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload agrees"))
     records = Records(first_stamp_ns=int(turned[2].stamps[0]))
