@@ -162,7 +162,7 @@ def test_saturation_is_reported_and_stops_learning(robot):
     np.testing.assert_array_equal(first, second)  # nothing was learnt
     status = controller.status
     assert status.saturated_cycles == status.cycles == 2
-    assert "Nm, its limit 0." in status.violation
+    assert "Nm, its limit is 0." in status.violation
     strong = RobustController(robot)
     strong.compute(robot.home, *np.zeros((1, 7)), robot.home, *np.zeros((2, 7)))
     assert strong.status.violation is None and strong.status.saturated_cycles == 0

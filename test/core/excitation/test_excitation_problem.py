@@ -240,7 +240,7 @@ def test_another_duration_keeps_the_highest_frequency():
     ("changes", "message"),
     [
         ({"duration": 0.1}, r"duration \[s\] 0.1: expected from 0.5 to 60"),
-        ({"duration": float("nan")}, r"duration \[s\] is nan"),
+        ({"duration": float("nan")}, r"duration \[s\] nan"),
         ({"harmonics": 1}, r"harmonics \[-\] 1: expected from 2 to 20"),
         ({"amplitude": 4.0}, "amplitude"),
         ({"velocity_fraction": 1.1}, "velocity_fraction"),
