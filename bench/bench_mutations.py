@@ -177,7 +177,7 @@ FAULTS = (
     Fault(SAMPLES, "armature with the rows of friction", "sign * armature[at]", "sign * viscous[at]"),
     Fault(SAMPLES, "all lanes get the first block", "get_lane(block[k], lane)", "get_lane(block[k], 0)"),
     Fault(SAMPLES, "weights looked at in their last column", "has_any || row[k] != 0.0", "row[k] != 0.0"),
-    Fault(SAMPLES, "friction of the next part", "part > 0 ? friction[part]", "part > 0 ? friction[part - 1]"),
+    Fault(SAMPLES, "friction of the next part", "is_felt[part] ? friction[part]", "is_felt[part] ? friction[part - 1]"),
     Fault(SAMPLES, "polarisation with one velocity", "0.5 * (at_[n_ + j] - at_[2 * n_ + j])", "0.5 * at_[n_ + j]"),
     Fault(SAMPLES, "gravity cancels in the difference", "&acceleration_[n_], -0.5", "&acceleration_[n_], 0.5"),
     Fault(
