@@ -30,6 +30,10 @@ _UR_CURE = "they come with Universal Robots' driver, ros-<distribution>-ur-msgs;
 _MOVEIT_CURE = "they come with MoveIt, ros-<distribution>-moveit-msgs"
 
 
+class NotConfirmed(SysidError):
+    """Something was sent, and the running system does not say that it has it."""
+
+
 def run(options: argparse.Namespace) -> int:
     """Show, send and read back; return the exit status.
 
@@ -74,10 +78,10 @@ def _apply_ur(options: argparse.Namespace, exported: ExportedPayload) -> int:
         try:
             found, different = _read_back(client, load, sent_inertia)
         except ControllerError as error:
-            raise SysidError(f"not confirmed: {options.robot_ip} was given it and says nothing ({error})") from error
+            raise NotConfirmed(f"not confirmed: {options.robot_ip} was given it and says nothing ({error})") from error
     show(f"Read back:  {_describe(found)}")
     if different:
-        raise SysidError(
+        raise NotConfirmed(
             f"not confirmed: {options.robot_ip} does not have what was sent: {'; '.join(different)}. {_ADVICE}"
         )
     if has_inertia and not sent_inertia:
@@ -154,7 +158,7 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
             try:
                 return set_ur_payload(caller, kind, options.service, load.mass, load.com, inertia)
             except (ServiceRefused, ServiceTimeout) as error:
-                raise SysidError(f"not confirmed: the driver did not say that it was set ({error})") from error
+                raise NotConfirmed(f"not confirmed: the driver did not say that it was set ({error})") from error
 
     return call_driver
 
@@ -190,12 +194,12 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
             apply_scene(caller, kinds[0], f"{prefix}/apply_planning_scene", scene)
             found = read_attached(caller, kinds[1], where, name)
         except (ServiceRefused, ServiceTimeout) as error:
-            raise SysidError(f"not confirmed: MoveIt did not say that it has it ({error})") from error
+            raise NotConfirmed(f"not confirmed: MoveIt did not say that it has it ({error})") from error
     if found is None:
-        raise SysidError(f"not confirmed: {where} has no attached object '{name}'; see the log of move_group")
+        raise NotConfirmed(f"not confirmed: {where} has no attached object '{name}'; see the log of move_group")
     different = compare_attached(fill_message(type(found)(), fields), found)
     if different:
-        raise SysidError(f"not confirmed: {where} does not have what was sent: {'; '.join(different)}")
+        raise NotConfirmed(f"not confirmed: {where} does not have what was sent: {'; '.join(different)}")
     if found.weight == 0.0:
         show("note: MoveIt keeps no weight of attached objects; give it to the robot's controller, too")
     show("Confirmed: link, links that may be touched, shapes and places (within 0.1 mm and 1 mrad).")
@@ -251,7 +255,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(apply_parser().read(argv)), (SysidError,))
+    return run_command(lambda: run(apply_parser().read(argv)), (NotConfirmed,))
 
 
 if __name__ == "__main__":

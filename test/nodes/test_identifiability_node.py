@@ -156,7 +156,7 @@ def test_questions_about_the_robot_on_robot_description(ask, robot, describe, st
 def test_questions_that_cannot_be_answered_are_refused(ask):
     loop = SCARA.replace('<child link="l4"/>', '<child link="l1"/>')
     cases = {
-        "method 7": {"method": 7},
+        "method is 7": {"method": 7},
         "gravity [m/s^2]": {"gravity": [1.0, 2.0]},
         "gravity: must be finite": {"gravity": [NAN, 0.0, 0.0]},
         "measured 'feelings'": {"measured": "feelings"},

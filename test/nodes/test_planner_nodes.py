@@ -302,7 +302,7 @@ def test_parameters_and_obstacles_reach_the_judgement(bench, safe, robot):
     assert not refused.success and "box 1" in refused.message, refused.message
     assert "not finite" in show(x=NAN).fault
     refused = bench.call(CertifyTrajectory, "safe_planner/certify", request)
-    assert not refused.success and "the scene is 'not known" in refused.message
+    assert not refused.success and "invalid scene 'not known" in refused.message
     assert "given in frame 'map'" in show(frame="map").fault
     hashes.append(show(x=0.0, y=1.5, z=0.5).hash)
     assert scenes.latest.is_known and len(set(hashes)) == 3

@@ -20,7 +20,7 @@ def recorded():
 
 def test_the_true_payload_is_inside_bounds_that_are_narrower_than_the_prior(recorded):
     block, truth = recorded
-    expect_truth_in_narrow_bounds(ROBOT, block, truth, (2.8, 2.5, 3.0))
+    expect_truth_in_narrow_bounds(ROBOT, block, truth, (2.4, 2.3, 3.0))
 
 
 def test_torques_of_the_other_sign_are_an_alarm(recorded):
