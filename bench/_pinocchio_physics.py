@@ -76,6 +76,11 @@ class PinocchioPhysics:
         return q.copy(), v.copy()
 
     @property
+    def motor_speed(self) -> Array:
+        """Velocities of the motors, (n,) [rad/s]."""
+        return np.array(self.v if self._elasticity is None else self._motors[1])
+
+    @property
     def deflection(self) -> tuple[Array, Array]:
         """Position [rad] and velocity [rad/s] of the motors less those of the links, (n,) each; zero if rigid."""
         if self._elasticity is None:

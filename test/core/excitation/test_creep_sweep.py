@@ -86,6 +86,5 @@ def test_a_path_that_is_refused_goes_another_way_or_not_at_all():
     hand = robot.pin_model.createData()
     pin.forwardKinematics(robot.pin_model, hand, robot.home)
     box = Obstacle("wall", hand.oMi[robot.n].translation, np.full(3, 0.02))
-    with pytest.raises(SysidError, match="no creep sweep of up to 0.0389 rad/s could be .*wall") as error:
+    with pytest.raises(SysidError, match="no creep sweep of up to 0.0389 rad/s could be .*wall"):
         plan_creep_sweep(assumptions_of(robot, obstacles=(box,)), robot.home, 6.0)
-    assert len(error.value.reasons) == 12
