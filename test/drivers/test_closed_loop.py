@@ -95,7 +95,7 @@ def test_nothing_is_violated_while_all_assumptions_hold(robot, planner, monkeypa
     monkeypatch.setattr(
         _closed_loop, "check_estimates", lambda running: (kept.append(running), check_estimates(running))
     )
-    trial = replace(draw_trial(robot, planner, 4), planning_times=(0.0, 1.0))
+    trial = replace(draw_trial(robot, planner, 5), planning_times=(0.0, 1.0))
     outcome = run_trial(robot, planner, trial, plans=2, time_limit=PATIENCE)
     assert outcome.plans == 2 and outcome.motion == pytest.approx(4.5, abs=0.01)
     assert not outcome.violations and not outcome.stops

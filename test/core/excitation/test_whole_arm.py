@@ -78,7 +78,7 @@ def test_the_second_motion_adds_what_the_first_lacks(two):
 def test_few_iterations_are_already_better_than_a_published_motion(two):
     """EXCITE section V-B: 51 for a Med7 with a tool."""
     assert two.condition_number < 51.0
-    assert np.all(two.expected_radii <= two.prior_radii * (1 + 1e-12)) and 0.0 < two.relative_width < 1.0
+    assert np.all(two.expected_radii <= two.prior_radii * (1 + 1e-12)) and 0.0 < two.relative_width <= 1.0
 
 
 def test_a_plan_is_proven_again_from_its_record(two, med7):
