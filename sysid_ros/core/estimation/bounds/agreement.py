@@ -27,6 +27,7 @@ from sysid_ros.core.estimation.lp.interior_point import solve_for_scale
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
+from sysid_ros.core.estimation.point.statistics import least_squares
 from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
 
 Array = NDArray[np.float64]
@@ -41,8 +42,6 @@ _PRIOR_LAG = 0.05
 """Standard deviation of the lag before any data [s]."""
 _SIGNIFICANT = 3.0
 """A lag counts from so many of its standard deviations on."""
-_UNIFORM = 1.0 / 3.0
-"""Variance of an error that is uniform up to 1."""
 _TOLERANCE, _WIDTH_TOLERANCE = 2e-3, 0.05
 _NEGLIGIBLE = 0.01
 _MASS_AND_MOMENTS = 4
@@ -129,14 +128,8 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
 
 def _estimate_lag(problem: Problem, lags: Array) -> tuple[float, float]:
     """Estimate a lag of all torques, and its standard deviation, by least squares [s]; lags are what 1 s does, (R,)."""
-    columns = [problem.y * problem.radius, problem.b * problem.delta_radius, _PRIOR_LAG * lags[:, None]]
-    known = np.concatenate(columns, axis=1)
-    squares = np.sum(problem.errors**2, axis=1) + np.sum((problem.ends * problem.end_radius) ** 2, axis=(1, 2))
-    weighted = known.T / (_UNIFORM * squares)
-    priors = np.full(known.shape[1], 1.0 / _UNIFORM)
-    priors[-1] = 1.0
-    covariance = np.linalg.inv(weighted @ known + np.diag(priors))
-    return _PRIOR_LAG * float(covariance[-1] @ (weighted @ problem.r)), _PRIOR_LAG * float(np.sqrt(covariance[-1, -1]))
+    solution, covariance = least_squares(problem, _PRIOR_LAG * lags[:, None], 1.0)
+    return _PRIOR_LAG * float(solution[-1]), _PRIOR_LAG * float(np.sqrt(covariance[-1, -1]))
 
 
 def find_least_scale(problem: Problem, cuts: Array) -> tuple[float, Array]:

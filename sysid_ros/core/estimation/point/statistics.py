@@ -97,15 +97,30 @@ def compute_statistical_interval(
     rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
     limits = np.concatenate([rest, mean_error(sensors, 1.0)]) / np.sqrt(_UNIFORM)
     lasting = problem.b[:, [*gains, *offsets]] * limits * (stacked.window >= 0)[:, None]
-    columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, lasting], axis=1)
-    variance = _UNIFORM * (
-        np.sum(problem.errors**2, axis=1) + np.sum((problem.ends * problem.end_radius) ** 2, axis=(1, 2))
-    )
-    weighted = columns.T / variance
-    covariance = np.linalg.inv(weighted @ columns + np.eye(columns.shape[1]) / _UNIFORM)
-    center = prior.center + prior.radius * (covariance @ (weighted @ problem.r))[:INERTIAL]
+    solution, covariance = least_squares(problem, lasting, _UNIFORM)
+    center = prior.center + prior.radius * solution[:INERTIAL]
     deviation = np.maximum(prior.radius * np.sqrt(np.diag(covariance)[:INERTIAL]), np.finfo(float).tiny)
     return StatisticalInterval(*_cut(center, deviation, bounds))
+
+
+def least_squares(problem: Problem, further: Array, variance: float) -> tuple[Array, Array]:
+    """Solve rows by generalised least squares, with errors and unknowns uniform within their bounds.
+
+    Args:
+        problem: The rows.
+        further: What further unknowns do in them, of size one, (R, F).
+        variance: Of the further unknowns before any data.
+
+    Returns:
+        Target and shared unknowns over their radii, then the further ones, (P + M + F,), and their covariance.
+    """
+    columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, further], axis=1)
+    squares = np.sum(problem.errors**2, axis=1) + np.sum((problem.ends * problem.end_radius) ** 2, axis=(1, 2))
+    weighted = columns.T / (_UNIFORM * squares)
+    priors = np.full(columns.shape[1], 1.0 / _UNIFORM)
+    priors[columns.shape[1] - further.shape[1] :] = 1.0 / variance
+    covariance = np.linalg.inv(weighted @ columns + np.diag(priors))
+    return covariance @ (weighted @ problem.r), covariance
 
 
 def _one_per_rest(rows: Sequence[Rows], coulomb: Array) -> Iterable[Rows]:
