@@ -198,14 +198,18 @@ class MujocoArm(SimulatedArm):
     def _advance(self) -> Array:
         """Simulate one period and return the true effort of its sensor, (n,) [Nm]."""
         physics, sensors = self.physics, self._robot.sensors
-        meaning, before, speed = sensors.effort_meaning, (physics.q, physics.v), physics.motor_speed
+        meaning = sensors.effort_meaning
+        state = None if meaning.has_armature else (physics.q, physics.v, physics.motor_speed)
         self._cycle += 1
         motor = physics.advance(self._held, self._push, not self._are_brakes_closed)
+        if state is None:
+            return motor
+        q, v, speed = state
         rotor = self._friction[:, 2] * (physics.motor_speed - speed) / self.period
         if meaning.has_friction:
-            return motor if meaning.has_armature else motor - rotor
+            return motor - rotor
         if sensors.effort_is_held:
-            link = physics.dynamics.mean_torque(before, (physics.q, physics.v), self.period) - self._push
+            link = physics.dynamics.mean_torque((q, v), (physics.q, physics.v), self.period) - self._push
             return link + self._behind * (motor - rotor - self._friction[:, 3] - link)
         return physics.dynamics.torque(physics.q, physics.v, physics.acceleration()) - self._push
 
