@@ -19,7 +19,7 @@ PARAMETERS = {
         "late_limit": 10.0,
     },
     "identification": {
-        "weighing_time": 0.3, "arm_search_time": 0.5, "arm_starts": 1,
+        "arm_search_time": 0.5, "arm_starts": 1,
     },
 }  # fmt: skip
 SHORT = {"serial_number": "K7", "motion_time": 4.0, "validation_time": 2.0}
@@ -57,6 +57,15 @@ def send(bench, driver):
     assert client.wait_for_server(2 * PATIENCE)
     assert wait_until(ServerProbe(client).is_answered, PATIENCE)
     return lambda **fields: Goal(bench, client, IdentifyArm.Goal(**SHORT | fields))
+
+
+def test_a_weight_that_is_not_attached_is_found_before_anything_moves(send, driver):
+    # First in the file: at the home posture the torques tell 2 kg from nothing, where others leave the arm perhaps not.
+    goal = send(load_mass=2.0, load_mass_tolerance=0.01)
+    result = goal.wait()
+    assert (result.error_code, result.motion_time) == (Identify.Result.INCONSISTENT, 0.0), result.error_text
+    assert "the hand does not hold the stated load (reference weight 2 kg +- 0.01 kg)" in result.error_text
+    assert driver.status.latest.mode == DriverStatus.MODE_HOLD
 
 
 def test_cancelled_while_moving_the_arm_rests_and_the_recording_is_kept(send, driver, robot, folder):
@@ -98,11 +107,3 @@ def test_a_goal_calibrates_the_arm(send, driver, robot, folder):
     assert wait_until(
         lambda: driver.status.latest.model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box), PATIENCE
     ), status.text
-
-
-def test_a_weight_that_is_not_attached_is_found_before_anything_moves(send, driver):
-    goal = send(load_mass=2.0, load_mass_tolerance=0.01)
-    result = goal.wait()
-    assert result.error_code == Identify.Result.INCONSISTENT and result.motion_time == 0.0
-    assert "the hand does not hold the stated load (reference weight 2 kg +- 0.01 kg)" in result.error_text
-    assert driver.status.latest.mode == DriverStatus.MODE_HOLD
