@@ -118,7 +118,7 @@ class ConsistencyMonitor:
         window, self.searched = self._bounds.build_problem(rows), 0
         if find_inconsistent_rows(window).size:
             return self.explain(window, rows)
-        parts, cuts = [*self._bounds.compacted, *self.recent, rows], self._bounds.cuts
+        parts, cuts = [*self._bounds.compacted, *self._bounds.fixed, *self.recent, rows], self._bounds.cuts
 
         def build_all() -> Problem:
             self.searched = sum(len(part) for part in parts)

@@ -17,7 +17,7 @@ from sysid_ros.core.estimation.bounds.consistency import check_sensors
 from sysid_ros.core.estimation.bounds.state import combine
 from sysid_ros.core.estimation.calibration import empty_hand, find_share, join_recordings
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, PAYLOAD, SHARED_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns, shared_center
 from sysid_ros.core.estimation.windows.model import Window, WindowModel
 from sysid_ros.core.estimation.windows.rows import TARED, Rows, build_rows
@@ -45,7 +45,7 @@ class Tare:
     """Rows of the arm with the empty hand.
 
     Attributes:
-        rows: They hold for the arm as it was; those of one window after the other, with errors of their own.
+        rows: They hold for the arm as it was; those of one window after the other.
         wear: What friction and offset add up to in each row where all are as large as they may be, (R,) [Nms].
         center: What the shared unknowns of the rows count from, in absolute values, (M,).
         gripper: State of the gripper that was assumed.
@@ -90,7 +90,6 @@ class Tare:
             u=rows.u + rows.b @ (self.center - center) + rows.b[:, last] @ moved,
             errors=errors,
             window=none + TARED,
-            joint=none - 1,
         )
 
 
@@ -135,11 +134,15 @@ def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: Estima
             f"the samples use {100.0 * share:.0f} % of the errors that are allowed with an empty hand: something was in"
             " the hand or touched the arm, or the robot file is of another arm; empty the hand and take the tare again"
         )
-    none = np.zeros(unknowns.nominal.size)
-    problem = Problem.build(stacked, none, none, unknowns.radius, unknowns.end_error)
-    own = combine(stacked, problem, np.eye(len(stacked)))
+    none, last = np.zeros(unknowns.nominal.size), slice((len(SHARED_TERMS) - 1) * robot.n, None)
+    # Of the errors that windows share, only those of the torque's integral stay shared.
+    own_error, ends = unknowns.end_error.copy(), np.zeros_like(stacked.ends)
+    own_error[last], ends[:, :, last, -2] = 0.0, stacked.ends[:, :, last, -2]
+    own = combine(
+        stacked, Problem.build(stacked, none, none, unknowns.radius, own_error), np.eye(len(stacked))
+    )
     kept = replace(
-        own, y=np.zeros_like(own.y), tilt=np.zeros_like(own.tilt), joint=stacked.joint,
+        own, y=np.zeros_like(own.y), tilt=np.zeros_like(own.tilt), ends=ends, joint=stacked.joint,
         start=stacked.start, stop=stacked.stop,
     )  # fmt: skip
     center, gripper = shared_center(unknowns, settings), settings.gripper

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.errors import MISSING, ModelError, ParameterOutOfRange
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, radius_of_share, require_physically_consistent
 from sysid_ros.core.model.payload import read_prior
 from sysid_ros.core.model.robot import (
@@ -35,6 +35,7 @@ from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model
 
 Array = NDArray[np.float64]
 
+_ANY_STATE = "any_state"
 _ACCELERATION_MAX = 1000.0  # [rad/s^2]
 _LARGEST_SHARE = 0.9  # of pseudo-inertias: above, bodies may have hardly any inertia
 _ROUNDING = 1e-9  # settings may exceed the URDF by this share, the rounding of a decimal number
@@ -243,6 +244,7 @@ def _read_parameters(
             absolute.sections_by_joint(joint_names)
         radius[joint_names.index(key)] += absolute.vector(key, 10, "SI", 0.0)
     section.finish()
+    radius[-1] += _any_state(settings)
     if order is not None:
         following = [radius_of_share(body, order.share) * (1.0 + _ROUNDING) for body in inertial]
         radius = np.minimum(radius, np.array(following))
@@ -282,11 +284,13 @@ def _read_grippers(
         The states, and by how much any of them may change the last body; None without states.
     """
     section, last = settings.section("gripper", {}), slice(10 * (len(joint_names) - 1), 10 * len(joint_names))
-    uncertainty, tip = settings.section("inertial_uncertainty"), joint_names[-1]
+    uncertainty, largest = settings.section("inertial_uncertainty"), _any_state(settings)
     relative = uncertainty.number("relative", "-", 0.0, 1.0) if section.keys else 0.0
-    largest = uncertainty.section("absolute", {}).vector(tip, 10, "SI", 0.0, default=[0.0] * 10)
+    constant = uncertainty.section("absolute", {}).vector(joint_names[-1], 10, "SI", 0.0, default=[0.0] * 10)
     states = {}
     for name in section.keys:
+        if name == _ANY_STATE:
+            continue
         if name == AS_CALIBRATED:
             raise ParameterOutOfRange(f"{section.path}.{name}", name, "another name: this one is of calibrated arms")
         state = section.section(name)
@@ -294,23 +298,28 @@ def _read_grippers(
         radius = state.vector("radius", 10, "SI", 0.0, default=[0.0] * 10)
         state.finish()
         nominal = theta[last] + change
-        require_physically_consistent(nominal, f"{state.path}: everything moved by {tip}")
+        require_physically_consistent(nominal, f"{state.path}: everything moved by {joint_names[-1]}")
         whole = box.select(last)
         # The same relative part as in the box for any state, so that how large it is does not decide.
-        least = Box.around(nominal, relative * np.abs(theta[last]) + radius)
+        least = Box.around(nominal, relative * np.abs(theta[last]) + constant + radius)
         outside = (least.lower < whole.lower - 1e-15) | (least.upper > whole.upper + 1e-15)
         if outside.any():
             k = int(np.flatnonzero(outside)[0])
             allowed = (
                 f"within the box for any state: {PARAMETER_NAMES[k]} from {whole.lower[k]:.6g} to "
-                f"{whole.upper[k]:.6g}; enlarge inertial_uncertainty.absolute.{tip}"
+                f"{whole.upper[k]:.6g}; enlarge gripper.{_ANY_STATE}"
             )
             raise ParameterOutOfRange(state.path, [float(least.lower[k]), float(least.upper[k])], allowed)
-        own = Box.around(nominal, relative * np.abs(nominal) + radius).intersect(whole)
+        own = Box.around(nominal, relative * np.abs(nominal) + constant + radius).intersect(whole)
         assert own is not None  # noqa: S101  # the nominal parameters are in both
         nominal.setflags(write=False)
         states[name] = GripperState(nominal, own, Box.around(change, radius + relative * np.abs(change)))
     return states, Box.around(np.zeros(10), largest) if states else None
+
+
+def _any_state(settings: Section) -> Array:
+    """Read by how much any state of the gripper may change the last body, (10,)."""
+    return settings.section("gripper", {}).vector(_ANY_STATE, 10, "SI", 0.0, default=[0.0] * 10)
 
 
 def _read_elasticity(settings: Section, friction: Array) -> JointElasticity | None:
@@ -354,9 +363,10 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
         velocity_is_difference=settings.flag("velocity_is_difference", False),
         effort_gain_error=_part_of(settings, "effort_gain_error", "-", relative, 0.0),
         effort_mean_error=_part_of(settings, "effort_mean_error", "Nm", absolute, np.inf),
+        effort_integral_error=_integral_of(settings, "effort", n, "Nms"),
         effort_drift=settings.per_joint("effort_drift", n, "Nm/s", 0.0, _TORQUE_MAX, 0.0),
         velocity_mean_error=_part_of(settings, "velocity_mean_error", "rad/s", velocity, np.inf),
-        error_window=settings.number("error_window", "s", 1e-3, 10.0, 0.1),
+        velocity_integral_error=_integral_of(settings, "velocity", n, "rad"),
         effort_friction=settings.number("effort_friction", "-", 0.0, 1.0, 0.0),
     )
     settings.finish()
@@ -376,6 +386,23 @@ def _part_of(settings: Section, key: str, unit: str, whole: Array, default: floa
         allowed = f"at most the whole error of each joint, {np.round(whole, 6).tolist()} [{unit}]"
         raise ParameterOutOfRange(f"{settings.path}.{key}", part.tolist(), allowed)
     return part
+
+
+def _integral_of(settings: Section, what: str, n: int, unit: str) -> Array:
+    """Read how far an error with a lasting part integrates beyond that, (n,); the two come together."""
+    mean, key = f"{what}_mean_error", f"{what}_integral_error"
+    if "error_window" in settings:
+        raise ParameterOutOfRange(
+            f"{settings.path}.error_window", settings.get("error_window", None),
+            "no such key any longer: errors are bounded by mean times T plus integral over any time T; for a mean over"
+            f" windows of T alone give {key} = T times what was {mean}, and what remains of it in long ones as {mean}",
+        )  # fmt: skip
+    if (mean in settings) != (key in settings):
+        missing = key if mean in settings else mean
+        raise ParameterOutOfRange(
+            f"{settings.path}.{missing}", MISSING, f"both {mean} and {key}: the error integrates to mean T + integral"
+        )
+    return settings.per_joint(key, n, unit, 0.0, default=0.0)
 
 
 def _read_spheres(settings: Section, model: pin.Model) -> tuple[Sphere, ...]:

@@ -87,6 +87,10 @@ class JointLimits:
         return np.where(self.tau_continuous < self.tau_max, _HELD * self.tau_continuous, self.tau_max)
 
 
+AVERAGING = 0.5
+"""Time over which torques that vibrate are averaged before they are judged by themselves [s]."""
+
+
 @dataclass(frozen=True)
 class SensorModel:
     """Guaranteed errors of the joint sensors, used in the error budget of the bounds and by the simulated arm.
@@ -106,12 +110,12 @@ class SensorModel:
             arms that send none; ``velocity_error`` bounds its error all the same.
         effort_gain_error: How much of ``effort_relative_error`` is a gain error that stays constant, (n,) [-]; the
             rest may change from sample to sample.
-        effort_mean_error: Largest mean of the absolute part of the torque error over any ``error_window``, (n,) [Nm];
-            at most ``effort_absolute_error``.
+        effort_mean_error: The lasting part m of the absolute torque error, (n,) [Nm], at most ``effort_absolute_error``:
+            where efforts are held, the error integrates to at most ``m T + I`` over any time T.
+        effort_integral_error: The part I of that integral that does not grow with time, (n,) [Nms]: vibration.
         effort_drift: Largest rate at which the torque offset changes, (n,) [Nm/s].
-        velocity_mean_error: Largest mean of the velocity error over any ``error_window``, (n,) [rad/s]; at most
-            ``velocity_error``.
-        error_window: Length of time over which errors are bounded in the mean [s].
+        velocity_mean_error: The same for the velocity error, (n,) [rad/s]; at most ``velocity_error``.
+        velocity_integral_error: The same for the velocity error, (n,) [rad].
         effort_friction: Largest friction behind a sensor on the link side, of bearings, seals and cables, as a share of
             the largest Coulomb and viscous friction in the box of the gear [-].
     """
@@ -127,9 +131,10 @@ class SensorModel:
     velocity_is_difference: bool = False
     effort_gain_error: Array | float = 0.0
     effort_mean_error: Array | float = np.inf
+    effort_integral_error: Array | float = 0.0
     effort_drift: Array | float = 0.0
     velocity_mean_error: Array | float = np.inf
-    error_window: float = 0.1
+    velocity_integral_error: Array | float = 0.0
     effort_friction: float = 0.0
 
     @property
@@ -142,34 +147,54 @@ class SensorModel:
         return np.asarray(gain / (1.0 - gain))
 
     @property
+    def effort_integral(self) -> tuple[Array, Array]:
+        """Bounds m (n,) [Nm] and I (n,) [Nms] of the integral, ``m T + I``, of what is no constant gain of the torque.
+
+        They bound ``true - (1 + g) measured``, see :attr:`gain_radius`, without the part that grows with the measured
+        torque. Where efforts are not held, or nothing says how their errors integrate, I is zero and m that of a sample.
+        """
+        gain, total, sample = self.effort_gain_error, self.effort_relative_error, self.effort_absolute_error
+        is_bounded = (self.effort_mean_error < sample) & self.effort_is_held
+        # What is relative to the true torque grows with the error of each sample.
+        growth = (total - gain) / (1.0 - total) * sample
+        mean = np.where(is_bounded, (self.effort_mean_error + growth) / (1.0 - gain), sample / (1.0 - total))
+        return np.minimum(mean, sample / (1.0 - total)), np.where(
+            is_bounded, self.effort_integral_error / (1.0 - gain), 0.0
+        )
+
+    @property
     def lasting_error(self) -> Array:
-        """Largest absolute part of the error of a torque that is averaged over ``error_window``, (n,) [Nm]."""
-        is_averaged = self.effort_is_held
-        mean = np.minimum(self.effort_mean_error, self.effort_absolute_error)
-        return np.asarray(mean if is_averaged else self.effort_absolute_error)
+        """Largest absolute part of the error of a torque that is averaged over ``averaging_time``, (n,) [Nm]."""
+        if not self.effort_is_held:
+            return np.asarray(self.effort_absolute_error)
+        return integral_bound(
+            self.effort_absolute_error, self.effort_mean_error, self.effort_integral_error / AVERAGING, 1.0
+        )
 
     @property
     def averaging_time(self) -> float:
-        """How long torques must be averaged so that their vibration counts with its mean [s]; 0 where there is none."""
+        """How long torques must be averaged so that vibration counts little [s]; 0 where there is none."""
         is_smaller = bool(np.any(self.lasting_error < self.effort_absolute_error))
-        return self.error_window if is_smaller else 0.0
+        return AVERAGING if is_smaller else 0.0
 
-    def mean_bound(self, sample: Array, mean: Array | float, seconds: float) -> Array:
-        """Bound the integral over some time of an error that is bounded per sample and in the mean.
 
-        Args:
-            sample: Bound of every sample, (n,).
-            mean: Bound of the mean over any ``error_window``, (n,).
-            seconds: The time [s].
+def integral_bound(sample: Array, mean: Array | float, integral: Array | float, seconds: float) -> Array:
+    """Bound the integral over some time [s] of an error of at most ``sample``, whose integral is ``mean T + integral``.
 
-        Returns:
-            The bound, (n,) [unit of the error times s]: whole windows count with the mean, the rest with the samples or
-            as a window less what it lacks.
-        """
-        window, mean = self.error_window, np.minimum(mean, sample)
-        whole = np.floor(seconds / window * (1.0 + 1e-9)) * window
-        rest = max(seconds - whole, 0.0)
-        return np.asarray(whole * mean + np.minimum(rest * sample, window * mean + (window - rest) * sample))
+    Such an error is one of at most ``mean`` plus one whose integral over any time is at most ``integral``, and the
+    other way round: with E its integral from any time on, ``S(t) = min_s E(s) + mean |t - s|`` changes no faster than
+    ``mean``, and ``S <= E <= S + integral``.
+
+    Args:
+        sample: Largest error, (n,).
+        mean: Its lasting part, (n,).
+        integral: What its integral is beyond that, (n,) [unit of the error times s].
+        seconds: The time [s].
+
+    Returns:
+        The bound, (n,) [unit of the error times s].
+    """
+    return np.asarray(np.minimum(sample * seconds, np.minimum(mean, sample) * seconds + integral))
 
 
 class PositionSide(Enum):
@@ -456,14 +481,14 @@ class RobotModel:
         elasticity, sensors = self.elasticity, self.sensors
         if elasticity is None or elasticity.position_side is PositionSide.LINK:
             return sensors
-        rate = elasticity.deflection_rate
-        # Over a window deflections cannot change by more than from one end of their range to the other.
-        mean = sensors.velocity_mean_error + np.minimum(rate, 2.0 * self.deflection / sensors.error_window)
+        is_bounded = sensors.velocity_mean_error < sensors.velocity_error
         return replace(
             sensors,
             position_resolution=sensors.position_resolution + 2.0 * self.deflection,
-            velocity_error=sensors.velocity_error + rate,
-            velocity_mean_error=mean,
+            velocity_error=sensors.velocity_error + elasticity.deflection_rate,
+            # Deflections cannot change by more than from one end of their range to the other.
+            velocity_mean_error=np.minimum(sensors.velocity_mean_error, sensors.velocity_error),
+            velocity_integral_error=sensors.velocity_integral_error * is_bounded + 2.0 * self.deflection,
         )
 
     def prior(self, name: str | None = None) -> PayloadPrior:

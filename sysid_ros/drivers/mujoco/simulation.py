@@ -166,21 +166,23 @@ def _quaternion(rotation: Array) -> Array:
 
 _BLOCK = 1024
 _USUAL = 0.2
-"""Share of the largest alternating part that errors have which do not use their bounds up [-]."""
+"""Share of the largest vibration that errors have which do not use their bounds up [-]."""
+_VIBRATION = 5.0
+"""Frequency of the vibration in the sensors [Hz], that of a real Gen3."""
 _SLOWEST = 0.01
-"""Longest period of samples for which errors keep their bounds in the mean [s]."""
+"""Longest period of samples for which errors keep the bounds of their integrals [s]."""
 
 
 class _Bound:
-    """Bounds of an error per sample and in the mean, (n,) or one for all, and the constant part that keeps both."""
+    """Bounds of an error, (n,) or one for all: of a sample, of what lasts, and of the integral of what vibrates."""
 
-    def __init__(self, sample: Array, mean: Array | float, window: float):
+    def __init__(self, sample: Array, mean: Array | float, integral: Array | float):
         self.sample = sample
         self.is_mean_smaller = np.asarray(mean < sample)
         self.is_any_mean_smaller = bool(self.is_mean_smaller.any())
-        self.steady = 0.9 * np.minimum(mean, sample)
-        # One sample of an odd number in a window does not cancel; the windows have at least this many.
-        self.swing = 0.1 * np.minimum(mean, sample) * max(round(window / _SLOWEST), 1)
+        self.steady = np.minimum(mean, sample)
+        # Half a period of vibration integrates to the whole of what is allowed, less one sample at its end.
+        self.swing = np.minimum(sample - self.steady, integral / (0.5 / _VIBRATION + _SLOWEST))
 
 
 class SensorSimulation:
@@ -189,8 +191,8 @@ class SensorSimulation:
     The errors obey ``|error of q| <= position_resolution / 2``, ``|error of v| <= velocity_error``,
     ``|error of tau| <= effort_relative_error |true tau| + effort_absolute_error`` and
     ``|error of the stamp| <= stamp_jitter``. Of the relative error ``effort_gain_error`` is a constant gain of each
-    joint. Where an error is bounded in the mean too, a constant part and one that alternates from sample to sample
-    keep both bounds, for samples at 100 Hz and faster. The torque offset drifts steadily from the start.
+    joint. Where the integral of an error is bounded too, it is a lasting part and a square wave that keep both bounds,
+    for samples at 100 Hz and faster. The torque offset drifts steadily from the start.
 
     Args:
         sensors: The bounds.
@@ -218,9 +220,12 @@ class SensorSimulation:
         self._right_gain = 1.0 + self._gain
         self._rest = sensors.effort_relative_error - sensors.effort_gain_error
         self._has_drift = bool(np.any(self._drift))
-        self._effort_bound = _Bound(sensors.effort_absolute_error, sensors.effort_mean_error, sensors.error_window)
-        self._velocity_bound = _Bound(sensors.velocity_error, sensors.velocity_mean_error, sensors.error_window)
-        self._count = 0
+        self._effort_bound = _Bound(
+            sensors.effort_absolute_error, sensors.effort_mean_error, sensors.effort_integral_error
+        )
+        self._velocity_bound = _Bound(
+            sensors.velocity_error, sensors.velocity_mean_error, sensors.velocity_integral_error
+        )
         self._first_ns: int | None = None
 
     @property
@@ -251,11 +256,12 @@ class SensorSimulation:
         if self._noise is Noise.ADVERSARIAL:
             gain = np.sign(tau) * offset
         effort = tau * (self._right_gain + self._rest * gain)
+        seconds = self._seconds_since_first(stamp_ns)
         if self._has_drift:
-            effort += self._drift * self._seconds_since_first(stamp_ns)
-        effort += self._within_mean(offset, self._effort_bound)
-        velocity = v + self._within_mean(speed, self._velocity_bound)
-        self._count += 1
+            effort += self._drift * seconds
+        sign = 1.0 if seconds * _VIBRATION % 1.0 < 0.5 else -1.0
+        effort += self._within_integral(offset, self._effort_bound, sign)
+        velocity = v + self._within_integral(speed, self._velocity_bound, sign)
         # No time before the epoch, which ROS could not express.
         return max(0, stamp_ns + jitter_ns), position, velocity, effort
 
@@ -264,15 +270,12 @@ class SensorSimulation:
             self._first_ns = stamp_ns
         return (stamp_ns - self._first_ns) * 1e-9
 
-    def _within_mean(self, share: Array, bound: _Bound) -> Array:
-        """Error of a share in [-1, 1] of its bounds per sample and in the mean."""
+    def _within_integral(self, share: Array, bound: _Bound, sign: float) -> Array:
+        """Error of a share in [-1, 1] of the bound of a sample, or of that of what lasts, and vibration of a sign."""
         if not bound.is_any_mean_smaller:
             return bound.sample * share
-        steady = bound.steady * share
-        signs = self._signs[2] * (1.0 if self._count % 2 else -1.0)
-        signs = signs * (_USUAL if self._noise is Noise.UNIFORM else 1.0)
-        within = steady + signs * np.minimum(bound.sample - np.abs(steady), bound.swing)
-        return np.where(bound.is_mean_smaller, within, bound.sample * share)
+        swing = self._signs[2] * (sign * (_USUAL if self._noise is Noise.UNIFORM else 1.0)) * bound.swing
+        return np.where(bound.is_mean_smaller, bound.steady * share + swing, bound.sample * share)
 
     def _draw(self) -> Array:
         """Random numbers of one sample, (3 n + 1,) in [-1, 1); drawn in blocks, which is ten times as fast."""

@@ -93,7 +93,7 @@ def build_problem(robot: FreeFlyer, unknowns: Unknowns, recordings: list[Recordi
         theta_size=np.abs(center[:target]) + radius[:target],
         joints=ROWS,
         objectives=np.eye(target),
-        end_is_position=np.zeros(6 + robot.n, dtype=bool),
+        end_term=np.zeros(6 + robot.n, dtype=np.int64),
     )
 
 

@@ -105,7 +105,7 @@ def with_sensors(robot: RobotModel, **changes) -> RobotModel:
     """The robot with other sensors; numbers are broadcast to the joints."""
     values = {
         name: np.full(robot.n, float(value))
-        if name not in ("effort_is_held", "stamp_jitter", "effort_meaning", "error_window")
+        if name not in ("effort_is_held", "stamp_jitter", "effort_meaning")
         else value
         for name, value in changes.items()
     }
@@ -122,7 +122,6 @@ def load_steady(name: str) -> RobotModel:
         effort_gain_error=0.0,
         effort_absolute_error=absolute,
         effort_mean_error=np.inf,
-        error_window=0.1,
     )
 
 

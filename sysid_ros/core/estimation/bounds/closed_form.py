@@ -33,7 +33,7 @@ class LinearBounds:
         radius: (K,).
         by_rows: Part of each error term, (K, terms).
         by_delta: Part of each entry of the shared nuisance parameters, (K, M).
-        by_ends: Parts of the errors of velocities and of positions that rows share, (K, 2).
+        by_ends: Parts of the errors that rows share, (K, S), one column for each of ``SHARED_TERMS``.
         by_prior: Part of the prior box, (K,).
         by_rounding: Part of rounding, (K,).
     """

@@ -26,13 +26,12 @@ from sysid_ros.core.estimation.bounds.set_membership import (
 from sysid_ros.core.estimation.bounds.shape_cuts import COM_CUTS, shape_cuts
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.bounds import ParameterBounds
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, METHODS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, METHODS, SHARED_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
 from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, COMPACTED, Rows
 
 Array = NDArray[np.float64]
 
-_VELOCITY, _ENCODER = ERROR_TERMS.index("velocity"), ERROR_TERMS.index("encoder")
 _ROUNDING = ERROR_TERMS.index("rounding")
 _EMPTY = 1e-9
 """Combinations with an error below this part of the largest belong to bounds that do not need these rows."""
@@ -133,8 +132,8 @@ def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
 def _linear_shares(linear: LinearBounds, unknowns: Unknowns) -> dict[str, Array]:
     shares = {name: linear.by_rows[:, k] for k, name in enumerate(ERROR_TERMS)}
     shares |= {name: linear.by_delta[:, entries].sum(axis=1) for name, entries in unknowns.groups.items()}
-    shares["velocity"] = shares["velocity"] + linear.by_ends[:, 0]
-    shares["encoder"] = shares["encoder"] + linear.by_ends[:, 1]
+    for name, part in zip(SHARED_TERMS, linear.by_ends.T, strict=True):
+        shares[name] = shares[name] + part
     shares["rounding"] = shares["rounding"] + linear.by_rounding
     shares["prior"] = linear.by_prior
     return shares
@@ -178,7 +177,8 @@ def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
     magnitude = np.abs(matrix)
     unit = 4.0 * (matrix.shape[1] + 64) * np.finfo(float).eps
     errors = magnitude @ problem.errors * (1.0 + unit)
-    errors[:, [_VELOCITY, _ENCODER]] += problem.shared_error(matrix) * (1.0 + unit)
+    for name, part in zip(SHARED_TERMS, problem.shared_error(matrix).T, strict=True):
+        errors[:, ERROR_TERMS.index(name)] += part * (1.0 + unit)
     content = np.abs(rows.y) @ problem.theta_size + np.abs(rows.u)
     content += np.abs(problem.b) @ problem.delta_radius + np.abs(rows.b) @ problem.delta_radius[: rows.b.shape[1]]
     content += np.abs(problem.ends).sum(axis=1) @ problem.end_radius
@@ -301,7 +301,9 @@ class BoundState:
         self._warm_start: WarmStart | None = None
         self._active = ActiveObjectives(len(unknowns.target.objectives))
         self.rows: list[Rows] = []
-        """Rows of each window, compacted ones first."""
+        """Rows of each window."""
+        self.compacted: list[Rows] = []
+        """What older windows were combined to: none or one."""
         self.known = _bounds_without_data(unknowns)
         """Intersection of all bounds so far."""
         self.prior = self.known.box
@@ -309,13 +311,8 @@ class BoundState:
 
     @property
     def all_rows(self) -> list[Rows]:
-        """Rows behind the bounds: fixed ones, compacted ones, those of windows."""
-        return [*self.fixed, *self.rows]
-
-    @property
-    def compacted(self) -> list[Rows]:
-        """Fixed and compacted rows."""
-        return [part for part in self.all_rows if part.window[0] < 0]
+        """Rows behind the bounds: compacted ones, fixed ones, those of windows."""
+        return [*self.compacted, *self.fixed, *self.rows]
 
     @property
     def cuts(self) -> Array:
@@ -363,18 +360,20 @@ class BoundState:
     def compact(self) -> None:
         """Compact the older rows if with the next update there would be too many windows."""
         settings = self._settings
-        stored = sum(1 for rows in self.rows if rows.window[0] >= 0)
         keep = max(1, settings.max_windows // 2)
-        if stored + settings.update_windows <= settings.max_windows or len(self.rows) <= keep:
+        if len(self.rows) + settings.update_windows <= settings.max_windows or len(self.rows) <= keep:
             return
-        old, recent = Rows.stack(self.rows[:-keep]), self.rows[-keep:]
-        if self._warm_start is not None and self._warm_start.multipliers is not None:
-            fixed = sum(len(part) for part in self.fixed)
-            kept, multipliers = np.split(self._warm_start.multipliers, [fixed], axis=1)
-            # The combinations behind sided bounds say more than a left inverse, however good.
-            steps = 0 if settings.method == "set_membership" else settings.reweightings
-            compacted, combined = compact(old, self.build_problem(old), steps, multipliers[:, : len(old)])
-            recent = [compacted, *recent]
-            multipliers = np.concatenate([kept, combined, multipliers[:, len(old) :]], axis=1)
-            self._warm_start = replace(self._warm_start, multipliers=multipliers)
-        self.rows = recent
+        old, recent = Rows.stack([*self.compacted, *self.rows[:-keep]]), self.rows[-keep:]
+        self.rows, before = recent, sum(len(part) for part in self.compacted)
+        if self._warm_start is None or self._warm_start.multipliers is None:
+            self.compacted = []
+            return
+        parts = np.cumsum([before, sum(len(part) for part in self.fixed)])
+        first, fixed, others = np.split(self._warm_start.multipliers, parts, axis=1)
+        own = np.concatenate([first, others], axis=1)
+        # The combinations behind sided bounds say more than a left inverse, however good.
+        steps = 0 if settings.method == "set_membership" else settings.reweightings
+        compacted, combined = compact(old, self.build_problem(old), steps, own[:, : len(old)])
+        self.compacted = [compacted]
+        multipliers = np.concatenate([combined, fixed, own[:, len(old) :]], axis=1)
+        self._warm_start = replace(self._warm_start, multipliers=multipliers)

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
-from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, SHARED_TERMS
+from sysid_ros.core.estimation.windows.rows import TARED, Rows
 from sysid_ros.core.model.robot import INERTIAL
 
 Array = NDArray[np.float64]
 
-_VELOCITY, _ENCODER = ERROR_TERMS.index("velocity"), ERROR_TERMS.index("encoder")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Problem:
         theta_size: Largest magnitude of ``theta_e``, (P,).
         joints: Number of joints, which is the number of rows of a window.
         objectives: Combinations to bound: ``objectives @ theta_e``, (K, P).
-        end_is_position: Which of the m entries of eta belong to errors of positions, not of velocities, (m,).
+        end_term: Entry of ``SHARED_TERMS`` that each of the m entries of eta belongs to, (m,).
     """
 
     center: Array
@@ -64,7 +63,7 @@ class Problem:
     theta_size: Array
     joints: int
     objectives: Array
-    end_is_position: NDArray[np.bool_]
+    end_term: NDArray[np.int64]
 
     @classmethod
     def build(
@@ -97,12 +96,13 @@ class Problem:
         errors = rows.errors.copy()
         loose = rows.ends[..., -1].copy()
         loose[:, :, joints:] += np.abs(rows.ends[:, :, joints:, :coupled]) @ radius[:coupled]
-        is_position = np.arange(end_error.size) // joints % 2 == 1
-        for term, kind in ((_VELOCITY, ~is_position), (_ENCODER, is_position)):
-            errors[:, term] += np.einsum("rel,l->r", loose, end_error * kind)
+        kinds = np.arange(end_error.size) * len(SHARED_TERMS) // max(end_error.size, 1)
+        for kind, name in enumerate(SHARED_TERMS):
+            errors[:, ERROR_TERMS.index(name)] += np.einsum("rel,l->r", loose, end_error * (kinds == kind))
         instants = np.stack([rows.start, rows.stop], axis=1)
         _, index = np.unique(instants, return_inverse=True)
-        index = np.where(rows.window[:, None] >= 0, index.reshape(-1, 2), -1)
+        is_window = (rows.window >= 0) | (rows.window == TARED)
+        index = np.where(is_window[:, None], index.reshape(-1, 2), -1)
         b = rows.b
         if rows.tilt.shape[1]:
             b = np.concatenate([b, rows.tilt.reshape(len(rows), 3 * coupled)], axis=1)
@@ -122,7 +122,7 @@ class Problem:
             theta_size=np.abs(center) + radius,
             joints=joints,
             objectives=np.eye(center.size) if objectives is None else objectives,
-            end_is_position=np.concatenate([np.zeros((1 + coupled) * joints, dtype=bool), is_position[joints:]]),
+            end_term=np.concatenate([np.zeros((1 + coupled) * joints, dtype=np.int64), kinds[joints:]]),
         )
 
     @classmethod
@@ -151,7 +151,7 @@ class Problem:
             theta_size=np.abs(center) + radius,
             joints=1,
             objectives=objectives,
-            end_is_position=np.zeros(0, dtype=bool),
+            end_term=np.zeros(0, dtype=np.int64),
         )
 
     def without_negligible(self, share: float) -> Problem:
@@ -168,7 +168,7 @@ class Problem:
             delta_radius=self.delta_radius[delta],
             ends=self.ends[..., ends],
             end_radius=self.end_radius[ends],
-            end_is_position=self.end_is_position[ends],
+            end_term=self.end_term[ends],
         )
 
     def select(self, index: NDArray[np.bool_]) -> Problem:
@@ -220,14 +220,11 @@ class Problem:
         return np.tile(self.end_radius, int(self.end_index.max(initial=-1)) + 1)
 
     def shared_error(self, inverse: Array) -> Array:
-        """Return what the errors that rows share add to combinations of rows (K, R) at most, (K, 2) [Nms].
-
-        The first column are errors of velocities, the second those of positions.
-        """
+        """Return what the errors that rows share add to combinations of rows (K, R) at most, by term, (K, S) [Nms]."""
         shared = np.abs(inverse @ self.end_matrix) * self.end_radii
         size = self.end_radius.size
         parts = shared.reshape(len(inverse), len(self.end_radii) // max(size, 1), size).sum(axis=1)
-        return np.stack([parts @ ~self.end_is_position, parts @ self.end_is_position], axis=1)
+        return np.asarray(parts @ (self.end_term[:, None] == np.arange(len(SHARED_TERMS))))
 
 
 def gains_by_instant(problem: Problem, ends: Array, n: int) -> tuple[int, NDArray[np.int64], Array]:

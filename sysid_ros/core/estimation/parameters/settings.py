@@ -30,6 +30,9 @@ ERROR_TERMS = (
 )
 """Terms of the error budget of a row, in the order of its columns (docs/theory/bounds.md derives them)."""
 
+SHARED_TERMS = ("velocity", "encoder", "velocity", "encoder", "torque_absolute")
+"""Terms of the errors that rows share, n each: at the ends of windows, inside, and of the torque up to the ends."""
+
 
 @dataclass(frozen=True)
 class EstimatorSettings(Settings):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, PAYLOAD, EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ALL_BODIES, PAYLOAD, SHARED_TERMS, EstimatorSettings
 from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import Structure
@@ -261,8 +261,8 @@ class Unknowns:
         rest_center: Centre of all parameters but those of a single body that is the target, (14 n,): for their
             products with errors that rows share.
         rest_radius: Radii of the same, (14 n,).
-        end_error: Largest errors of velocities and positions, at the ends of windows and inside, in the order of the
-            rows' ``ends``, (4 n,) [rad/s, rad].
+        end_error: Largest errors that rows share, in the order of their ``ends``, (5 n,) [rad/s, rad, Nms]: of
+            velocities and positions at the ends of windows and inside, of integrals of the torque up to the ends.
         groups: Entries of ``delta`` by source of uncertainty, for the error budget; gravity goes on behind
             ``delta`` with its products with the target.
         others: Box of the inertial parameters of all bodies without the target, (10 n,).
@@ -347,6 +347,8 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
     largest = np.maximum(np.abs(arm.lower), np.abs(arm.upper))[friction]
     largest[:, unseen_friction(robot, settings)] = 0.0
     products = 3 * target.coupled if cone > 0.0 else 0
+    of_links = robot.link_sensors
+    shared = [of_links.velocity_error, 0.5 * of_links.position_resolution] * 2 + [0.5 * of_links.effort_integral[1]]
     return Unknowns(
         target=target,
         center=center,
@@ -355,14 +357,8 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         ),
         rest_center=rest_center,
         rest_radius=_outward(rest_radius),
-        end_error=np.tile(
-            np.concatenate(
-                [
-                    robot.link_sensors.velocity_error * ("velocity" in settings.error_terms),
-                    0.5 * robot.link_sensors.position_resolution * ("encoder" in settings.error_terms),
-                ]
-            ),
-            2,
+        end_error=np.concatenate(
+            [size * (name in settings.error_terms) for size, name in zip(shared, SHARED_TERMS, strict=True)]
         ),
         groups={
             "robot_inertia": np.arange(split),

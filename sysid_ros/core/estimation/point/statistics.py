@@ -22,7 +22,6 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.windows.errors import mean_error
 from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
@@ -95,7 +94,7 @@ def compute_statistical_interval(
     gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
     sensors = robot.sensors
     rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
-    limits = np.concatenate([rest, mean_error(sensors, 1.0)]) / np.sqrt(_UNIFORM)
+    limits = np.concatenate([rest, sensors.effort_integral[0]]) / np.sqrt(_UNIFORM)
     lasting = problem.b[:, [*gains, *offsets]] * limits * (stacked.window >= 0)[:, None]
     solution, covariance = least_squares(problem, lasting, _UNIFORM)
     center = prior.center + prior.radius * solution[:INERTIAL]

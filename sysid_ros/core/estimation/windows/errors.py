@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, SHARED_TERMS
 from sysid_ros.core.estimation.windows.model import WindowModel, WindowSignals
-from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel
+from sysid_ros.core.model.robot import FRICTION, INERTIAL, SensorModel, integral_bound
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ class TorqueIntegral:
     Attributes:
         value: (n,) [Nms].
         relative: Bound of the relative sensor error, (n,) [Nms].
-        absolute: Bound of the absolute sensor error, (n,) [Nms].
+        absolute: Bound of the absolute sensor error without the vibration that windows share, (n,) [Nms].
         interpolation: Bound of what the torque does between samples, (n,) [Nms]; zero for a held torque.
         jitter: Bound of the effect of wrong stamps, (n,) [Nms].
     """
@@ -52,16 +52,6 @@ def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
     gain, total = sensors.effort_gain_error, sensors.effort_relative_error
     relative = (total - gain) / (1.0 - gain) / (1.0 - total) * np.abs(tau)
     return relative, np.broadcast_to(sensors.effort_absolute_error / (1.0 - total), tau.shape)
-
-
-def mean_error(sensors: SensorModel, seconds: float) -> Array:
-    """Return the largest integral of the absolute part of :func:`sensor_error` over some time [s], (n,) [Nms]."""
-    gain, total = sensors.effort_gain_error, sensors.effort_relative_error
-    # The relative part grows with the true torque, and so by the absolute error of each sample.
-    per_sample = sensors.effort_absolute_error
-    growth = (total - gain) / (1.0 - total) * per_sample
-    integral = sensors.mean_bound(per_sample, sensors.effort_mean_error, seconds)
-    return np.asarray((integral + growth * seconds) / (1.0 - gain))
 
 
 def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sensors: SensorModel) -> TorqueIntegral:
@@ -95,7 +85,7 @@ def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sens
     interpolation = np.maximum(parts[3] - parts[1] - parts[2], 0.0)
     jitter = sensors.stamp_jitter * ((1.0 + gain) * abel_bound(center[inside]) + abel_bound(radius[inside]))
     if sensors.effort_is_held:
-        interpolation, parts[2] = np.zeros_like(parts[2]), np.minimum(parts[2], mean_error(sensors, stop - start))
+        interpolation, parts[2] = np.zeros_like(parts[2]), sensors.effort_integral[0] * (stop - start)
     return TorqueIntegral(parts[0], parts[1], parts[2], interpolation, jitter)
 
 
@@ -346,7 +336,9 @@ def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDA
     """
     sensors, steps = model.sensors, signals.steps
     longest = steps + 2.0 * sensors.stamp_jitter
-    limit = sensors.mean_bound(sensors.velocity_error, sensors.velocity_mean_error, float(np.sum(steps)))
+    limit = integral_bound(
+        sensors.velocity_error, sensors.velocity_mean_error, sensors.velocity_integral_error, float(np.sum(steps))
+    )
     limit = limit + 2.0 * sensors.stamp_jitter * sensors.velocity_error
     middle = 0.5 * (signals.v[1:] + signals.v[:-1])
     seen = steps @ middle - (signals.q[-1] - signals.q[0])
@@ -359,7 +351,7 @@ def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDA
 
 
 def shared_gains(model: WindowModel, derivatives: DerivativeBounds, integral: Array, duration: float) -> Array:
-    """Compute the gains of the errors that rows share, (n, 2, 4 n, C + 2); see :class:`~.rows.Rows`.
+    """Compute the gains of the errors that rows share, (n, 2, 5 n, C + 2); see :class:`~.rows.Rows`.
 
     Args:
         model: Constants of the robot's windows.
@@ -376,16 +368,17 @@ def shared_gains(model: WindowModel, derivatives: DerivativeBounds, integral: Ar
     inside[0, 1], inside[1, 1] = -derivatives.mean_v * share, -derivatives.mean_q * duration
     columns = np.concatenate([derivatives.momentum_v, derivatives.momentum_q, *inside], axis=-1)
     columns = columns.transpose(1, 0, 3, 2)  # (row, end, error, parameter)
-    gains = np.empty((n, 2, 4 * n, coupled.size + 2))
-    gains[..., : coupled.size] = columns[..., coupled]
-    gains[..., -2] = columns @ unknowns.rest_center[: INERTIAL * n]
-    gains[..., -1] = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * n]
+    gains = np.zeros((n, 2, 5 * n, coupled.size + 2))
+    gains[:, :, : 4 * n, : coupled.size] = columns[..., coupled]
+    gains[:, :, : 4 * n, -2] = columns @ unknowns.rest_center[: INERTIAL * n]
+    gains[:, :, : 4 * n, -1] = np.abs(columns) @ unknowns.rest_radius[: INERTIAL * n]
     joints = np.arange(n)
+    gains[joints, :, 4 * n + joints, -2] = 1.0
     for first, entry in ((0, 2), (n, 1)):  # armature times velocity, viscous friction times position
         friction = slice(INERTIAL * n + entry, None, FRICTION)
         gains[joints, :, first + joints, -2] += unknowns.rest_center[friction][:, None]
         gains[joints, :, first + joints, -1] += unknowns.rest_radius[friction][:, None]
-    counted = np.tile(np.repeat([name in terms for name in ("velocity", "encoder")], n), 2)
+    counted = np.repeat([name in terms for name in SHARED_TERMS], n)
     return np.asarray(gains * counted[:, None])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, SHARED_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.windows.model import Window, WindowModel, tilt_axes
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
@@ -35,8 +35,8 @@ def residuals(robot, block, theta, payload, settings, extra=()):
         delta[16 * robot.n + 3 :] = np.outer(tilt, payload - prior.center).ravel()
     residual = problem.y @ (payload - prior.center) + problem.b @ delta - problem.r
     terms = dict(zip(ERROR_TERMS, problem.errors.T, strict=True))
-    for name, kind in (("velocity", ~problem.end_is_position), ("encoder", problem.end_is_position)):
-        terms[name] = terms[name] + np.abs(problem.ends).sum(axis=1) @ (problem.end_radius * kind)
+    for k, name in enumerate(SHARED_TERMS):
+        terms[name] = terms[name] + np.abs(problem.ends).sum(axis=1) @ (problem.end_radius * (problem.end_term == k))
     return residual, terms
 
 
