@@ -284,7 +284,8 @@ def worst_samples(
     instants = np.unique(np.stack([rows.start, rows.stop]))
     gains = (chosen @ problem.end_matrix).reshape(len(instants), n, -1)[:, :, 0]
     velocity_sign[np.isin(perfect.stamps, instants)] = -np.sign(gains)
-    error = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(tau) + sensors.lasting_error
+    error = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(tau)
+    error += np.minimum(sensors.effort_mean_error, sensors.effort_absolute_error)  # and no vibration
     gain = 1.0 - lasting[unknowns.groups["torque_gain"]] * sensors.effort_gain_error
     v = states[1] + velocity_sign * sensors.velocity_error
     stamps = EPOCH_NS + np.round(1e9 * times).astype(np.int64)

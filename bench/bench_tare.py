@@ -85,12 +85,17 @@ class Run:
         return measure(sensors, self.times, *self.motion(self.times)[:2], tau)
 
     def attacked(self, tau: Array, gain: Array, signs: dict[str, Array]) -> SampleBlock:
-        """Samples that err as far as is assumed, by these signs of torques and velocities, (N, n) each."""
+        """Samples that err as far as is assumed, by these signs of torques and velocities, (N, n) each.
+
+        What vibrates errs by the share of its integral that ``vibration`` says, (N, n) [1/s].
+        """
         sensors = self.robot.sensors
         q, v, _ = self.motion(self.times)
         step = np.maximum(self.robot.link_sensors.position_resolution, 1e-300)
-        error = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(tau) + sensors.lasting_error
+        lasting = np.minimum(sensors.effort_mean_error, sensors.effort_absolute_error)
+        error = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(tau) + lasting
         tau = (1.0 + gain * sensors.effort_gain_error) * tau + signs["torque"] * error
+        tau = tau + signs["vibration"] * sensors.effort_integral_error
         stamps = EPOCH_NS + np.round(1e9 * self.times).astype(np.int64)
         v = v + signs["velocity"] * sensors.velocity_error
         return SampleBlock(stamps, np.arange(len(stamps)), step * np.round(q / step), v, tau)
@@ -107,13 +112,29 @@ def estimate(robot: RobotModel, block: SampleBlock, tare: Tare | None) -> tuple[
     return [*history, estimator.estimate()], rows, estimator
 
 
-def signs_of(run: Run, rows: Rows, weights: Array, velocity: Array) -> dict[str, Array]:
-    """Signs of the errors of samples from those of the rows' multipliers (R,) and of the velocities at their ends."""
+def signs_of(run: Run, rows: Rows, weights: Array, velocity: Array, integral: Array) -> dict[str, Array]:
+    """Signs of the errors of samples from those of the rows' multipliers (R,) and of the errors at their ends.
+
+    Args:
+        run: The run.
+        rows: Its rows.
+        weights: Their multipliers, (R,).
+        velocity: What velocity errors at both ends of the windows do, (W, 2, n).
+        integral: What the integral of a torque that vibrates does, (W, 2, n).
+    """
     n, stamps = run.robot.n, EPOCH_NS + np.round(1e9 * run.times).astype(np.int64)
-    result = {name: np.ones((len(stamps), n)) for name in ("torque", "velocity")}
+    result = {name: np.ones((len(stamps), n)) for name in ("torque", "velocity", "vibration")}
+    result["vibration"][:] = 0.0
+    at_ends = {stamp: np.zeros(n) for stamp in (*rows.start, *rows.stop)}
+    for k in range(0, len(rows), n):
+        for at, side in ((rows.start[k], 0), (rows.stop[k], 1)):
+            at_ends[at] += integral[k // n, side]
     for k in range(0, len(rows), n):
         inside = (stamps > rows.start[k]) & (stamps <= rows.stop[k])
         result["torque"][inside] = np.sign(weights[k : k + n])
+        # From end to end the integral goes from one side of its range to the other, or stays there.
+        change = np.sign(at_ends[rows.stop[k]]) - np.sign(at_ends[rows.start[k]])
+        result["vibration"][inside] = 0.5 * change / rows.duration[k]
         for at, side in ((rows.start[k], 0), (rows.stop[k], 1)):
             result["velocity"][stamps == at] = np.sign(velocity[k // n, side])
     return result
@@ -140,6 +161,7 @@ def attack(robot: RobotModel, runs: tuple[Run, Run], payload: Array, bound: int)
     theta = np.clip(center + lasting[: center.size] * robot.theta_box.radius, *_sides(robot))
     gains = -lasting[15 * robot.n : 16 * robot.n]
     blocks, ends = [], -push[:, None, None] * problem.ends[:, :, : (1 + INERTIAL) * robot.n : 1 + INERTIAL]
+    vibration = -push[:, None, None] * problem.ends[:, :, -robot.n :]
     edges = (slice(0, len(known)), slice(len(known), len(both)))
     for run, load, part, drift in zip(runs, loads, edges, (1.0, 0.0), strict=True):
         changed = theta.copy()
@@ -150,8 +172,8 @@ def attack(robot: RobotModel, runs: tuple[Run, Run], payload: Array, bound: int)
         age = runs[1].begin - runs[0].times[-1]
         friction[:, [0, 1, 3]] += drift * SETTINGS.tare_drift * age * largest * way[:, [0, 1, 3]]
         source = rows if drift == 0.0 else tare.rows
-        velocity = ends[part].reshape(-1, robot.n, 2, robot.n).sum(axis=1)
-        signs = signs_of(run, source, push[part], velocity)
+        velocity, integral = (each[part].reshape(-1, robot.n, 2, robot.n).sum(axis=1) for each in (ends, vibration))
+        signs = signs_of(run, source, push[part], velocity, integral)
         blocks.append(run.attacked(run.torque(changed, load, none), gains, signs))
     return blocks[0], blocks[1]
 

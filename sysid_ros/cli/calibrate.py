@@ -367,6 +367,9 @@ def run_sensors(options: argparse.Namespace) -> int:
     with working("measuring"):
         found = measure_sensors(robot, recording.batches)
     show(*describe_sensors(robot, found))
+    (effort, effort_integral), (velocity, velocity_integral) = map(
+        found.integral_bounds, (found.torque, found.velocity)
+    )
     values = {
         "source": recording.source,
         "standstill_seconds": round(found.seconds, 3),
@@ -376,9 +379,13 @@ def run_sensors(options: argparse.Namespace) -> int:
         "joints": {
             name: {
                 "effort_rest": found.torque[:, j].tolist(),
+                "effort_mean_error": float(effort[j]),
+                "effort_integral_error": float(effort_integral[j]),
                 "effort_allan_deviation": found.torque_allan[:, j].tolist(),
                 "effort_drift": float(found.drift[j]),
                 "velocity_error": found.velocity[:, j].tolist(),
+                "velocity_mean_error": float(velocity[j]),
+                "velocity_integral_error": float(velocity_integral[j]),
                 "position_step": None if np.isnan(found.position_step[j]) else float(found.position_step[j]),
             }
             for j, name in enumerate(robot.joint_names)
@@ -386,7 +393,7 @@ def run_sensors(options: argparse.Namespace) -> int:
     }
     text = (
         "# Measured at standstill: what these data show, no bound on what other data may do. Gains and offsets are\n"
-        "# constant and do not show. The lists belong to the windows in error_windows [s]; units: Nm, rad/s, rad, s.\n"
+        "# constant and do not show. The lists belong to the windows in error_windows [s]; units: Nm, Nms, rad/s, rad, s.\n"
     )
     Path(options.output).write_text(text + yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     print(f"File: {options.output}")
@@ -405,11 +412,12 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[Rendera
         ("torque less its mean", "Nm", found.torque, sensors.effort_absolute_error),
         ("velocity", "rad/s", found.velocity, sensors.velocity_error),
     ):
-        rows = [
-            (name, *(f"{value:.2g}" for value in (*table[:, j], assumed[j])))
-            for j, name in enumerate(robot.joint_names)
+        columns = [*table, assumed, *found.integral_bounds(table)]
+        rows = [(name, *(f"{column[j]:.2g}" for column in columns)) for j, name in enumerate(robot.joint_names)]
+        lines += [
+            f"{title}: largest mean over a window [{unit}], and m and I of its integral m T + I",
+            make_table(("joint", *heads, "assumed", "m", "I"), rows),
         ]
-        lines += [f"{title}: largest mean over a window [{unit}]", make_table(("joint", *heads, "assumed"), rows)]
     return lines
 
 

@@ -23,11 +23,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
 from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
-from sysid_ros.reports.payload_files import find_well_known
+from sysid_ros.reports.payload_files import RULE, find_well_known
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
 
@@ -259,7 +260,7 @@ def interval_bar(
 
 
 def result_summary(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]] | None = None) -> RenderableType:
-    """Return what was found: mass and CoM first, then inertia, what the bounds promise, and what to beware of.
+    """Return what was found: mass and CoM first, what they are good for, then every number, and what to beware of.
 
     Args:
         result: The result.
@@ -273,11 +274,10 @@ def result_summary(result: IdentificationResult, hypotheses: Sequence[tuple[str,
         return Group(*_alarm_parts(result, hypotheses))
     tool = summarize_payload(result, result.robot.tool_frame)
     return Group(
-        Text(_headline(result, tool), style="bold"),
+        *_headline(result, tool),
         "",
         f"In the tool frame ({tool.frame})",
         _tool_table(tool, result.estimate.narrower),
-        *_statistical_parts(result),
         "",
         f"About the frame of the last joint ({result.estimate.frame}); narrower: than before the data",
         _parameter_table(result),
@@ -319,15 +319,49 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
     known = find_well_known(summarize_payload(result, result.robot.tool_frame))
     unknown = [quantity.value for quantity in (Quantity.MASS, Quantity.COM) if quantity not in known]
     if unknown:
-        what = f"{' and '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}"
-        return f"{report}; {what} not well known, as payload_* say for controllers: change what limits the bounds"
+        return f"{report}; change what limits the bounds, for {' and '.join(unknown)} as controllers need them"
     return f"{report}; payload_* are for controllers, robot_with_payload.urdf for planners"
 
 
-def _headline(result: IdentificationResult, tool: PayloadSummary) -> str:
-    what = "Payload" if result.estimate.target == "payload" else "Last body with payload"
-    value, lower, upper = (round(float(one), 3) + 0.0 for one in (tool.mass.values, tool.mass.lower, tool.mass.upper))
-    return f"{what} of {result.robot.name}: {value:.3f} kg, bounds {lower:.3f} to {upper:.3f} kg"
+def _headline(result: IdentificationResult, tool: PayloadSummary) -> list[RenderableType]:
+    """Return mass and CoM as they are likely and as they are guaranteed, and what the load is good for."""
+    what = "Payload" if result.estimate.target == PAYLOAD else "Last body with payload"
+    mass, narrower, likely = tool.mass, result.estimate.narrower, result.statistical
+    kilograms = _outward(float(mass.lower), float(mass.upper), 2)
+    first = f"{what}  {float(mass.values):.2f} kg"
+    if likely is not None and not np.isnan(likely.lower[0]):
+        first += f"   likely {_outward(likely.lower[0], likely.upper[0], 2)} ({100.0 * likely.confidence:.0f} %)"
+    first += f"   guaranteed {kilograms}"
+    middle = ", ".join(f"{1e3 * value:.0f}" for value in tool.com.values) + " mm"
+    ranges = [
+        f"{axis} {_outward(1e3 * low, 1e3 * high, 0)}"
+        for axis, low, high in zip("xyz", tool.com.lower, tool.com.upper, strict=True)
+    ]
+    second = (
+        f"{'CoM':{len(what)}}  {middle if Quantity.COM in narrower else 'not known'}   guaranteed {', '.join(ranges)}"
+    )
+    known = find_well_known(tool)
+    unknown = [quantity.value for quantity in (Quantity.MASS, Quantity.COM) if quantity not in known]
+    uses = "the payload setting of a controller (payload_*), motion that is planned and certified with these bounds"
+    if unknown:
+        uses = (
+            "motion that is planned and certified with these bounds; not for the payload setting of a controller, for "
+            f"which {' and '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not well known ({RULE})"
+        )
+    parts: list[RenderableType] = [Text(first, style="bold"), Text(second, style="bold"), hanging("Good for: ", uses)]
+    if likely is not None and np.isnan(likely.lower[0]):
+        parts.append(hanging("Likely: ", likely.absence))
+    return parts
+
+
+def _outward(lower: float, upper: float, places: int) -> str:
+    """Write a range, rounded outwards, with a digit more where it is narrow."""
+    places += upper - lower < 10.0 ** (1 - places)
+    scale = 10.0**places
+    if not (np.isfinite(lower) and np.isfinite(upper)):
+        return "unbounded"
+    low, high = np.floor(lower * scale) / scale + 0.0, np.ceil(upper * scale) / scale + 0.0
+    return f"{low:.{places}f} to {high:.{places}f}"
 
 
 def _alarm_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]]) -> list[RenderableType]:
@@ -372,20 +406,6 @@ def _tool_table(tool: PayloadSummary, narrower: frozenset[Quantity]) -> Table:
         value = _fixed(one.values) if quantity in narrower else "not known"
         cells.append((name, unit, value, _fixed(one.lower), _fixed(one.upper)))
     return make_table(("", "unit", "estimate", "lower", "upper"), cells, left=2)
-
-
-def _statistical_parts(result: IdentificationResult) -> list[RenderableType]:
-    found = result.statistical
-    if found is None:
-        return []
-    if np.isnan(found.lower[0]):
-        text = found.absence
-    else:
-        text = (
-            f"mass {found.lower[0]:.4f} to {found.upper[0]:.4f} kg, within the bounds; it guarantees nothing, and the "
-            "report has it of all parameters"
-        )
-    return ["", hanging(f"Statistical {100.0 * found.confidence:.0f} %: ", text)]
 
 
 def _parameter_table(result: IdentificationResult) -> Table:
@@ -451,7 +471,10 @@ def _limits_parts(result: IdentificationResult) -> list[RenderableType]:
 
 def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
     estimate = result.estimate
-    parts: list[RenderableType] = [hanging("Bounds: ", f"{estimate.guarantee} ({estimate.method})")]
+    text = estimate.guarantee
+    if estimate.is_guaranteed:
+        text = "guaranteed as long as the assumptions hold that estimate.yaml and the report list"
+    parts: list[RenderableType] = [hanging("Bounds: ", f"{text} ({estimate.method})")]
     data = (
         f"{estimate.data_seconds:.1f} s, {estimate.number_of_windows} windows, "
         f"condition number {estimate.condition_number:.3g}"

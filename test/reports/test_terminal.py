@@ -186,13 +186,15 @@ def test_the_summary_begins_with_mass_and_com(result):
         summarize_payload(result, "end_effector_link").com.values[2],
     )
     assert 1.765 < mass < 1.860 and mass != result.estimate.values[0], "the body in the middle, not the fit"
-    assert lines[0] == f"Payload of kinova_gen3_2f85: {mass:.3f} kg, bounds 1.765 to 1.860 kg"
-    assert lines[2] == f"In the tool frame ({result.robot.tool_frame})"
-    assert lines[3].split() == ["unit", "estimate", "lower", "upper"]
-    assert lines[4].split() == ["mass", "kg", f"{mass:.6f}", "1.765000", "1.859500"]
-    assert [line.split()[:2] for line in lines[5:8]] == [["CoM", axis] for axis in "xyz"]
-    assert lines[7].split()[2:4] == ["m", f"{com_z:.6f}"]
-    assert sum(line.startswith("principal moment") for line in lines[8:11]) == 3
+    assert lines[0] == f"Payload  {mass:.2f} kg   guaranteed 1.765 to 1.860"
+    assert re.fullmatch(r"CoM      -?\d+, -?\d+, \d+ mm   guaranteed x .* to .*, y .* to .*, z .* to .*", lines[1])
+    assert lines[2].startswith("Good for: ")
+    first = lines.index(f"In the tool frame ({result.robot.tool_frame})") + 1
+    assert lines[first].split() == ["unit", "estimate", "lower", "upper"]
+    assert lines[first + 1].split() == ["mass", "kg", f"{mass:.6f}", "1.765000", "1.859500"]
+    assert [line.split()[:2] for line in lines[first + 2 : first + 5]] == [["CoM", axis] for axis in "xyz"]
+    assert lines[first + 4].split()[2:4] == ["m", f"{com_z:.6f}"]
+    assert sum(line.startswith("principal moment") for line in lines[first + 5 : first + 8]) == 3
     head = next(k for k, line in enumerate(lines) if line.startswith("About the frame of the last joint (joint_7)"))
     assert lines[head + 1].split() == ["unit", "estimate", "lower", "upper", "narrower", "truth", "inside"]
     row = lines[head + 2].split()
@@ -206,8 +208,10 @@ def test_a_quantity_that_is_no_better_known_than_before_has_bounds_only(result):
     """Its number would be any point of the prior, mostly on its edge."""
     weighed = dataclasses.replace(result.estimate, narrower=frozenset({Quantity.MASS}))
     lines = text_of(result_summary(dataclasses.replace(result, estimate=weighed))).splitlines()
-    assert lines[4].split()[0] == "mass" and lines[4].split()[2] != "not"
-    assert all(line.split()[2:5] == ["m", "not", "known"] for line in lines[5:8])
+    assert lines[1].startswith("CoM      not known   guaranteed x ")
+    first = next(k for k, line in enumerate(lines) if line.startswith("mass "))
+    assert lines[first].split()[2] != "not"
+    assert all(line.split()[2:5] == ["m", "not", "known"] for line in lines[first + 1 : first + 4])
     moments = [line for line in lines if line.startswith("principal moment")]
     assert len(moments) == 3 and all("not known" in line for line in moments)
     assert "not known" not in text_of(result_summary(result))
@@ -221,21 +225,29 @@ def test_summary_without_truth_and_with_a_wrong_one(result):
     assert "inside the bounds: 9 of 10" in wrong
 
 
-def test_the_statistical_interval_is_named_as_one(result):
-    assert "Statistical" not in text_of(result_summary(result))
+def test_what_is_likely_stands_before_what_is_guaranteed(result):
+    assert "ikely" not in text_of(result_summary(result))
     interval = StatisticalInterval(np.full(10, 1.7804), np.full(10, 1.8196))
-    text = " ".join(text_of(result_summary(dataclasses.replace(result, statistical=interval))).split())
-    assert "Statistical 95 %: mass 1.7804 to 1.8196 kg, within the bounds; it guarantees nothing" in text
+    first = text_of(result_summary(dataclasses.replace(result, statistical=interval))).splitlines()[0]
+    assert re.fullmatch(r"Payload  1\.\d\d kg   likely 1\.780 to 1\.820 \(95 %\)   guaranteed 1\.765 to 1\.860", first)
     nothing = StatisticalInterval(np.full(10, np.nan), np.full(10, np.nan))
     text = " ".join(text_of(result_summary(dataclasses.replace(result, statistical=nothing))).split())
-    assert "Statistical 95 %: none of m, mcx" in text and "nan" not in text
+    assert "Likely: none of m, mcx" in text and "nan" not in text
+
+
+def test_what_a_load_is_good_for_follows_from_its_bounds(result):
+    wide = dataclasses.replace(result.estimate, upper=result.estimate.upper + np.eye(10)[0])
+    text = " ".join(text_of(result_summary(dataclasses.replace(result, estimate=wide))).split())
+    assert "Good for: motion that is planned and certified with these bounds; not for the payload setting" in text
+    assert "for which mass" in text and "well known: mass within 10 % or 50 g" in text
 
 
 def test_a_pipe_gets_sentences_in_one_line(result):
     stream = io.StringIO()
     show(result_summary(result), stream=stream)
     lines = stream.getvalue().splitlines()
-    assert f"Bounds: {result.estimate.guarantee} ({result.estimate.method})" in map(str.rstrip, lines)
+    told = "guaranteed as long as the assumptions hold that estimate.yaml and the report list"
+    assert f"Bounds: {told} ({result.estimate.method})" in map(str.rstrip, lines)
     assert "\x1b" not in stream.getvalue()
 
 
@@ -253,7 +265,7 @@ def test_files_and_the_next_step_come_last(result, tmp_path):
     assert lines[2].startswith(f"Next: open {tmp_path}/report.html in a browser; payload_* are for controllers")
     upper = result.estimate.upper + np.eye(10)[0]
     heavy = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, upper=upper))
-    assert "not well known, as payload_* say for controllers" in next_step(heavy)
+    assert "change what limits the bounds, for mass and centre of mass as controllers need them" in next_step(heavy)
     unknown = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, narrower=frozenset()))
     assert f"sysid identifiability --model {result.robot.name}" in next_step(unknown)
 

@@ -70,6 +70,17 @@ class SensorStatistics:
     position_step: Array
     jitter: float
 
+    def integral_bounds(self, means: Array) -> tuple[Array, Array]:
+        """Return m and I, (n,) each, so that the integral of these errors stays within ``m T + I``.
+
+        m is the largest mean over the longest windows, I what the integral over shorter ones has beyond that.
+
+        Args:
+            means: Largest means by length of the window, (W, n): :attr:`torque` or :attr:`velocity`.
+        """
+        lengths = np.maximum(self.lengths, self.period)[:, None]
+        return means[-1], np.max(lengths * (means - means[-1]), axis=0)
+
 
 def find_standstills(
     robot: RobotModel, blocks: Sequence[SampleBlock], settings: EstimatorSettings

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 LONGEST_TARE = 300.0
 """Of the samples, rests to plan in included [s]; they are kept until its end, some 200 kB a second."""
-_MOST_WINDOWS = 60
+_MOST_WINDOWS = 20
 """Of a tare; in longer ones windows are longer. Bounds take time that grows with their rows."""
 _LEAST_SECONDS = 2.0
 """Of motion: less tells nothing of friction and gains [s]."""
@@ -138,9 +138,7 @@ def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: Estima
     # Of the errors that windows share, only those of the torque's integral stay shared.
     own_error, ends = unknowns.end_error.copy(), np.zeros_like(stacked.ends)
     own_error[last], ends[:, :, last, -2] = 0.0, stacked.ends[:, :, last, -2]
-    own = combine(
-        stacked, Problem.build(stacked, none, none, unknowns.radius, own_error), np.eye(len(stacked))
-    )
+    own = combine(stacked, Problem.build(stacked, none, none, unknowns.radius, own_error), np.eye(len(stacked)))
     kept = replace(
         own, y=np.zeros_like(own.y), tilt=np.zeros_like(own.tilt), ends=ends, joint=stacked.joint,
         start=stacked.start, stop=stacked.stop,

@@ -25,7 +25,6 @@ from sysid_ros.core.model.robot import INERTIAL
 Array = NDArray[np.float64]
 
 
-
 @dataclass(frozen=True)
 class Problem:
     """``y x + b delta + v eta = r + e`` for the unknown ``x = theta_e - center`` with ``|x| <= radius``.
