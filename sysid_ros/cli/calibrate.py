@@ -393,7 +393,7 @@ def run_sensors(options: argparse.Namespace) -> int:
     }
     text = (
         "# Measured at standstill: what these data show, no bound on what other data may do. Gains and offsets are\n"
-        "# constant and do not show. The lists belong to the windows in error_windows [s]; units: Nm, Nms, rad/s, rad, s.\n"
+        "# constant and do not show. Lists belong to the windows in error_windows [s]; units: Nm, Nms, rad/s, rad, s.\n"
     )
     Path(options.output).write_text(text + yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     print(f"File: {options.output}")

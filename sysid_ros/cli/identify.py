@@ -102,7 +102,12 @@ def check_options(
     values = launch_values(options, ARGUMENTS)
     load_robot(options.model)  # says more of one that does not exist
     started = resolve(values, processes, Spelling.OPTION)
-    own: dict[str, Mapping[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
+    # A simulated arm that ends with its result need not move back: that is two more certified plans to wait for.
+    ends = is_simulated and not options.nodes_only
+    known: dict[str, ParameterValue] = {"results_root": str(options.results)} | (
+        {"return_to_start": False} if ends else {}
+    )
+    own: dict[str, Mapping[str, ParameterValue]] = {"identification": known}
     if is_simulated:
         simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
         own[simulated] = {"payload": options.payload or DEFAULT_PAYLOAD, "seed": options.seed}

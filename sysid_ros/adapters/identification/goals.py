@@ -202,7 +202,7 @@ class GoalRun(GoalBase):
             self.payload = payload_message(self._robot, outcome.estimate, stamp_ns, prefix)
         if result.error_code in _KNOWN_SO_FAR:
             result.error_text += self._way_back(start)
-        if outcome is not None and self._must_return and start is not None:
+        if outcome is not None and self._options.return_to_start and self._can_return and start is not None:
             on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
             self._return(start)
         return result
@@ -259,9 +259,8 @@ class GoalRun(GoalBase):
         )
 
     @property
-    def _must_return(self) -> bool:
-        options = self._options
-        return options.return_to_start and options.apply_estimate and not options.is_moved_by_others
+    def _can_return(self) -> bool:
+        return self._options.apply_estimate and not self._options.is_moved_by_others
 
     def _return(self, start: NDArray[np.float64]) -> None:
         """Move back to where the arm was: with the prior of another payload it might not even be able to stay here."""
@@ -396,7 +395,7 @@ class TareRun(GoalRun):
             self._arm.wait_until_ready()
             start = self._position()
             done = run_tare(self._ports, self._policy, self._settings, self._is_cancelled, on_progress)
-            if self._must_return and start is not None:
+            if self._can_return and start is not None:
                 on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
                 self._return(start)
             on_progress(Progress(Phase.ESTIMATING, "evaluating the tare", 1.0, 0, 0, self._monitor.estimate))

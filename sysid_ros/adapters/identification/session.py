@@ -146,7 +146,8 @@ class IdentificationParameters(FrameParameters, RobotParameters):
     results_directory: str = parameter("")
     """Where a goal that names no folder makes one, named after the time; empty: no files."""
     return_to_start: bool = parameter(True)
-    """Move back to where the arm was, by certified plans with the payload as identified, after a success."""
+    """Move back to where the arm was, by certified plans with the payload as identified, after a success of ~/identify;
+    a tare always does."""
     move_tolerance: float = parameter(0.01, "rad", lower=1e-4, upper=1.0)
     """~/move_to: largest distance of a joint from its goal at the end."""
     move_time: float = parameter(60.0, "s", lower=1.0, upper=3600.0)

@@ -110,8 +110,8 @@ class SensorModel:
             arms that send none; ``velocity_error`` bounds its error all the same.
         effort_gain_error: How much of ``effort_relative_error`` is a gain error that stays constant, (n,) [-]; the
             rest may change from sample to sample.
-        effort_mean_error: The lasting part m of the absolute torque error, (n,) [Nm], at most ``effort_absolute_error``:
-            where efforts are held, the error integrates to at most ``m T + I`` over any time T.
+        effort_mean_error: The lasting part m of the absolute torque error, (n,) [Nm], at most
+            ``effort_absolute_error``: where efforts are held, the error integrates to at most ``m T + I`` over any T.
         effort_integral_error: The part I of that integral that does not grow with time, (n,) [Nms]: vibration.
         effort_drift: Largest rate at which the torque offset changes, (n,) [Nm/s].
         velocity_mean_error: The same for the velocity error, (n,) [rad/s]; at most ``velocity_error``.
@@ -148,10 +148,10 @@ class SensorModel:
 
     @property
     def effort_integral(self) -> tuple[Array, Array]:
-        """Bounds m (n,) [Nm] and I (n,) [Nms] of the integral, ``m T + I``, of what is no constant gain of the torque.
+        """Bounds m [Nm] and I [Nms], (n,) each, of the integral ``m T + I`` of what is no constant gain of the torque.
 
         They bound ``true - (1 + g) measured``, see :attr:`gain_radius`, without the part that grows with the measured
-        torque. Where efforts are not held, or nothing says how their errors integrate, I is zero and m that of a sample.
+        torque. Where efforts are not held, or nothing says how errors integrate, I is zero and m that of a sample.
         """
         gain, total, sample = self.effort_gain_error, self.effort_relative_error, self.effort_absolute_error
         is_bounded = (self.effort_mean_error < sample) & self.effort_is_held
