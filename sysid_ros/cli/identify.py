@@ -148,7 +148,7 @@ def main(
         say(f"a browser on this machine shows the arm at http://{LOOPBACK}:{options.view_port} in some seconds")
     if options.nodes_only and PROFILE_VARIABLE in network_of(vars(options)):
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
-    own = {**run.own, "identification": {"results_root": str(results)}}
+    own = {**run.own, "identification": {**run.own["identification"], "results_root": str(results)}}
     return Suite(run.started, client, results / "log", environment, own).run()
 
 
