@@ -155,13 +155,15 @@ def test_limits_are_the_published_ones(robot):
 
 def test_sensors_and_priors(robot):
     is_gen3 = robot.name.startswith("kinova")
-    assert robot.sensors.effort_meaning is (EffortMeaning.MOTOR_SIDE if is_gen3 else EffortMeaning.LINK_SIDE)
+    assert robot.sensors.effort_meaning is (EffortMeaning.GEAR_SIDE if is_gen3 else EffortMeaning.LINK_SIDE)
+    assert robot.sensors.effort_friction == (0.0 if is_gen3 else 1.0)
     assert robot.sensors.effort_sign == -1.0
     sensors = robot.sensors
     assert sensors.effort_gain_error == pytest.approx(np.full(7, 0.025))
     assert sensors.effort_relative_error - sensors.effort_gain_error == pytest.approx(np.full(7, 0.005))
-    # Vibration counts in a sample, and hardly in the mean over a window.
-    assert np.all(sensors.effort_absolute_error >= 2.9 * sensors.effort_mean_error) and sensors.averaging_time == 0.5
+    # Vibration counts in a sample, and hardly in the mean over a window; the Gen3's has what no friction explains, too.
+    share = 1.9 if is_gen3 else 2.9
+    assert np.all(sensors.effort_absolute_error >= share * sensors.effort_mean_error) and sensors.averaging_time == 0.5
     if is_gen3:
         assert np.rad2deg(robot.sensors.position_resolution) == pytest.approx([0.02] * 4 + [0.011] * 3)
         table = robot.prior("safe_id_table_1")
