@@ -15,7 +15,6 @@ from std_msgs.msg import Header
 from sysid_ros.adapters.identification.pictures import MARKERS, Pictures
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports.recordings.recording import RecordingWriter
@@ -24,11 +23,6 @@ from sysid_ros.space.adapters.pictures import FloatingPictures
 from sysid_ros.space.core.robot import load_free_flyer
 
 START = 1_700_000_000_000_000_000
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
-from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
+from sysid_ros.core.model.loader import load_robot_from_urdf
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
@@ -129,7 +130,7 @@ def make_chain():
 
 @pytest.fixture(scope="session")
 def gen3():
-    return load_robot("kinova_gen3_2f85")
+    return load_textbook()
 
 
 @pytest.fixture(scope="session")
@@ -248,11 +249,6 @@ def fast_fourier(robot: RobotModel, seed: int, amplitude: float = 0.5) -> Fourie
     lower, upper = shape.position_extrema()
     scale = (amplitude / np.maximum(upper - robot.home, robot.home - lower))[:, None]
     return FourierTrajectory(robot.home, scale * sine, scale * cosine, 0.2, 5.0)
-
-
-@pytest.fixture(scope="session")
-def robot() -> RobotModel:
-    return load_robot("kinova_gen3_2f85")
 
 
 @pytest.fixture(scope="session")

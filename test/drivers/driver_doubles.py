@@ -1,20 +1,18 @@
 """Stand-ins for the tests of the drivers: a small controller, certificates, and a loop around the simulated arm."""
 
 import numpy as np
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import ControlLaw
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.pacing import Pacer
-
-ROBOT = "kinova_gen3_2f85"
 
 
 class ComputedTorque:
@@ -44,7 +42,7 @@ class ComputedTorque:
 
 
 def build_loop(robot=None, payload="nominal", settings=None, arm_settings=None, controller=None, **arm_options):
-    robot = robot or load_robot(ROBOT)
+    robot = robot or load_textbook()
     if isinstance(payload, str):
         payload = robot.payload_prior.nominal
     arm = MujocoArm(robot, payload=payload, settings=arm_settings or MujocoSettings(), **arm_options)
@@ -58,7 +56,7 @@ def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, now=10.0
     """A certificate that says what the loop wants to read; nothing was checked. A loop knows the time itself."""
     fields = {}
     if isinstance(loop_or_boxes, tuple):
-        boxes, robot = loop_or_boxes, robot or load_robot(ROBOT)
+        boxes, robot = loop_or_boxes, robot or load_textbook()
         fields |= {"control_law": ComputedTorque.law, "nominal_payload": robot.payload_prior.nominal}
     else:
         loop, robot, boxes = loop_or_boxes, loop_or_boxes.robot, loop_or_boxes.boxes

@@ -24,10 +24,10 @@ from _closed_loop import (  # noqa: E402
 )
 from _closed_loop_faults import run_broken  # noqa: E402
 from _pinocchio_physics import solve_friction  # noqa: E402
+from textbook import load_textbook
 
 from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
 from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
-from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload  # noqa: E402
 from sysid_ros.core.planning.planner import CertifiedPlanner  # noqa: E402
 from sysid_ros.drivers.modes import Noise  # noqa: E402
@@ -39,7 +39,7 @@ PATIENCE = 60.0  # seconds of real time: what is found must not depend on how fa
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
 def test_simulations_that_share_no_integrator_agree(name, is_elastic):
     """Joints that slide, stick and turn about; the payload is dropped on the way."""
-    robot, rng = load_robot(name, is_elastic=is_elastic), np.random.default_rng(0)
+    robot, rng = load_textbook(name, is_elastic=is_elastic), np.random.default_rng(0)
     truth = sample_parameters(robot, rng, True), sample_payload(robot.payload_prior, rng, False)
     frequencies, moves, paths = 2.0 * np.pi * np.linspace(0.4, 1.3, robot.n), np.arange(robot.n) != 0, []
     for simulation in SIMULATIONS:

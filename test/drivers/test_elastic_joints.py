@@ -6,13 +6,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from scipy.integrate import solve_ivp
+from textbook import load_textbook
 
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, PositionSide
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationSettings, run_identification
@@ -35,7 +35,7 @@ IDEAL = MujocoSettings(noise=Noise.NONE)
 
 @pytest.fixture(scope="module")
 def elastic():
-    return load_robot("kinova_gen3", is_elastic=True)
+    return load_textbook("kinova_gen3", is_elastic=True)
 
 
 def changed(robot, **values):
@@ -178,7 +178,7 @@ def test_the_true_stiffness_lies_where_the_settings_put_it(elastic):
 
 @pytest.mark.parametrize("name", ["kinova_gen3", "kuka_lbr_iiwa14"])
 def test_the_position_controller_of_an_emulated_arm_holds_it(name):
-    robot = load_robot(name, is_elastic=True)
+    robot = load_textbook(name, is_elastic=True)
     arm = EmulatedArm(robot, robot.theta_nominal, settings=PlantSettings(Noise.NONE))
     place = arm.q
     arm.advance(lambda q, v: arm.clip(arm.holding_torque(q, v, place + 0.02)), periods=1500)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from forged_certificates import FIELDS, NAN, NOW
+from textbook import textbook_file
 
 from sysid_ros.core.certification.assumptions import Assumptions, box_hash
 from sysid_ros.core.certification.authentication import Authentication, AuthenticationKey
@@ -18,7 +19,6 @@ from sysid_ros.core.certification.verify import Beginning, make_certificate, ver
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.admission import SceneGuard, admit_start, admit_takeover
 from sysid_ros.drivers.authentication import Authenticator
@@ -46,11 +46,6 @@ class Honest:
     certificate: object
     next_path: BezierTrajectory
     next_certificate: object
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 def certify(assumptions, path, beginning=None, history=None):
@@ -83,7 +78,7 @@ def honest(robot, model):
 def prover(robot):
     """The server of the driver's proof process, in this one."""
     server = ProofServer(channel=None)
-    server.load("kinova_gen3_2f85")
+    server.load(textbook_file())
     return server
 
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.takeover import GravityCheckFailed, check_gravity, static_effort_interval
 
-ROBOTS = {name: load_robot(name) for name in ("kuka_lbr_med7", "kinova_gen3_2f85")}
+ROBOTS = {name: load_textbook(name) for name in ("kuka_lbr_med7", "kinova_gen3_2f85")}
 
 
 @pytest.fixture(params=ROBOTS)

@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
+from textbook import load_textbook, textbook_file
 
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import CONTROLLERS, RobustController
 from sysid_ros.core.control.settings import ControlLaw
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.tracking_bound.nominal_payload import counterweights
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
@@ -60,6 +60,10 @@ def last(loop):
     return loop.status().transitions[-1]
 
 
+def mock_loop(**settings):
+    return build_loop_of(LoopSetup.mock(textbook_file(), **settings))
+
+
 # Normal course
 
 
@@ -88,7 +92,7 @@ def test_takeover_has_no_jump_even_with_a_wrong_model(robot, heavier):
 @pytest.mark.parametrize("model", ["kuka_lbr_med7", "kinova_gen3"])
 def test_an_arm_with_an_unknown_payload_does_not_sink_when_it_is_taken_over(model):
     """The controller knows a lighter payload; it begins with the torque that was measured to balance this one."""
-    robot = load_robot(model)
+    robot = load_textbook(model)
     payload = 0.9 * robot.payload_prior.box.upper[0] * np.array([1.0, 0.02, 0.02, 0.1, 0.02, 0.0, 0.02, 0.0, 0.0, 0.01])
     loop = ControlLoop(MujocoArm(robot, None, payload), RobustController(robot), robot)
     loop.connect()
@@ -119,7 +123,7 @@ def test_follows_a_trajectory_and_holds_its_end(loop):
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_the_real_controllers_with_a_hidden_truth_and_a_payload(controller):
-    loop = build_loop_of(LoopSetup.mock(controller=controller, truth="corner", payload="dumbbell_4lb", seed=3))
+    loop = mock_loop(controller=controller, truth="corner", payload="dumbbell_4lb", seed=3)
     loop.connect()
     samples = run(loop, 0.3)
     start_move(loop, bound=0.09)
@@ -558,7 +562,7 @@ def test_an_effort_that_is_not_a_number_brakes_and_refuses_until_it_is_back(loop
 
 @pytest.mark.parametrize("gain", [0.93, 1.07, -1.0])
 def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses(robot, gain):
-    loop = build_loop_of(LoopSetup.mock(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
+    loop = mock_loop(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5)
     loop.connect()
     run(loop, 0.3)
     start_move(loop, bound=0.09)
@@ -571,7 +575,7 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
     assert re.search(r"torque of joint_\d is .* commanded were .* (apart for 50 ms|in the mean)", loop.status().reason)
     with pytest.raises(LoopRefusal, match="commanded were"):
         start_move(loop, -0.1, bound=0.09)
-    at_rest = build_loop_of(LoopSetup.mock(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5))
+    at_rest = mock_loop(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5)
     at_rest.connect()
     read_at_rest = at_rest.arm.read
     at_rest.arm.read = lambda: replace(state := read_at_rest(), tau=gain * state.tau)
@@ -583,7 +587,7 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
 
 
 def test_a_motor_that_does_not_obey_is_not_asked_for_more_and_more(robot):
-    loop = build_loop_of(LoopSetup.mock(noise="none"))
+    loop = mock_loop(noise="none")
     loop.connect()
     run(loop, 1.0)
     # Friction holds the arm, a little away from where it should be, whatever is commanded.

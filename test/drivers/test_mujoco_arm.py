@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, tool_transform
 from sysid_ros.drivers.arm import ArmError, ArmLost, InjectedFaults, Pacing
 from sysid_ros.drivers.modes import Noise
@@ -209,7 +209,7 @@ def test_a_weight_hangs_where_it_is_said_to(robot, text, place):
 
 def test_a_mass_is_one_that_the_payload_prior_allows():
     """Unless it says where it hangs, or no such payload of the prior has this mass."""
-    small, wide = load_robot("iiwa7:compact_tool"), load_robot("iiwa7")
+    small, wide = load_textbook("iiwa7:compact_tool"), load_textbook("iiwa7")
     usual = load_payload(wide, "1.5")
     assert wide.payload_prior.contains(usual) and not small.payload_prior.contains(usual)
     chosen = load_payload(small, "1.5")

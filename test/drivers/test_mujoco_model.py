@@ -4,9 +4,9 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
 
@@ -31,7 +31,7 @@ def draw(robot, seed):
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
 @pytest.mark.parametrize("seed", range(4))
 def test_acceleration_obeys_the_equation_of_motion_of_pinocchio(name, seed):
-    robot = load_robot(name)
+    robot = load_textbook(name)
     rng, theta, payload = draw(robot, seed)
     model = build_mujoco_model(robot, theta, payload, STEP)
     reference = pin_model_with(robot, theta, payload)

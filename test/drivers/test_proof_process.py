@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook, textbook_file
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal, RefusalCode
@@ -20,13 +20,12 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.proof import OwnAssumptions, ProofProcess
 
 pytestmark = pytest.mark.realtime
-MODEL = "kinova_gen3_2f85"
 
 
 @pytest.fixture(scope="module")
 def plans():
     """A plan from rest and one that takes over from it, each as the process is asked to prove it."""
-    robot = load_robot(MODEL)
+    robot = load_textbook()
     prior, held, rest = robot.payload_prior.box, load_payload(robot, "dumbbell_4lb"), np.zeros(robot.n)
     lower, upper = (np.clip(held + sign * 0.02 * prior.radius, prior.lower, prior.upper) for sign in (-1.0, 1.0))
     model = LoopModel.of_payload(robot, Box(lower, upper), held)
@@ -43,7 +42,7 @@ def plans():
 
 def test_plans_are_proven_in_order_once_and_again_after_a_crash(plans):
     first, second = plans
-    process = ProofProcess(MODEL)
+    process = ProofProcess(textbook_file())
     process.start()
     try:
         with pytest.raises(LoopRefusal, match="was not proven here") as refused:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from driver_doubles import make_certificate
+from textbook import load_textbook
 
 from sysid_ros.core.control import build_controller
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import InjectedFaults
@@ -13,7 +13,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 
-ROBOT = load_robot("kuka_lbr_iiwa7")
+ROBOT = load_textbook("kuka_lbr_iiwa7")
 WAY = np.array([0.5, -0.5, 0.5, 0.5, 0.5, -0.5, 0.4])
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.takeover import TakeoverRefused, require_holdable
 
-ROBOT = load_robot("kinova_gen3")
+ROBOT = load_textbook("kinova_gen3")
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.velocity_estimate import (
     VelocityEstimate,
     VelocityPlan,
@@ -15,7 +15,7 @@ from sysid_ros.drivers.velocity_estimate import (
     require_velocity_error,
 )
 
-ROBOT = load_robot("kuka_lbr_med7")
+ROBOT = load_textbook("kuka_lbr_med7")
 
 
 def integrate(accelerations, period, parts=20):
@@ -104,7 +104,7 @@ def test_at_the_start_the_arm_is_taken_to_have_rested():
 @pytest.mark.parametrize("name", ["iiwa7", "iiwa14", "med7", "med14"])
 @pytest.mark.parametrize("period", [0.001, 0.002])
 def test_shipped_robots_allow_for_what_is_guaranteed(name, period):
-    robot = load_robot(f"kuka_lbr_{name}")
+    robot = load_textbook(f"kuka_lbr_{name}")
     plan = require_velocity_error(robot, period)
     assert (plan.error > 0.7 * robot.sensors.velocity_error).all()  # and not for much more
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import RobustController
 from sysid_ros.core.control.guiding import GuidingSettings, Wall
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm
@@ -27,7 +27,7 @@ PAYLOAD = from_com_form(1.0, [0.0, 0.0, 0.08], np.diag([0.004, 0.004, 0.002]))
 
 @pytest.fixture(scope="module", params=["kinova_gen3", "kuka_lbr_med7"])
 def robot(request):
-    return load_robot(request.param)
+    return load_textbook(request.param)
 
 
 def build(robot, payload=PAYLOAD, allows_guiding=True):

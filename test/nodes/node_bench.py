@@ -17,6 +17,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import Empty
+from textbook import textbook_file
 
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import Scene as SceneMessage
@@ -51,8 +52,9 @@ class Bench:
         anybody = ("-p", "arm_driver:allow_unauthenticated:=true")
         nothing = ("-p", "arm_driver:has_ground:=false", "-p", "arm_driver:clearance:=0.0")
         anywhere = ("-p", f"identification:results_root:={tempfile.gettempdir()}")  # where pytest has its folders
+        model = ("-p", f"model:={textbook_file()}")
         rclpy.init(
-            args=["bench", "--ros-args", *anybody, *nothing, *anywhere, *arguments],
+            args=["bench", "--ros-args", *model, *anybody, *nothing, *anywhere, *arguments],
             signal_handler_options=SignalHandlerOptions.NO,
         )
         self._running, self._clients, self._deaths = [], {}, []

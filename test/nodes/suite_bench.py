@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from node_bench import PATIENCE
+from textbook import textbook_file
 
 from sysid_msgs.action import Identify
 from sysid_ros.cli.process_group import ProcessGroup, stop_groups, wait_for_end
@@ -25,7 +26,7 @@ class SuiteOfProcesses:
     """
 
     def __init__(self, folder: Path, parameters: dict, namespace=""):
-        started = resolve({"robot_name": namespace, "results_root": tempfile.gettempdir()})
+        started = resolve({"model": textbook_file(), "robot_name": namespace, "results_root": tempfile.gettempdir()})
         self._environment = suite_environment(folder, int(os.environ["ROS_DOMAIN_ID"]))
         self._folder, self._names = folder, [one.process.executable for one in started]
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from textbook import textbook_file
 
 from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory
@@ -17,6 +18,7 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 doors = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(doors)
+doors.MODEL = textbook_file()
 
 
 @pytest.fixture(scope="module")

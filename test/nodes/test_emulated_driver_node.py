@@ -5,12 +5,12 @@ import pytest
 from diagnostic_msgs.msg import DiagnosticArray
 from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from std_srvs.srv import Trigger
+from textbook import load_textbook, textbook_file
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.network import free_port
 from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
@@ -23,7 +23,7 @@ HOLD, IDLE, FAULT = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", 
 @pytest.fixture
 def bench():
     given = {
-        "model": "kuka_lbr_med7", "port_id": free_port(), "send_period": 0.002,
+        "model": textbook_file("kuka_lbr_med7"), "port_id": free_port(), "send_period": 0.002,
         "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 2.5,
         "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
         "arm_driver:connect_timeout": 8.0,
@@ -37,7 +37,7 @@ def bench():
 def test_the_arm_is_held_released_and_held_again(bench):
     emulator = bench.run(ArmEmulatorNode())
     bench.run_active(ArmDriverNode(Trusting))
-    robot = load_robot("kuka_lbr_med7")
+    robot = load_textbook("kuka_lbr_med7")
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(HOLD)
     assert status.is_simulated and tuple(status.joint_names) == robot.joint_names

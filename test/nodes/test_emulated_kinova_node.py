@@ -5,10 +5,10 @@ import pytest
 from diagnostic_msgs.msg import DiagnosticArray
 from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from std_srvs.srv import Trigger
+from textbook import load_textbook
 
 from sysid_msgs.msg import DriverStatus, SimulationTruth
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.network import free_port
 from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
@@ -19,7 +19,7 @@ from sysid_ros.ros.waiting import wait_until
 @pytest.fixture
 def bench():
     given = {
-        "model": "kinova_gen3_2f85", "port": free_port(), "port_realtime": free_port(), "password": "secret",
+        "port": free_port(), "port_realtime": free_port(), "password": "secret",
         "arm_emulator:payload": "'0.6'", "arm_emulator:patience": 2.5, "arm_emulator:serial_number": "K7",
         "arm_driver:mode": "emulated", "arm_driver:cycle_timeout": 1.0, "arm_driver:session_timeout": 3.0,
         "arm_driver:late_limit": 5.0, "arm_driver:heartbeat_timeout": 5.0, "arm_driver:stamp_source": "frames",
@@ -32,7 +32,7 @@ def bench():
 def test_the_arm_is_held_found_again_after_a_restart_of_its_base_and_released(bench):
     emulator = bench.run(ArmEmulatorNode())
     bench.run_active(ArmDriverNode(Trusting))
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     probe = DriverProbe(bench, robot, scene=Scene())
     status = probe.wait_for(DriverStatus.MODE_HOLD)
     assert status.serial_number == "K7"  # asked of the base: nobody has told the driver

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from node_bench import PATIENCE, Bench
+from textbook import textbook_file
 
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate, SampleBatch
 from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs, split_samples
@@ -24,7 +25,7 @@ BATCH = 20
 @pytest.fixture(scope="module")
 def recording(robot):
     """2 s of a mock arm with an empty hand that holds still, as messages, and its true parameters."""
-    loop, epochs = build_loop(LoopSetup.mock(payload="none", truth="corner", seed=5)), PayloadEpochs()
+    loop, epochs = build_loop(LoopSetup.mock(textbook_file(), payload="none", truth="corner", seed=5)), PayloadEpochs()
     loop.connect()
     epochs.restart()
     samples = run_for(loop, 2.0)

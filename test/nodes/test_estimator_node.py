@@ -11,6 +11,7 @@ from geometry_msgs.msg import WrenchStamped
 from node_bench import Bench
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
+from textbook import textbook_file
 
 from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
@@ -44,7 +45,9 @@ class Arm:
         self._epochs.restart()
         self._bench = bench
         self._publisher = self._create_publisher()
-        self.loop = build_loop(LoopSetup.mock(payload="dumbbell_4lb", truth="corner", seed=5, gripper="closed"))
+        self.loop = build_loop(
+            LoopSetup.mock(textbook_file(), payload="dumbbell_4lb", truth="corner", seed=5, gripper="closed")
+        )
         self.loop.connect()
         self._last = run_for(self.loop, 0.3)
 

@@ -16,6 +16,7 @@ from node_bench import PATIENCE, Bench, DriverProbe
 from policy_rules import read_policy, used_by
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe, SuiteOfProcesses, send_goal
+from textbook import textbook_file
 
 from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import DriverStatus, ParameterEstimate
@@ -255,7 +256,7 @@ def test_the_identified_payload_is_moved_to_a_goal(move_to, driver, robot):
 def test_the_example_picks_identifies_and_places(driver, robot, exchange):
     """A program of its own, as a user starts it, with an arm whose hand is empty meanwhile."""
     exchange("", announce=True)
-    words = ["--model", "kinova_gen3_2f85", "--seconds", "3", "--light", "3.0"]
+    words = ["--model", textbook_file(), "--seconds", "3", "--light", "3.0"]
     process = subprocess.Popen(
         [sys.executable, "examples/pick_and_place.py", *words, "--ros-args", "-r", f"__ns:=/{NAMESPACE}"],
         cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -11,6 +11,7 @@ from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from rcl_interfaces.srv import GetParameters
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe
+from textbook import load_textbook
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
@@ -55,7 +56,7 @@ def make_bench(mode, robot, rate=RATE, **driver):
         "state_joints": ("finger", *names[::-1], "lid"),
         "command_joints": (*names[4:], *names[:4]),
     }
-    given = {"model": robot.name, "arm_emulator:mode": mode, "arm_emulator:payload": PAYLOAD,
+    given = {"arm_emulator:mode": mode, "arm_emulator:payload": PAYLOAD,
              "arm_emulator:patience": EMULATOR_PATIENCE, "arm_driver:mode": mode}  # fmt: skip
     given |= {f"arm_emulator:{name}": f"[{', '.join(values)}]" for name, values in lists.items()}
     given |= {f"{node}:update_rate": rate for node in ("arm_emulator", "arm_driver")}
@@ -258,9 +259,8 @@ def test_settings_reach_the_connection(robot):
 )
 def test_what_cannot_work_is_refused_when_the_driver_is_configured(robot, values, error, words):
     if error is PackageNotInstalled and "arm_interface" in values:
-        kuka = pytest.importorskip("sysid_ros.core.model.loader").load_robot("kuka_lbr_med7")
         parameters = names_of(model="kuka_lbr_med7", torque_command="overlay", **values)
-        robot = kuka
+        robot = load_textbook("kuka_lbr_med7")
     else:
         parameters = names_of(**values)
     with pytest.raises(error, match=words):

@@ -11,7 +11,6 @@ import pytest
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import predict_torque
@@ -21,11 +20,6 @@ DURATION = 6.0
 PERIOD_NS = 2_000_000
 START_NS = 1_700_000_000_000_000_000
 TRUTH = from_com_form(1.81, [0.004, -0.006, -0.19], np.diag([0.0042, 0.0045, 0.0012]) + 2e-4 * (1 - np.eye(3)))
-
-
-@pytest.fixture(scope="session")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 @pytest.fixture

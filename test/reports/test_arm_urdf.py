@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import is_physically_consistent
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.model.urdf import build_arm_xml, read_urdf
 from sysid_ros.reports.arm_urdf import arm_urdf
@@ -22,7 +22,7 @@ def inertias(robot, text):
 
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7", "kinova_gen3"])
 def test_it_reads_back_as_the_parameters(name):
-    robot = load_robot(name)
+    robot = load_textbook(name)
     theta = sample_parameters(robot, np.random.default_rng(5))
     text = arm_urdf(robot, theta, "arm -- 7")
     found = inertias(robot, text)
@@ -41,7 +41,7 @@ def test_it_reads_back_as_the_parameters(name):
 
 def test_the_link_takes_the_whole_where_nothing_is_left_for_it():
     """A hand that weighs less than the description says: no body is left for the link it is fixed to."""
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     theta = robot.theta_nominal.copy()
     last = robot.inertial_slice(robot.n)
     theta[last] *= 0.4
@@ -51,7 +51,7 @@ def test_the_link_takes_the_whole_where_nothing_is_left_for_it():
 
 
 def test_parameters_of_no_body_are_refused():
-    robot = load_robot("kinova_gen3")
+    robot = load_textbook("kinova_gen3")
     theta = robot.theta_nominal.copy()
     theta[robot.inertial_slice(3)][0] *= -1.0
     with pytest.raises(SysidError, match="no body can have the parameters of everything moved by joint_3"):

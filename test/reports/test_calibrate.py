@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from rich.console import Console
+from textbook import textbook_file
 
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli import calibrate, offline
@@ -28,7 +29,7 @@ from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
 from sysid_ros.reports.recordings.known import names_apart, read_load
 
-MODEL = "kinova_gen3_2f85"
+MODEL = textbook_file()
 
 
 def save(path, robot, block):
@@ -96,9 +97,9 @@ def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
     text = capsys.readouterr().out
     assert "other.npz, not used: RMS torque residual" in text
     names = {path.name for path in folder.iterdir()}
-    assert names == {"arm.yaml", "arm.urdf", "arm.html", f"{MODEL}.yaml", f"{MODEL}.urdf"}
-    known = load_robot(folder / f"{MODEL}.yaml")
-    assert known.name == MODEL and known.calibration.record.serial == "K7"
+    assert names == {"arm.yaml", "arm.urdf", "arm.html", f"{robot.name}.yaml", f"{robot.name}.urdf"}
+    known = load_robot(folder / f"{robot.name}.yaml")
+    assert known.name == robot.name and known.calibration.record.serial == "K7"
     assert np.all(known.theta_box.width <= robot.theta_box.width)
     np.testing.assert_array_equal(known.uncalibrated.theta_box.lower, robot.theta_box.lower)
     page = (folder / "arm.html").read_text()
@@ -256,7 +257,7 @@ def test_the_arm_moves_once_with_each_load(robot, suites, tmp_path, capsys):
     assert len({goal.seed for goal, *_ in goals}) == 3
     for text in heavy.recordings:
         read_load(text, robot)
-    assert f"sysid identify --model {run}/3_weight/{MODEL}.yaml" in capsys.readouterr().out
+    assert f"sysid identify --model {run}/3_weight/{robot.name}.yaml" in capsys.readouterr().out
 
 
 def test_a_person_is_asked_where_the_arm_is_real(suites, tmp_path, monkeypatch, capsys):

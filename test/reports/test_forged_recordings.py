@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.certification.conditions import Conditions, compare_conditions, describe_conditions
 from sysid_ros.core.certification.ranges import find_out_of_range
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -21,7 +21,7 @@ import _attacks_verify as attacks  # noqa: E402
 
 @pytest.fixture(scope="module")
 def arm():
-    return load_robot(attacks.ROBOT)
+    return load_textbook(attacks.ROBOT)
 
 
 @pytest.fixture(scope="module")

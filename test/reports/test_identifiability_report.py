@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from textbook import load_textbook, textbook_file
 
 from sysid_ros.cli.identifiability import main
 from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability, compare_with_exact
@@ -16,7 +17,6 @@ from sysid_ros.core.identifiability.report import report_data, report_structure
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import TreeBody, build_tree, prismatic, revolute
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.reports.identifiability_page import identifiability_html
 from sysid_ros.reports.identifiability_text import IdentifiabilityResult, dimensions, identifiability_markdown
@@ -113,7 +113,7 @@ def test_rotors_and_all_files(capsys, tmp_path):
 def test_what_a_recording_knows(capsys, tmp_path):
     data = recording(tmp_path / "r.npz", (0, 1, 2, 3))
     page = tmp_path / "r.html"
-    status, out, _ = run(capsys, "--model", "kinova_gen3", "--data", data, "--html", page)
+    status, out, _ = run(capsys, "--model", textbook_file("kinova_gen3"), "--data", data, "--html", page)
     assert status == 0
     assert re.search(r"\d+ of 69 combinations that can be known have not been excited enough", out)
     assert re.search(r"[Mm]oving joint_\d.* rad/s \(faster than so far: .*for 5 s would determine \d+ more", out)
@@ -125,9 +125,9 @@ def test_what_a_recording_knows(capsys, tmp_path):
 @pytest.mark.slow
 def test_what_a_recording_knows_of_a_payload(capsys, tmp_path):
     """Torques of a payload of 1 kg give guaranteed bounds; torques of zero contradict every payload."""
-    robot = load_robot("kinova_gen3")
+    robot = load_textbook("kinova_gen3")
     data, page = recording(tmp_path / "r.npz", range(7)), tmp_path / "r.html"
-    arguments = ("--model", "kinova_gen3", "--data", data, "--unknown", "payload", "--html", page)
+    arguments = ("--model", textbook_file("kinova_gen3"), "--data", data, "--unknown", "payload", "--html", page)
     status, out, _ = run(capsys, *arguments)
     assert status == 0 and "has 10 base parameters out of 10 unknown ones" in out
     assert "No guaranteed bounds of the payload: " in out and "guaranteed bounds</th>" not in page.read_text()
@@ -229,7 +229,7 @@ def test_reports_have_the_fields_of_the_message():
 
 
 def test_payload_reports_from_the_estimators_information():
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     payload = PayloadIdentifiability(robot)
     q = np.random.default_rng(0).uniform(-1, 1, (50, 7))
     rows = TorqueRegressor(robot, bodies=(7,)).evaluate(q, 0 * q, 0 * q)[..., :10].reshape(-1, 10)

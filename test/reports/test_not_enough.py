@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from recording_files import batches_of, write_csv, write_mcap, write_npz
+from textbook import textbook_file
 
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
@@ -17,7 +18,7 @@ from sysid_ros.reports.torque_fit import predict_torque
 from sysid_ros.reports.writer import write_results
 
 pytestmark = pytest.mark.usefixtures("without_figures")
-MODEL = "kinova_gen3_2f85"
+MODEL = textbook_file()
 VENDOR_FILES = (
     "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml", "payload_franka.json",
     "payload.sdf", "payload_mjcf.xml", "payload.xacro",

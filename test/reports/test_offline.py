@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from textbook import textbook_file
 
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
@@ -24,7 +25,7 @@ from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.torque_fit import predict_torque
 
-MODEL = "kinova_gen3_2f85"
+MODEL = textbook_file()
 REAL_DATA = (
     Path(os.environ.get("SYSID_SHARED", Path(__file__).parents[3] / "shared")) / "facts/data/lbr_med7_real_10s.npz"
 )

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import yaml
+from textbook import textbook_file
 
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
@@ -13,7 +14,7 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.reports.recordings.readers import Recording
 
-MODEL = "kinova_gen3_2f85"
+MODEL = textbook_file()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import yaml
+from textbook import load_textbook
 
 from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
@@ -20,7 +21,6 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.sampled_loop import LoopMargins
 from sysid_ros.core.control.settings import ControlLaw
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.reports.recordings.files import PLAN, read_plans
@@ -34,6 +34,11 @@ from sysid_ros.ros.conversions import (
     scene_to_message,
 )
 from sysid_ros.ros.conversions.common import InvalidMessage
+
+
+@pytest.fixture(autouse=True)
+def _textbook_arms(monkeypatch):
+    monkeypatch.setattr(verify, "load_robot", load_textbook)
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +239,7 @@ def test_bounds_that_are_proven_throughout_are_tried_as_well(plans, robot, tmp_p
 def test_the_robot_is_the_one_that_a_certificate_is_for():
     """The name in a plan says neither whether its joints are elastic nor which payload prior counts."""
     for words in ("kinova_gen3_2f85:elastic", "kinova_gen3_2f85:safe_id_table_1"):
-        robot = load_robot(words)
+        robot = load_textbook(words)
         found = verify._robot_of(robot.name, robot_hash(robot))
         assert robot.name == "kinova_gen3_2f85" and robot_hash(found) == robot_hash(robot)
         assert found.payload_prior.name == robot.payload_prior.name

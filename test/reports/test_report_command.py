@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import yaml
 from recording_files import ROOT, batches_of
+from textbook import load_textbook
 
 from sysid_ros.cli import report
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings import runs
 from sysid_ros.reports.recordings.mcap import SAMPLES
 from sysid_ros.reports.recordings.recording import RecordingWriter, message_definition, share_directories
@@ -80,4 +80,4 @@ def test_plans_of_an_arm_with_another_box_do_not_fit(robot):
 
     assert RecordedRun((plan(robot, robot.theta_box),)).fits(robot)
     assert not RecordedRun((plan(robot, robot.payload_prior.box),)).fits(robot)
-    assert not RecordedRun((plan(load_robot("kinova_gen3"), robot.theta_box),)).fits(robot)
+    assert not RecordedRun((plan(load_textbook("kinova_gen3"), robot.theta_box),)).fits(robot)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from mcap_ros2.decoder import DecoderFactory
 from recording_files import batches_of, write_mcap
+from textbook import load_textbook
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings import mcap
 from sysid_ros.reports.recordings.mcap import SAMPLES, mcap_reader
 from sysid_ros.reports.recordings.sample_batches import batch_decoder
@@ -18,7 +18,7 @@ ARRAYS = {"stamps", "positions", "velocities", "efforts", "reference_positions",
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A file, its definition of batches, and its messages."""
-    robot, rng, count = load_robot("kinova_gen3"), np.random.default_rng(0), 45
+    robot, rng, count = load_textbook("kinova_gen3"), np.random.default_rng(0), 45
     values = (rng.normal(size=(count, robot.n)) for _ in range(3))
     block = SampleBlock(10**18 + 10**6 * np.arange(count), 7 + np.arange(count), *values)
     path = write_mcap(tmp_path_factory.mktemp("batches") / "r.mcap", batches_of(robot, block))

@@ -3,9 +3,9 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, SysidError
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.payload import summarize_payload
 from sysid_ros.reports.payload_files import PAYLOAD_LINK, add_payload
 from sysid_ros.reports.writer import updated_urdf
@@ -19,7 +19,7 @@ def _arm(urdf, joints):
 
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
 def test_dynamics_equal_arm_and_payload(result, name):
-    robot = load_robot(name)
+    robot = load_textbook(name)
     payload = summarize_payload(result).parameters.values  # about the last joint
     placement = robot.pin_model.frames[robot.pin_model.getFrameId(robot.tool_frame)].placement
     at_tool = placement.actInv(pin.Inertia.FromDynamicParameters(payload)).toDynamicParameters()

@@ -5,15 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sysid_ros.core.model.loader import load_robot
-
 pytest.importorskip("trimesh", reason="the view needs trimesh, which comes with viser")
 from sysid_ros.view.shapes import visual_shapes  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 def test_every_link_with_a_shape_is_drawn_at_its_body(robot):

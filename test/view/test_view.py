@@ -11,7 +11,6 @@ import pytest
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, ParameterEstimate
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.view import scene as scene_module
@@ -26,11 +25,6 @@ from sysid_ros.core.common.errors import SysidError
 
 pytestmark = pytest.mark.processes
 N = 7
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 def make_estimate(robot, share=0.05):

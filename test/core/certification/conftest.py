@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.trajectories.families import BezierTrajectory
@@ -53,7 +53,7 @@ def true_arm():
 
 @pytest.fixture(scope="session")
 def arms():
-    return {name: load_robot(name) for name in ("kinova_gen3_2f85", "kuka_lbr_iiwa14")}
+    return {name: load_textbook(name) for name in ("kinova_gen3_2f85", "kuka_lbr_iiwa14")}
 
 
 @pytest.fixture(scope="session")

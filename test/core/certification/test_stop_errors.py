@@ -17,7 +17,7 @@ TIMES = 0.6, 1.5
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-@pytest.mark.parametrize("reach", [0.05, 0.3, 0.6])
+@pytest.mark.parametrize("reach", [0.05, 0.3, 1.0])
 def test_stops_stay_within_what_is_left_for_them(gen3, reach, is_empty):
     prior = gen3.payload_prior
     box = Box(np.zeros(10), np.zeros(10)) if is_empty else prior.box

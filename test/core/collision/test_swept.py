@@ -5,16 +5,10 @@ import pytest
 
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.collision.swept import sweep_spheres
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ERROR = np.radians([0.5, 0.4, 0.6, 0.5, 1.0, 1.0, 1.0])
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 @pytest.fixture(scope="module")

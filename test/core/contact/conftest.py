@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
@@ -104,8 +104,8 @@ class PushedArm:
 
 @pytest.fixture(scope="session", params=["kinova_gen3_2f85", "kuka_lbr_med7"])
 def robot(request):
-    """A shipped arm whose torques do not vibrate, so that momentum windows last 0.1 s."""
-    robot = load_robot(request.param)
+    """A textbook arm whose torques do not vibrate, so that momentum windows last 0.1 s."""
+    robot = load_textbook(request.param)
     n, absolute = robot.n, 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
     changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
     changes |= {"effort_absolute_error": np.full(n, absolute), "effort_mean_error": np.full(n, np.inf)}

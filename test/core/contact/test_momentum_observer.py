@@ -4,10 +4,10 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.contact.momentum_observer import MomentumObserver
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model
 
 PERIOD = 1e-3
@@ -15,7 +15,7 @@ PERIOD = 1e-3
 
 @pytest.fixture(scope="module", params=["kinova_gen3", "kuka_lbr_med7"])
 def robot(request):
-    return load_robot(request.param)
+    return load_textbook(request.param)
 
 
 def simulate(robot, force, duration=0.6):

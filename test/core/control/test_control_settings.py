@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import GravityPid, RobustSettings
 from sysid_ros.core.control.settings import ControlLaw
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
 from sysid_ros.core.tracking_bound import choose_payload
@@ -38,7 +38,7 @@ def test_other_laws_have_no_proven_bound(robot):
 
 
 def test_an_lbr_every_2_ms_needs_a_narrow_prior():
-    lbr, control = load_robot("kuka_lbr_med7"), RobustSettings(bandwidth=100.0, period=0.002, delay=0.002)
+    lbr, control = load_textbook("kuka_lbr_med7"), RobustSettings(bandwidth=100.0, period=0.002, delay=0.002)
     planner = CertifiedPlanner(lbr, RecedingSettings(k_range=0.3, draws=8, starts=1, attempts=3))
     prior = lbr.payload_prior
     wide = Assumptions.of_payload(lbr, control_law=control)
@@ -66,7 +66,7 @@ def test_an_lbr_with_elastic_joints_needs_a_narrow_prior():
         return replace(Assumptions.of_payload(robot, box), nominal=nominal)
 
     settings = RecedingSettings(k_range=0.3, draws=8, starts=1, attempts=3)
-    wide, narrow = (load_robot(f"kuka_lbr_med7:elastic{prior}") for prior in ("", ":compact_tool"))
+    wide, narrow = (load_textbook(f"kuka_lbr_med7:elastic{prior}") for prior in ("", ":compact_tool"))
     with pytest.raises(
         PlanFailure, match="If the payload is in a narrower prior, .* name of the model: ':compact_tool'"
     ):

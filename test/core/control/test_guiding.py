@@ -4,6 +4,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from scipy.optimize import minimize
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.guiding import (
@@ -15,14 +16,13 @@ from sysid_ros.core.control.guiding import (
     proven_part,
     without_dead_zone,
 )
-from sysid_ros.core.model.loader import load_robot
 
 PUSH = {"x": [15.0, 0, 0, 0, 0, 0], "down": [0, 0, -30.0, 0, 0, 0], "twist": [0, 0, 0, 0, 0, 2.0]}
 
 
 @pytest.fixture(scope="module")
 def robot():
-    return load_robot("kinova_gen3")
+    return load_textbook("kinova_gen3")
 
 
 def tool(robot, q):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.baselines import GateSettings, ModelGate, OnlineModelController, OnlineModelSettings
@@ -13,7 +14,6 @@ from sysid_ros.core.control.model_fitter import FittedModel, ModelFitter
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.online_model.least_squares import ModelObserver, Observation, OnlineFit, OnlineFitSettings
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -22,7 +22,7 @@ from sysid_ros.drivers.mujoco.arm import MujocoArm
 
 @pytest.fixture(scope="module")
 def robot():
-    return load_robot("kinova_gen3")
+    return load_textbook("kinova_gen3")
 
 
 def fit(least, is_full=True, inertia=(0.5, 2.0)):

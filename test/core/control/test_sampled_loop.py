@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.gains import GAIN_MARGIN, NOISE_SHARE, PHASE_MARGIN, choose_gains, with_bandwidth
 from sysid_ros.core.control.sampled_loop import LoopCase, LoopMargins, SampledLoop
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import PositionSide
 
@@ -18,7 +18,7 @@ GAINS = RobustSettings(bandwidth=60.0, position_gain=6.0, integral_gain=5.0, del
 
 @pytest.fixture(scope="module")
 def gen3():
-    return load_robot("kinova_gen3", is_elastic=True)
+    return load_textbook("kinova_gen3", is_elastic=True)
 
 
 def changed(robot, **values):
@@ -77,7 +77,7 @@ def test_responses_are_those_of_an_integration(gen3, side, is_difference, lag):
 
 
 def test_a_rigid_arm_has_the_same_margins_in_all_joints():
-    robot = load_robot("kinova_gen3")
+    robot = load_textbook("kinova_gen3")
     margins = SampledLoop(robot, RobustSettings(), at_home(robot)).margins()
     assert margins.radius < 1.0
     np.testing.assert_allclose(margins.gain, margins.gain[0], rtol=1e-6)
@@ -121,7 +121,7 @@ def test_gains_are_the_highest_that_keep_the_margins(gen3):
 
 
 def test_gains_of_rigid_arms_are_those_asked_for_unless_their_sensors_are_too_noisy():
-    robot = load_robot("kinova_gen3")
+    robot = load_textbook("kinova_gen3")
     assert choose_gains(robot, RobustSettings()).settings == RobustSettings()
     noisy = replace(robot, sensors=replace(robot.sensors, velocity_error=10.0 * robot.sensors.velocity_error))
     choice = choose_gains(noisy, RobustSettings())

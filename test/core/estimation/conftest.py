@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
 GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(4)
@@ -113,8 +113,8 @@ def with_sensors(robot: RobotModel, **changes) -> RobotModel:
 
 
 def load_steady(name: str) -> RobotModel:
-    """A shipped arm whose torques do not vibrate: within 2.5 % of any sign at any time (SAFE-ID section VI)."""
-    robot = load_robot(name)
+    """A textbook arm whose torques do not vibrate: within 2.5 % of any sign at any time (SAFE-ID section VI)."""
+    robot = load_textbook(name)
     absolute = 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
     return with_sensors(
         robot,

@@ -4,11 +4,13 @@ import copy
 import dataclasses
 import datetime
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
 from scipy.optimize import linprog
+from textbook import textbook_file
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -44,7 +46,6 @@ from sysid_ros.core.model.calibration import (
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 TODAY = datetime.date(2026, 11, 22)
@@ -426,11 +427,8 @@ def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, t
     assert np.any(again.constants.upper - again.constants.lower < 0.9 * again.constants.prior.width)
     assert again.record == calibration.record and again.record.data
     assert len(again.record.recordings) == 2 and "reference weight 1 kg" in again.record.recordings[1]
-    settings = (config_directories()[0] / "kinova_gen3_2f85.yaml").read_text()
-    urdf = config_directories()[0].parent / "urdf" / "kinova_gen3_2f85.urdf"
-    text = settings.replace("../urdf/kinova_gen3_2f85.urdf", str(urdf)) + "\ncalibration: arm.yaml\n"
-    text = text.replace("relative: 0.05", "relative: 0.2")
-    (tmp_path / "kinova_gen3_2f85.yaml").write_text(text)
+    settings = Path(textbook_file()).read_text() + "\ncalibration: arm.yaml\n"
+    (tmp_path / "kinova_gen3_2f85.yaml").write_text(settings.replace("relative: 0.05", "relative: 0.2"))
     loaded = load_robot(tmp_path / "kinova_gen3_2f85.yaml")
     assert loaded.calibration is not None and loaded.calibration.record.serial == "A1"
     as_it_was = loaded.with_gripper("as_calibrated").theta_box

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from textbook import load_textbook, textbook_file
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import estimate_from_samples
-from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf
-from sysid_ros.core.model.robot_files import find_settings
+from sysid_ros.core.model.loader import load_robot_from_urdf
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.drivers.modes import TRUTHS
 from sysid_ros.drivers.mujoco.simulation import draw_truth
@@ -53,7 +53,7 @@ def test_unknown_states_are_refused_by_name(gripper):
     with pytest.raises(ParameterOutOfRange, match="gripper 'shut': expected one of open, closed"):
         describe_unknowns(gripper, EstimatorSettings(gripper="shut"))
     with pytest.raises(ParameterOutOfRange, match="has no gripper whose states are known"):
-        load_robot("kinova_gen3").gripper_state("open")
+        load_textbook("kinova_gen3").gripper_state("open")
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_unknown_states_are_refused_by_name(gripper):
     ],
 )  # fmt: skip
 def test_states_that_the_box_for_all_states_does_not_hold_are_refused(gripper, states, reason):
-    settings = {**read_yaml(find_settings("kinova_gen3_2f85")), "gripper": states}
+    settings = {**read_yaml(textbook_file()), "gripper": states}
     with pytest.raises(ParameterOutOfRange, match=reason):
         load_robot_from_urdf(gripper.urdf, settings=settings)
 
 
 @pytest.mark.parametrize("relative", [0.0, 0.2])
 def test_states_stay_within_the_box_for_all_states_whatever_its_relative_part(gripper, relative):
-    settings = dict(read_yaml(find_settings("kinova_gen3_2f85")))
+    settings = dict(read_yaml(textbook_file()))
     settings["inertial_uncertainty"] = {**settings["inertial_uncertainty"], "relative": relative}
     robot = load_robot_from_urdf(gripper.urdf, settings=settings)
     whole = robot.gripper_state("").box

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
@@ -42,7 +42,7 @@ def test_few_windows_count_at_rest(tools, rest_interval, windows):
 
 
 def test_the_answer_does_not_depend_on_how_the_samples_are_cut():
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     samples = hold(robot, 3.0)
     whole, pieces = StreamingEstimator(robot), StreamingEstimator(robot)
     whole.add(samples)
@@ -61,7 +61,7 @@ def test_every_window_of_a_moving_arm_counts(tools):
 
 
 def test_a_payload_that_leaves_at_rest_is_noticed():
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     estimator = StreamingEstimator(robot)
     before, after = hold(robot, 3.0), hold(robot, 3.0, mass=0.0)
     estimator.add(before)
@@ -74,7 +74,7 @@ def test_a_payload_that_leaves_at_rest_is_noticed():
 @pytest.mark.parametrize("seed", range(12))
 def test_the_true_torque_at_rest_is_inside(seed):
     """Arms and payloads in their boxes, sensors with the largest errors they may have, friction of any size."""
-    robot, rng = load_robot(["kinova_gen3_2f85", "kuka_lbr_iiwa14"][seed % 2]), np.random.default_rng(seed)
+    robot, rng = load_textbook(["kinova_gen3_2f85", "kuka_lbr_iiwa14"][seed % 2]), np.random.default_rng(seed)
     theta = sample_parameters(robot, rng, corner=seed % 4 > 1)
     payload, posture = sample_payload(robot.payload_prior, rng), rng.uniform(-1.2, 1.2, robot.n)
     gravity = ArmDynamics(robot, theta, payload).gravity(posture)
@@ -101,7 +101,7 @@ def test_the_true_torque_at_rest_is_inside(seed):
 
 
 def test_the_latest_rest_counts_and_motion_changes_nothing():
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     estimator = StreamingEstimator(robot)
     still, moving = hold(robot, 1.0), hold(robot, 1.0, speed=0.1)
     estimator.add(still)
@@ -124,7 +124,7 @@ def test_the_latest_rest_counts_and_motion_changes_nothing():
 
 
 def test_other_bodies_are_not_weighed():
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     estimator = StreamingEstimator(robot, EstimatorSettings(body="joint_7"))
     estimator.add(hold(robot, 1.0, mass=0.0))
     assert estimator.estimate().rest is None

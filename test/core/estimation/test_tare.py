@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, shared_center
@@ -11,7 +12,6 @@ from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.tare import TareRefused, make_tare
 from sysid_ros.core.estimation.windows.rows import TARED
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 
 SECONDS, LATER = 3.0, 60.0
@@ -171,7 +171,7 @@ def test_too_little_motion_and_other_targets_are_refused(arm, tools):
     with pytest.raises(TareRefused, match=r"moved for 0\.0 s.* \(no samples have come\)"):
         make_tare(arm, [], EstimatorSettings())
     with pytest.raises(TareRefused, match="an estimator of the payload by itself"):
-        make_tare(load_robot("kinova_gen3_2f85:safe_id_table_1"), [block], EstimatorSettings(target="end_effector"))
+        make_tare(load_textbook("kinova_gen3_2f85:safe_id_table_1"), [block], EstimatorSettings(target="end_effector"))
 
 
 def test_an_alarm_names_the_tare_that_the_data_contradict(sharp, tools, dumbbell):

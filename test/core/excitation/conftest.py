@@ -7,12 +7,6 @@ import pytest
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.model.loader import load_robot
-
-
-@pytest.fixture(scope="session")
-def gen3():
-    return load_robot("kinova_gen3_2f85")
 
 
 @pytest.fixture(scope="session")

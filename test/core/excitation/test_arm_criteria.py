@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.excitation.criteria import (
@@ -26,7 +27,6 @@ from sysid_ros.core.excitation.planner import (
 )
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ARM_CRITERIA, ExcitationSettings
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors import TorqueRegressor
 
@@ -35,7 +35,7 @@ EMPTY = Box(np.zeros(10), np.zeros(10))
 
 @pytest.fixture(scope="module")
 def med7():
-    return load_robot("kuka_lbr_med7")
+    return load_textbook("kuka_lbr_med7")
 
 
 @pytest.fixture(scope="module")

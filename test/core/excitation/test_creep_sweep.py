@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.verify import verify
@@ -52,7 +53,7 @@ def test_the_direction_is_certain_at_every_speed(name, period):
 
 
 def test_a_sweep_can_be_cancelled_and_needs_time():
-    assumptions = assumptions_of(load_robot("kuka_lbr_med7"))
+    assumptions = assumptions_of(load_textbook("kuka_lbr_med7"))
     with pytest.raises(PlanningCancelled):
         plan_creep_sweep(assumptions, assumptions.robot.home, is_cancelled=lambda: True)
     with pytest.raises(ParameterOutOfRange, match=r"duration of a sweep \[s\] 0.0: expected above 0"):
@@ -61,7 +62,7 @@ def test_a_sweep_can_be_cancelled_and_needs_time():
 
 @pytest.mark.slow
 def test_every_motion_is_proven_with_its_own_tracking_bound():
-    robot = load_robot("kuka_lbr_med7")
+    robot = load_textbook("kuka_lbr_med7")
     assumptions, told = assumptions_of(robot), []
     sweep = plan_creep_sweep(assumptions, robot.home, 6.0, on_progress=lambda share, text: told.append(text))
     assert len(sweep.plans) == SPEEDS and sweep.duration == pytest.approx(18.0) and told[0] == "sweep 1 of 3"
@@ -76,7 +77,7 @@ def test_every_motion_is_proven_with_its_own_tracking_bound():
 
 @pytest.mark.slow
 def test_a_path_that_is_refused_goes_another_way_or_not_at_all():
-    robot = load_robot("kuka_lbr_med7")
+    robot = load_textbook("kuka_lbr_med7")
     start = robot.home.copy()
     start[1] = robot.limits.q_upper[1] - 0.08  # little room on one side
     outwards = plan_creep_sweep(assumptions_of(robot, ground_height=None), start, 6.0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.collision.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.excitation.distances import MissingDistances
@@ -67,7 +68,7 @@ def test_joints_end_where_a_link_is_folded_onto_another():
     assert distances.evaluate(postures).min(axis=0).max() < 0.02
     postures[:, elbow] = high[elbow]
     assert distances.evaluate(postures).min(axis=0).max() >= 0.02
-    free = load_robot("kuka_lbr_med7")
+    free = load_textbook("kuka_lbr_med7")
     limits = free.limits.q_lower, free.limits.q_upper
     distances = MissingDistances(free, build_collision_model(free, ()), np.zeros(free.n), 0.03, limits)
     np.testing.assert_array_equal(distances.free_range(free.home, *limits, 0.02), limits)
@@ -95,7 +96,7 @@ def test_gradient_of_what_is_missing(gen3, collision, postures):
 
 
 def test_gradient_in_a_turned_base():
-    robot = load_robot("kuka_lbr_med7")
+    robot = load_textbook("kuka_lbr_med7")
     model = robot.pin_model.copy()
     frame = model.frames[model.getFrameId(robot.base_frame)]
     placement = frame.placement

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
@@ -17,7 +18,6 @@ from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.problem import FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import NoProvenMotion, plan_arm_excitation
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 DURATION = 4.0
@@ -102,7 +102,7 @@ class WithStops(Bound):
 
 @pytest.fixture(scope="module")
 def robot():
-    return load_robot("kuka_lbr_med7")
+    return load_textbook("kuka_lbr_med7")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.verify import verify
@@ -28,7 +29,7 @@ FAST = {"starts": 1, "max_iterations": 40, "time_budget": 600.0}
 
 @pytest.fixture(scope="module")
 def med7():
-    return load_robot("kuka_lbr_med7")
+    return load_textbook("kuka_lbr_med7")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -23,7 +24,6 @@ from sysid_ros.core.identifiability.report import describe_data, describe_direct
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import parameter_names
 from sysid_ros.core.regressors import TorqueRegressor
 
@@ -32,7 +32,7 @@ class Arm:
     """An arm with its structural answer for all parameters, friction included."""
 
     def __init__(self):
-        self.robot = load_robot("kinova_gen3")
+        self.robot = load_textbook("kinova_gen3")
         names = felt_joint_parameters(self.robot)
         self.structure = analyze_structure(
             tree_from_model(self.robot.pin_model), AnalysisSettings(joint_parameters=names)
@@ -261,7 +261,7 @@ def test_bad_input_is_refused(arm, rich):
 
 
 def test_parameters_a_link_side_sensor_does_not_feel_are_refused():
-    robot = load_robot("kuka_lbr_med7")
+    robot = load_textbook("kuka_lbr_med7")
     assert felt_joint_parameters(robot) == ()
     structure = analyze_structure(tree_from_model(robot.pin_model), AnalysisSettings(joint_parameters=("I_a",)))
     q = np.random.default_rng(0).uniform(-1, 1, (40, 7))

@@ -155,7 +155,8 @@ def test_limits_are_the_published_ones(robot):
 
 def test_sensors_and_priors(robot):
     is_gen3 = robot.name.startswith("kinova")
-    assert robot.sensors.effort_meaning is (EffortMeaning.MOTOR_SIDE if is_gen3 else EffortMeaning.LINK_SIDE)
+    assert robot.sensors.effort_meaning is (EffortMeaning.GEAR_SIDE if is_gen3 else EffortMeaning.LINK_SIDE)
+    assert robot.sensors.effort_friction == (0.0 if is_gen3 else 1.0)
     assert robot.sensors.effort_sign == -1.0
     sensors = robot.sensors
     assert sensors.effort_gain_error == pytest.approx(np.full(7, 0.025))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.inertia import is_physically_consistent, largest_share
@@ -12,7 +13,7 @@ from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 @pytest.fixture(scope="module", params=["kinova_gen3_2f85", "kuka_lbr_iiwa14"])
 def robot(request):
-    return load_robot(request.param)
+    return load_textbook(request.param)
 
 
 @pytest.mark.parametrize("corner", [False, True])

@@ -10,7 +10,6 @@ import pytest
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Obstacle, Scene
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.constraints import AssumedErrors, Margins
 from sysid_ros.core.planning.problem import PlannerModel, PlanProblem
 from sysid_ros.core.planning.request import PlanRequest, RecedingSettings
@@ -31,14 +30,9 @@ class Errors:
 
 
 @pytest.fixture(scope="session")
-def shipped():
-    return load_robot("kinova_gen3_2f85")
-
-
-@pytest.fixture(scope="session")
-def gen3(shipped):
+def gen3(robot):
     """The arm with one torque limit for everything, which leaves little room: what planners do then is looked at."""
-    return replace(shipped, limits=replace(shipped.limits, tau_max=shipped.limits.tau_continuous))
+    return replace(robot, limits=replace(robot.limits, tau_max=robot.limits.tau_continuous))
 
 
 @pytest.fixture(scope="session")

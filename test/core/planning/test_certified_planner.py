@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.checks import AllowedErrors
@@ -17,7 +18,6 @@ from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, Ver
 from sysid_ros.core.certification.verify import prove_throughout, verify
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.planner import CertifiedPlanner, Try
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
@@ -153,7 +153,7 @@ def test_certificates_with_estimated_terms_say_so(chain):
 
 
 def test_certificates_of_elastic_arms_say_so(chain):
-    robot = load_robot("kinova_gen3_2f85:elastic")
+    robot = load_textbook("kinova_gen3_2f85:elastic")
     still = BezierTrajectory(robot.home, ZERO, ZERO, robot.home, 1.0)
     certificate = CertifiedPlanner(robot, FAST).certify(still, payload_within(robot, 0.05)).certificate
     assert "elasticity of the joints" in certificate.claims.split("Not proven:")[1]

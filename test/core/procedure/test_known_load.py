@@ -9,13 +9,7 @@ from procedure_doubles import make_estimate
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import empty_hand, reference_weight
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, KnownLoadPolicy, PayloadModel
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 def estimate_of(robot, mass_lower, mass_upper):

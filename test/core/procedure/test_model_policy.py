@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from procedure_doubles import make_estimate
+from textbook import load_textbook
 
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, ModelPolicy, PayloadModel
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload, light_payloads, weighed_payload
@@ -60,7 +60,7 @@ def test_each_plan_gets_the_bounds_that_all_data_leave(robot, policy):
 
 
 def test_the_nominal_payload_is_chosen_once_by_weighing():
-    robot = load_robot("kuka_lbr_iiwa14")
+    robot = load_textbook("kuka_lbr_iiwa14")
     policy, box = ModelPolicy(robot), robot.payload_prior.box
     lower, upper = box.lower.copy(), box.upper.copy()
     lower[:4], upper[:4] = [1.1, -0.15, -0.1, 0.04], [2.4, 0.25, 0.1, 0.7]

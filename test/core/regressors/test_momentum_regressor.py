@@ -4,9 +4,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from scipy.integrate import solve_ivp
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor, TorqueRegressor
 
@@ -92,7 +92,7 @@ def test_momentum_changes_by_the_integral_along_a_prescribed_motion(case):
 
 def test_momentum_balance_along_a_simulated_free_motion():
     """Forward dynamics by Pinocchio's ABA with viscous friction and armature, integrated to 1e-11."""
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     model, n = robot.pin_model.copy(), robot.n
     friction = robot.friction(robot.theta_nominal)
     model.armature = friction[:, 2]
@@ -181,7 +181,7 @@ def test_link_side_torque_has_no_friction_columns(chain):
 
 
 def test_the_robots_own_effort_meaning_is_the_default():
-    robot = load_robot("kinova_gen3_2f85")
+    robot = load_textbook()
     _, rate = MomentumRegressor(robot).evaluate(np.zeros((1, robot.n)), np.ones((1, robot.n)))
     assert rate[0, :, 10 * robot.n :].any() == (robot.sensors.effort_meaning is EffortMeaning.MOTOR_SIDE)
 

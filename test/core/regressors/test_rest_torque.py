@@ -8,7 +8,6 @@ from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_payload
@@ -21,11 +20,6 @@ from sysid_ros.core.regressors.rest_torque import (
     rest_of,
 )
 from sysid_ros.core.regressors.torque import TorqueRegressor
-
-
-@pytest.fixture(scope="module")
-def robot() -> RobotModel:
-    return load_robot("kinova_gen3_2f85")
 
 
 def weigh(robot: RobotModel, posture: np.ndarray, payload: np.ndarray, error: np.ndarray) -> RestTorque:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors import TorqueRegressor
 
@@ -21,7 +21,7 @@ def draw(robot, seed=0):
 @pytest.mark.parametrize("meaning", list(EffortMeaning))
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
 def test_reverse_derivative(name, meaning):
-    robot = load_robot(name)
+    robot = load_textbook(name)
     regressor, states = TorqueRegressor(robot, meaning, sign_width=0.02), draw(robot, 1)
     states = (states[0], 0.01 * states[1], states[2])  # slow, where the sign of the velocity has a slope
     weight = np.random.default_rng(2).normal(size=regressor.evaluate(*states).shape)

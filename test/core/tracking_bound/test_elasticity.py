@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.possible import require_certifiable
@@ -11,7 +12,6 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import PositionSide
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.nominal_payload import best_payload
@@ -20,7 +20,7 @@ from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 @pytest.fixture(scope="module")
 def gen3():
-    return load_robot("kinova_gen3", is_elastic=True)
+    return load_textbook("kinova_gen3", is_elastic=True)
 
 
 def known(robot):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import ControlModel, RobustController
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors.rest_torque import largest_rest_torque
 from sysid_ros.core.tracking_bound import BoundNotAvailable, choose_payload
 from sysid_ros.core.tracking_bound.bound import tracking_bound
@@ -50,7 +50,7 @@ def test_a_box_with_a_body_that_may_be_lighter_than_the_gripper(robot):
 
 
 def test_a_payload_that_was_weighed_lets_a_heavy_duty_arm_move():
-    lbr = load_robot("kuka_lbr_iiwa14")
+    lbr = load_textbook("kuka_lbr_iiwa14")
     prior = lbr.payload_prior.box
     lower, upper = prior.lower.copy(), prior.upper.copy()
     lower[:4], upper[:4] = [1.1, -0.15, -0.1, 0.04], [2.4, 0.25, 0.1, 0.7]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
@@ -233,7 +234,7 @@ def test_hold_stays_inside_even_where_friction_drives_the_arm_on(robot, tools, m
 @pytest.fixture(scope="module")
 def weighed():
     """An LBR whose payload has been weighed, with its model, a motion and the bound."""
-    lbr = load_robot("kuka_lbr_med7")
+    lbr = load_textbook("kuka_lbr_med7")
     assert lbr.sensors.velocity_is_difference
     prior, settings = lbr.payload_prior.box, RobustSettings()
     lower, upper = prior.lower.copy(), prior.upper.copy()

@@ -4,9 +4,9 @@ import sys
 
 from driver_doubles import run
 from emulator_thread import EmulatorThread
+from textbook import load_textbook
 
 from sysid_ros.core.control import RobustController
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
 from sysid_ros.drivers.loop import ControlLoop
@@ -17,7 +17,7 @@ from sysid_ros.emulators.kortex.server import EmulatorServer
 from sysid_ros.emulators.plant import EmulatedArm
 
 __all__ = ["run"]
-ROBOT = load_robot("kinova_gen3_2f85")
+ROBOT = load_textbook()
 PERIOD = 0.001
 LONGEST_WATCHDOG = 10.0
 # Client and base are threads here: waiting for each other must not take the 5 ms that is Python's default.

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from kortex_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_base, make_loop, run
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.calibration import CalibrationRecord
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
@@ -58,7 +58,7 @@ def record(base):
 
 @pytest.mark.parametrize("model", ["kinova_gen3", "kinova_gen3_2f85"])
 def test_takes_over_holds_and_hands_back(model):
-    robot = load_robot(model)
+    robot = load_textbook(model)
     base = make_base(payload="1.0", robot=robot)
     with RunningEmulator(base) as emulator:
         loop = make_loop(make_arm(emulator, robot, probe_torque=0.25))
@@ -331,7 +331,7 @@ def test_an_emergency_stop_in_force_is_refused_with_its_name():
 
 def test_robots_that_are_none_of_kinovas_are_refused():
     with pytest.raises(ParameterOutOfRange, match="protocol: kortex"):
-        KortexArm(load_robot("kuka_lbr_med7"))
+        KortexArm(load_textbook("kuka_lbr_med7"))
 
 
 def test_velocities_from_positions_need_their_bound_in_the_robot_file():

@@ -10,6 +10,7 @@ from emulated_campaign import (
     require_outlives_parent,
 )
 from kortex_bench import ROBOT
+from textbook import textbook_file
 
 from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
@@ -29,7 +30,7 @@ def ports():
 
 @pytest.fixture
 def emulator(ports):
-    options = ("--payload", "0.6", "--patience", "8.0", "--watchdog-time", "10")
+    options = ("--robot", textbook_file(), "--payload", "0.6", "--patience", "8.0", "--watchdog-time", "10")
     with emulator_process(
         "kortex", *options, "--port", ports["port"], "--port-realtime", ports["port_realtime"]
     ) as process:
@@ -39,7 +40,7 @@ def emulator(ports):
 def setup_of(ports, **settings):
     kortex = KortexSettings("127.0.0.1", **ports, stamps=StampSource.FRAMES, rest_time=0.05, **settings)
     return LoopSetup(
-        "kinova_gen3_2f85", Driver.KORTEX, (kortex,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0)
+        textbook_file(), Driver.KORTEX, (kortex,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0)
     )
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from driver_doubles import run
 from emulator_thread import EmulatorThread
+from textbook import load_textbook
 
 from sysid_ros.core.control import RobustController, RobustSettings
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.loop import ControlLoop
@@ -19,7 +19,7 @@ from sysid_ros.emulators.plant import EmulatedArm
 
 __all__ = ["run"]
 PERIOD = 0.002
-ROBOT = load_robot("kuka_lbr_med7")
+ROBOT = load_textbook("kuka_lbr_med7")
 
 
 def make_controller(payload="none", load="none", truth="random", plant=None, inner=None, robot=ROBOT, **settings):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
 from fri_memory import Memory, MemoryArm, start_move, use_clock_of
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.drivers.arm import REFUSALS, ArmError, ArmLost
 from sysid_ros.drivers.kuka_fri import link as link_module
@@ -285,7 +285,7 @@ def test_a_port_in_use_is_reported(port):
 
 def test_robots_that_are_none_of_kukas_are_refused():
     with pytest.raises(ParameterOutOfRange, match="link_side"):
-        FriArm(load_robot("kinova_gen3"))
+        FriArm(load_textbook("kinova_gen3"))
 
 
 def test_velocities_better_than_possible_are_refused():

@@ -10,6 +10,7 @@ from emulated_campaign import (
     require_outlives_parent,
 )
 from fri_bench import ROBOT
+from textbook import textbook_file
 
 from sysid_ros.core.control import RobustSettings, build_controller
 from sysid_ros.drivers.child import ChildProcessFailed
@@ -20,17 +21,20 @@ from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
 from sysid_ros.emulators.fri.__main__ import main
 
+MODEL = textbook_file("kuka_lbr_med7")
+
 
 @pytest.fixture
 def emulator(port):
-    options = ("--port", port, "--version", "2.7", "--payload", "0.6", "--send-period", "0.002", "--patience", "3.0")
-    with emulator_process("fri", *options, "--start-time", "0.2") as process:
+    options = ("--robot", MODEL, "--port", port, "--version", "2.7", "--payload", "0.6", "--send-period", "0.002")
+    with emulator_process("fri", *options, "--patience", "3.0", "--start-time", "0.2") as process:
         yield process
 
 
 def setup_of(port, **settings):
     fri = FriSettings(FriVersion.V2_7, "127.0.0.1", port, 0.002, late_limit=10.0, rest_time=0.05, **settings)
-    return LoopSetup("kuka_lbr_med7", Driver.FRI, (fri,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))
+    patient = LoopSettings(heartbeat_timeout=10.0, late_limit=10.0)
+    return LoopSetup(MODEL, Driver.FRI, (fri,), loop=patient)
 
 
 def test_takes_over_moves_and_notices_the_end_of_the_controller(emulator, port):

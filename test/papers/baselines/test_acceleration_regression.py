@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.papers.baselines.acceleration_regression import (
     fit_bounded_regression,
@@ -40,7 +40,7 @@ def test_a_step_is_reached_without_overshoot_within_the_jerk():
 
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7"])
 def test_exact_data_give_torques_back_and_bounds_are_kept(name):
-    robot = load_robot(name)
+    robot = load_textbook(name)
     rng = np.random.default_rng(1)
     q, v, a = rng.uniform(-1.0, 1.0, size=(3, 300, robot.n))
     theta = robot.theta_box.lower + rng.uniform(0.2, 0.8, robot.theta_box.lower.size) * robot.theta_box.width
@@ -59,7 +59,7 @@ def test_exact_data_give_torques_back_and_bounds_are_kept(name):
 
 
 def test_bad_input_is_named():
-    robot = load_robot("kuka_lbr_med7")
+    robot = load_textbook("kuka_lbr_med7")
     t, v = np.arange(20) * 0.01, np.zeros((20, 7))
     motion = Motion((slice(0, 20),), t, v, v, v, v)
     with pytest.raises(ParameterOutOfRange, match="filter_steps"):

@@ -6,17 +6,11 @@ import pytest
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 from sysid_ros.papers.baselines.adaptive import AdaptiveController, AdaptiveSettings
 
 PAYLOAD = from_com_form(1.6, [0.0, 0.01, -0.15], np.diag([0.006, 0.006, 0.003]))
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_robot("kinova_gen3_2f85")
 
 
 def test_the_torque_is_the_law_of_the_module(robot):

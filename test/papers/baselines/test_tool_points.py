@@ -36,11 +36,11 @@ def test_more_components_are_taken_only_where_they_explain_more():
     assert len(reduce_tool(np.concatenate(clouds), most=1).points) == 1
 
 
-def test_spheres_of_a_tool_are_those_of_the_last_body(gen3):
+def test_spheres_of_a_tool_are_those_of_the_last_body(robot):
     tool = reduce_tool(BOX + [0.0, 0.0, 0.15])
-    rotation, origin = tool_transform(gen3)
-    spheres = tool.spheres(gen3, (rotation, origin))
-    assert {sphere.body for sphere in spheres} == {gen3.n}
+    rotation, origin = tool_transform(robot)
+    spheres = tool.spheres(robot, (rotation, origin))
+    assert {sphere.body for sphere in spheres} == {robot.n}
     np.testing.assert_allclose(spheres[0].center, rotation @ tool.points[0] + origin)
 
 

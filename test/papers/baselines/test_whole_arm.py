@@ -3,10 +3,10 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.papers.baselines.friction import FrictionLaw, Ripple
 from sysid_ros.papers.baselines.whole_arm import (
@@ -26,7 +26,7 @@ COULOMB, VISCOUS, OFFSET = 0.4, 0.3, 0.1
 
 @pytest.fixture(scope="module")
 def robot():
-    return load_robot("kuka_lbr_med7")
+    return load_textbook("kuka_lbr_med7")
 
 
 def record(robot, seed, seconds=10.0, noise=0.02, extra=None, lag=LAG):
@@ -106,7 +106,7 @@ def test_derivatives_are_those_of_the_prediction(robot):
 
 def test_encoder_steps_at_1_khz_cut_nothing_and_jumps_do(robot):
     t = 1e-3 * np.arange(4000)
-    gen3 = load_robot("kinova_gen3")
+    gen3 = load_textbook("kinova_gen3")
     step = gen3.sensors.position_resolution
     q = gen3.home + 0.4 * np.sin(np.multiply.outer(t, np.linspace(1.0, 2.0, gen3.n)))
     read = step * np.round(q / step)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds import agreement
@@ -14,7 +15,6 @@ from sysid_ros.core.estimation.calibration import describe_doubts, find_share
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.model.calibration import CalibrationRecord
-from sysid_ros.core.model.loader import load_robot
 
 ROWS, TARGETS, SHARED = 40, 4, 3
 AGREES = Agreement(0.6, 0.8, 0.0, 0.002)
@@ -120,7 +120,7 @@ def test_what_is_out_of_the_ordinary_is_said_with_causes(change, words):
 def test_the_first_seconds_of_motion_show_a_broken_assumption(tools, monkeypatch, lag):
     """Once, where the bounds are still feasible; the arm and what it holds are as assumed."""
     monkeypatch.setattr(agreement, "MOST_SHARE", 0.5)  # nothing is noisy here
-    robot = load_robot("kuka_lbr_iiwa7")
+    robot = load_textbook("kuka_lbr_iiwa7")
     motion = tools.FourierMotion(robot, seed=2, amplitude=0.25, base_frequency=0.3)
     block = tools.record(robot, robot.theta_nominal, robot.payload_prior.nominal, lambda t: motion(t - lag), 5.0)
     q, v, _ = motion(1e-9 * block.stamps)

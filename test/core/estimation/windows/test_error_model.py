@@ -4,8 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from textbook import textbook_file
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
@@ -180,11 +182,7 @@ def test_bounds_with_gain_mean_and_drift_hold_the_truth(robot, tools, dumbbell):
     ("name", "value"), [("effort_gain_error", 0.04), ("effort_mean_error", 0.6), ("velocity_mean_error", 0.01)]
 )
 def test_parts_of_an_error_are_no_larger_than_the_whole(robot, name, value):
-    import yaml
-
-    from sysid_ros.core.model.robot_files import config_directories
-
-    values = yaml.safe_load((config_directories()[0] / "kinova_gen3_2f85.yaml").read_text())
+    values = read_yaml(textbook_file())
     values.pop("urdf"), values.pop("protocol")
     values["sensors"][name] = value
     with pytest.raises(ParameterOutOfRange, match=f"{name}.*at most the whole error of each joint"):

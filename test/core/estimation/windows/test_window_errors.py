@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from textbook import load_textbook
 
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, SHARED_TERMS, EstimatorSettings
@@ -317,9 +318,8 @@ def test_gravity_from_another_direction(setup, tools):
 
 
 def test_link_side_torque_holds_no_friction(tools):
-    from sysid_ros.core.model.loader import load_robot
 
-    robot = tools.perfect_sensors(load_robot("kuka_lbr_med7"))
+    robot = tools.perfect_sensors(load_textbook("kuka_lbr_med7"))
     theta = sample_parameters(robot, np.random.default_rng(1), corner=True)
     offset = theta[70:].reshape(7, 4)[:, 3].copy()
     motion = tools.FourierMotion(robot, 1)
