@@ -23,14 +23,14 @@ SENSORS = {
     "kinova": {
         "effort_meaning": "motor_side",
         "effort_absolute_error": [2.0, 5.0, 1.0, 2.5, 0.5, 0.8, 0.4],
-        "effort_mean_error": [0.09, 0.15, 0.03, 0.09, 0.012, 0.018, 0.012],
-        "effort_integral_error": [0.03, 0.05, 0.01, 0.03, 0.004, 0.006, 0.004],
+        "effort_mean_error": [0.075, 0.125, 0.025, 0.075, 0.01, 0.015, 0.01],
+        "effort_integral_error": [0.0375, 0.0625, 0.0125, 0.0375, 0.005, 0.0075, 0.005],
     },
     "kuka": {
         "effort_meaning": "link_side",
         "effort_absolute_error": [1.5, 5.0, 1.5, 3.5, 0.5, 1.0, 0.3],
-        "effort_mean_error": [0.06, 0.12, 0.06, 0.06, 0.06, 0.06, 0.06],
-        "effort_integral_error": [0.02, 0.04, 0.02, 0.02, 0.02, 0.02, 0.02],
+        "effort_mean_error": [0.05, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05],
+        "effort_integral_error": [0.025, 0.05, 0.025, 0.025, 0.025, 0.025, 0.025],
     },
 }
 LARGE = {"nominal": [0.5, 1.0, 0.25, 0.0], "radius": [0.05, 0.1, 0.0125, 0.05]}

@@ -38,7 +38,8 @@ def measured(robot, commands, noise=Noise.NONE, delay=0.5, seed=0):
     last = np.vstack([commands[:1], commands[:-1]])
     means = delay * before + (1.0 - delay) * last
     zero = np.zeros(7)
-    return np.array([sensor.measure(0, zero, zero, mean)[3] for mean in means])
+    stamps = (round(1e9 * PERIOD) * k for k in range(len(means)))
+    return np.array([sensor.measure(stamp, zero, zero, mean)[3] for stamp, mean in zip(stamps, means, strict=True)])
 
 
 @pytest.fixture

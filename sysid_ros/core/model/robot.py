@@ -87,8 +87,8 @@ class JointLimits:
         return np.where(self.tau_continuous < self.tau_max, _HELD * self.tau_continuous, self.tau_max)
 
 
-AVERAGING = 0.5
-"""Time over which torques that vibrate are averaged before they are judged by themselves [s]."""
+_AVERAGING = 0.5
+"""Longest time over which torques that vibrate are averaged before they are judged by themselves [s]."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,13 @@ class SensorModel:
         return np.asarray(gain / (1.0 - gain))
 
     @property
+    def _held(self) -> tuple[Array, Array]:
+        """``effort_mean_error`` and ``effort_integral_error`` where they count, else the bound of a sample and zero."""
+        is_bounded = (self.effort_mean_error < self.effort_absolute_error) & self.effort_is_held
+        mean = np.where(is_bounded, self.effort_mean_error, self.effort_absolute_error)
+        return mean, np.where(is_bounded, self.effort_integral_error, 0.0)
+
+    @property
     def effort_integral(self) -> tuple[Array, Array]:
         """Bounds m [Nm] and I [Nms], (n,) each, of the integral ``m T + I`` of what is no constant gain of the torque.
 
@@ -154,28 +161,22 @@ class SensorModel:
         torque. Where efforts are not held, or nothing says how errors integrate, I is zero and m that of a sample.
         """
         gain, total, sample = self.effort_gain_error, self.effort_relative_error, self.effort_absolute_error
-        is_bounded = (self.effort_mean_error < sample) & self.effort_is_held
+        mean, integral = self._held
         # What is relative to the true torque grows with the error of each sample.
         growth = (total - gain) / (1.0 - total) * sample
-        mean = np.where(is_bounded, (self.effort_mean_error + growth) / (1.0 - gain), sample / (1.0 - total))
-        return np.minimum(mean, sample / (1.0 - total)), np.where(
-            is_bounded, self.effort_integral_error / (1.0 - gain), 0.0
-        )
+        return np.minimum((mean + growth) / (1.0 - gain), sample / (1.0 - total)), integral / (1.0 - gain)
 
     @property
     def lasting_error(self) -> Array:
         """Largest absolute part of the error of a torque that is averaged over ``averaging_time``, (n,) [Nm]."""
-        if not self.effort_is_held:
-            return np.asarray(self.effort_absolute_error)
-        return integral_bound(
-            self.effort_absolute_error, self.effort_mean_error, self.effort_integral_error / AVERAGING, 1.0
-        )
+        mean, integral = self._held
+        return np.minimum(self.effort_absolute_error, mean + integral / max(self.averaging_time, 1e-9))
 
     @property
     def averaging_time(self) -> float:
-        """How long torques must be averaged so that vibration counts little [s]; 0 where there is none."""
-        is_smaller = bool(np.any(self.lasting_error < self.effort_absolute_error))
-        return AVERAGING if is_smaller else 0.0
+        """How long to average torques until vibration counts no more than what lasts [s], half a second at most."""
+        mean, integral = self._held
+        return float(np.max(np.where(integral > 0.0, np.minimum(integral / np.maximum(mean, 1e-9), _AVERAGING), 0.0)))
 
 
 def integral_bound(sample: Array, mean: Array | float, integral: Array | float, seconds: float) -> Array:

@@ -59,7 +59,7 @@ def test_unknown_states_are_refused_by_name(gripper):
 @pytest.mark.parametrize(
     ("states", "reason"),
     [
-        ({"wide": {"change": [0.0] * 3 + [0.02] + [0.0] * 6}}, "gripper.wide.*mcz.*absolute.joint_7"),
+        ({"wide": {"change": [0.0] * 3 + [0.02] + [0.0] * 6}}, "gripper.wide.*mcz.*enlarge gripper.any_state"),
         ({"wide": {"radius": [0.2] + [0.0] * 9}}, "gripper.wide.*m from"),
         ({"wide": {"shift": 1.0}}, "gripper.wide.shift.*no setting of that name"),
         ({"wide": {"change": [0.0] * 9}}, "gripper.wide.change"),

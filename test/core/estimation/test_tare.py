@@ -133,7 +133,7 @@ def test_the_estimator_keeps_a_tare_over_payloads_and_forgets_it_with_the_driver
         estimator.reset("another payload")
         estimator.add(world.record(dumbbell, 6, LATER * number))
         rows = estimator.stored_windows
-        assert np.all(rows[0].window == TARED) and estimator.estimate().contains(dumbbell)
+        assert any(part.window[0] == TARED for part in rows) and estimator.estimate().contains(dumbbell)
     estimator.forget_tare("another driver")
     estimator.add(world.record(dumbbell, 6, 3.0 * LATER))
     assert all(part.window[0] != TARED for part in estimator.stored_windows)

@@ -62,7 +62,7 @@ class EstimatorSettings(Settings):
     method: str = setting("set_membership", choices=METHODS)
     """How bounds are computed: set_membership: rigorous, the smallest box; left_inverse: rigorous, wider, faster."""
     window_duration: float = setting(0.1, "s", lower=0.005, upper=5.0)
-    """Length of a momentum window; SAFE-ID uses 0.1. Windows are 0.5 s where the torques of an arm vibrate;
+    """Length of a momentum window; SAFE-ID uses 0.1. Where torques vibrate windows are longer, 0.5 s at most;
     calibrations of an arm from more than 300 windows have longer ones, too, up to 0.2 s."""
     quadrature: str = setting("trapezoid", choices=QUADRATURES)
     """Rule for the integrals over a window; forward_euler is that of the paper, with a larger error term."""
