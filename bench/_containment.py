@@ -282,14 +282,20 @@ def worst_samples(
         torque_sign[inside] = np.sign(chosen[k : k + n])
     velocity_sign = np.zeros((len(times), n))
     instants = np.unique(np.stack([rows.start, rows.stop]))
-    gains = (chosen @ problem.end_matrix).reshape(len(instants), n, -1)[:, :, 0]
-    velocity_sign[np.isin(perfect.stamps, instants)] = -np.sign(gains)
+    ends = -np.sign(chosen @ problem.end_matrix).reshape(len(instants), -1)
+    # With each velocity error stand its products with the ten parameters of the payload.
+    velocity_sign[np.isin(perfect.stamps, instants)] = ends[:, : (1 + INERTIAL) * n : 1 + INERTIAL]
     error = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(tau)
-    error += np.minimum(sensors.effort_mean_error, sensors.effort_absolute_error)  # and no vibration
+    error += np.minimum(sensors.effort_mean_error, sensors.effort_absolute_error)
+    vibration = np.zeros_like(tau)  # from end to end its integral goes from one side of its range to the other
+    for k in range(len(instants) - 1):
+        inside = (perfect.stamps > instants[k]) & (perfect.stamps <= instants[k + 1])
+        seconds = 1e-9 * (instants[k + 1] - instants[k])
+        vibration[inside] = 0.5 * (ends[k, -n:] - ends[k + 1, -n:]) * sensors.effort_integral_error / seconds
     gain = 1.0 - lasting[unknowns.groups["torque_gain"]] * sensors.effort_gain_error
     v = states[1] + velocity_sign * sensors.velocity_error
     stamps = EPOCH_NS + np.round(1e9 * times).astype(np.int64)
-    return SampleBlock(stamps, np.arange(len(times)), q, v, gain * tau + torque_sign * error)
+    return SampleBlock(stamps, np.arange(len(times)), q, v, gain * tau + torque_sign * error + vibration)
 
 
 def collect_rows(robot: RobotModel, blocks: list[SampleBlock], settings: EstimatorSettings) -> tuple[Rows, Unknowns]:

@@ -2,11 +2,11 @@
 
 ``python bench/bench_statistics.py [--arms N] [--trials N] [--robots ROBOT ...]``. Every arm is drawn in its box, with
 sensor errors of one kind: uniform, a wrong gain that lasts, or errors that keep to their limits. Each trial draws a
-payload and how the joints stick, and moves for 3 s, moves and rests for as long, or rests alone; without a calibration,
-and with one from 3 s with the empty hand. ``held``: share of trials in which the interval holds the true mass, and of
-trials and parameters in which it holds the true parameter; ``width``: median width over that of the guaranteed bounds;
-``widest``: the largest such ratio; ``absent``: intervals that there are none of; ``guaranteed``: share of trials in
-which the bounds hold all ten.
+payload and how the joints stick, and moves for 3 s, moves and rests for as long, or rests alone; with nothing else,
+with a calibration, and with a tare, each of 3 s with the empty hand. ``held``: share of trials in which the interval
+holds the true mass, and of trials and parameters in which it holds the true parameter; ``width``: median width over
+that of the guaranteed bounds; ``widest``: the largest such ratio; ``absent``: intervals that there are none of;
+``guaranteed``: share of trials in which the bounds hold all ten.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from _table import describe_machine, print_table
 
 from sysid_ros.core.estimation.calibration import LoadedRecording, calibrate_arm, empty_hand
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point.statistics import compute_statistical_interval
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.windows.rows import Rows
+from sysid_ros.core.estimation.tare import Tare, known_rows, make_tare
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import CalibrationRecord
@@ -97,33 +98,39 @@ class Arm:
         record = CalibrationRecord(serial="bench", date="2026-01-01")
         return apply_calibration(calibrate_arm(self.robot, [held], record), self.robot)
 
-    def run(self, known: RobotModel, kind: str) -> Trial:
+    def tare(self) -> Tare:
+        """What motion with the empty hand tells of the arm."""
+        return make_tare(self.robot, [self.record(np.zeros(10), MOTION)], SETTINGS)
+
+    def run(self, model: RobotModel, tare: Tare | None, kind: str) -> Trial:
         """One trial with what is known of the arm."""
         payload, rows = sample_payload(self.robot.payload_prior, self.rng), []
-        estimator = StreamingEstimator(known, SETTINGS, on_rows=rows.append)
+        estimator = StreamingEstimator(model, SETTINGS, on_rows=rows.append, tare=tare)
         estimator.add(self.record(payload, kind))
-        return self._judge(known, rows, estimator, payload)
-
-    def _judge(self, known: RobotModel, rows: list[Rows], estimator: StreamingEstimator, payload: Array) -> Trial:
         estimate = estimator.estimate()
-        found = compute_statistical_interval(known, SETTINGS, rows, estimate.box)
+        known = known_rows(model, describe_unknowns(model, SETTINGS), SETTINGS, rows, tare)
+        found = compute_statistical_interval(model, SETTINGS, rows, estimate.box, known)
         held = (found.lower <= payload) & (payload <= found.upper)
         return Trial(held, (found.upper - found.lower) / (estimate.upper - estimate.lower), estimate.contains(payload))
 
 
 def run_trials(
     robots: list[str], arms: int, trials: int, seed: int = 1000
-) -> Iterator[tuple[str, Noise, bool, str, Trial]]:
+) -> Iterator[tuple[str, Noise, str, str, Trial]]:
     """Yield the trials of all cases: so many arms of each robot and kind of error, so many trials of each case."""
     for name in robots:
         robot = load_robot(name)
         for noise in NOISES:
             for number in range(arms):
                 arm = Arm(robot, noise, seed + number)
-                for is_calibrated, known in ((False, robot), (True, arm.calibrated())):
-                    for kind in KINDS:
-                        for _ in range(trials):
-                            yield name, noise, is_calibrated, kind, arm.run(known, kind)
+                for kind in KINDS:
+                    for _ in range(trials):
+                        yield name, noise, "nothing", kind, arm.run(robot, None, kind)
+                        yield name, noise, "tare", kind, arm.run(robot, arm.tare(), kind)
+                model = arm.calibrated()
+                for kind in KINDS:
+                    for _ in range(trials):
+                        yield name, noise, "calibration", kind, arm.run(model, None, kind)
 
 
 def summarize(trials: list[Trial]) -> list[object]:
@@ -144,7 +151,7 @@ def main() -> None:
     found = list(run_trials(options.robots, options.arms, options.trials))
     heads = ["trials", "mass held [%]", "all held [%]", "width, mass [-]", "width, all [-]", "widest [-]", "absent"]
     for title, columns, key in (
-        ("By data", ["robot", "calibrated", "data"], lambda one: (one[0], "yes" if one[2] else "no", one[3])),
+        ("By data", ["robot", "known", "data"], lambda one: (one[0], one[2], one[3])),
         ("By errors of the sensors", ["robot", "errors"], lambda one: (one[0], one[1].value)),
         ("All", [], lambda one: ()),
     ):

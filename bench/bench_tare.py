@@ -161,7 +161,7 @@ def attack(robot: RobotModel, runs: tuple[Run, Run], payload: Array, bound: int)
     theta = np.clip(center + lasting[: center.size] * robot.theta_box.radius, *_sides(robot))
     gains = -lasting[15 * robot.n : 16 * robot.n]
     blocks, ends = [], -push[:, None, None] * problem.ends[:, :, : (1 + INERTIAL) * robot.n : 1 + INERTIAL]
-    vibration = -push[:, None, None] * problem.ends[:, :, -robot.n :]
+    vibration = push[:, None, None] * problem.ends[:, :, -robot.n :]
     edges = (slice(0, len(known)), slice(len(known), len(both)))
     for run, load, part, drift in zip(runs, loads, edges, (1.0, 0.0), strict=True):
         changed = theta.copy()

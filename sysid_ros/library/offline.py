@@ -16,8 +16,8 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSett
 from sysid_ros.core.estimation.parameters.unknowns import Target, describe_unknowns
 from sysid_ros.core.estimation.point.statistics import compute_statistical_interval
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.tare import Tare, make_tare
-from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
+from sysid_ros.core.estimation.tare import Tare, known_rows, make_tare
+from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import describe_unknown_arm, require_same_arm
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
@@ -91,15 +91,14 @@ def identify_recording(
     on_phase("computing the statistical interval" if is_usable else "looking for what could be wrong")
     latest = [b for b, e in zip(recording.batches, recording.payload_epochs, strict=True) if e == run.epoch]
     unknowns = describe_unknowns(robot, settings)
-    known = calibration_rows(robot, unknowns, settings)
-    is_alone = tare is None  # without it these rows give wider bounds
-    found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed and is_alone else None
-    agreement = measure_agreement(unknowns, [*([] if known is None else [known]), *rows], found)
+    found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed else None
+    known = known_rows(robot, unknowns, settings, rows, known_hand)
+    agreement = measure_agreement(unknowns, [*known, *rows], found)
     if agreement is not None and agreement.doubt:
         said.add(estimate.doubt)  # the same, of the first seconds
     statistical = None
     if is_usable and not is_cancelled():
-        statistical = compute_statistical_interval(robot, settings, run.rows, estimate.box)
+        statistical = compute_statistical_interval(robot, settings, run.rows, estimate.box, known)
     explanation = explain_alarm(robot, settings, estimate, latest, is_cancelled)
     if is_cancelled() and (statistical is None if is_usable else explanation is None):
         left_out = "no statistical interval was computed" if is_usable else "nothing was tried that could be wrong"

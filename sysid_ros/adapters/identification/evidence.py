@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rcl_interfaces.srv import GetParameters
@@ -13,7 +13,7 @@ from sysid_msgs.action import Identify
 from sysid_msgs.msg import Hypothesis as HypothesisMessage
 from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.adapters.identification.files import Evidence, join_samples
-from sysid_ros.adapters.identification.monitor import Records
+from sysid_ros.adapters.identification.monitor import Records, TareSamples
 from sysid_ros.adapters.identification.session import Session
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
@@ -23,7 +23,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval, compute_statistical_interval
-from sysid_ros.core.estimation.windows.rows import calibration_rows
+from sysid_ros.core.estimation.tare import Tare, known_rows, make_tare
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
@@ -43,10 +43,12 @@ class EvidenceSource:
     Attributes:
         robot: The arm.
         is_cancelled: Ends the work with what was found by then.
+        tare: The last one, with its samples; None where none was taken here.
     """
 
     robot: RobotModel
     is_cancelled: Callable[[], bool] = lambda: False
+    tare: TareSamples | None = None
 
     def find(self, settings: EstimatorSettings | None, estimate: ParameterEstimate, records: Records) -> Evidence:
         """Explain an alarm, or compute the statistical interval of a usable estimate of a payload.
@@ -72,13 +74,23 @@ class EvidenceSource:
         rows = collect_rows(self.robot, settings, parts, self.is_cancelled)
         if self.is_cancelled():
             return Evidence()
-        unknowns = describe_unknowns(self.robot, settings)
-        calibrated = calibration_rows(self.robot, unknowns, settings)
-        # The tare is the estimator's: without it these rows give wider bounds.
-        found = Box(estimate.lower, estimate.upper) if estimate.is_guaranteed and not records.tare else None
-        agreement = measure_agreement(unknowns, [*([] if calibrated is None else [calibrated]), *rows], found)
-        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box)
+        unknowns, tare = describe_unknowns(self.robot, settings), self._tare_of(settings, records)
+        # Rows without the tare that the estimator has give wider bounds.
+        is_whole = estimate.is_guaranteed and (tare is not None or not records.tare)
+        found = Box(estimate.lower, estimate.upper) if is_whole else None
+        known = known_rows(self.robot, unknowns, settings, rows, tare)
+        agreement = measure_agreement(unknowns, [*known, *rows], found)
+        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box, known)
         return Evidence(statistical=statistical, agreement=agreement)
+
+    def _tare_of(self, settings: EstimatorSettings, records: Records) -> Tare | None:
+        """Make the tare that the estimate counts on once more; None without one, or where its samples are not here."""
+        if not records.tare or self.tare is None or self.tare.text != records.tare:
+            return None
+        try:
+            return make_tare(self.robot, [self.tare.samples], replace(settings, gripper=self.tare.gripper))
+        except SysidError:
+            return None
 
 
 def samples_of_estimate(records: Records) -> SampleBlock | None:

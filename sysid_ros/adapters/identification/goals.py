@@ -280,7 +280,7 @@ class GoalRun(GoalBase):
         is_alarm = result.error_code == Identify.Result.INCONSISTENT
         text = "looking for what could be wrong" if is_alarm else "computing the statistical interval"
         on_progress(Progress(Phase.REPORTING, text, 1.0, 0, 0, monitor.estimate))
-        source = EvidenceSource(self._robot, self._is_cancelled)
+        source = EvidenceSource(self._robot, self._is_cancelled, monitor.tare)
         # The estimator has samples of its own: on a busy machine its estimate is here before they are.
         wanted = monitor.estimate_stamp_ns
         try:

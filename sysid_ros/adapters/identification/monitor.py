@@ -24,6 +24,7 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import CertifiedPlan
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
@@ -84,6 +85,21 @@ class Records:
     serial_number: str = ""
 
 
+@dataclass(frozen=True)
+class TareSamples:
+    """What the last tare was made of.
+
+    Attributes:
+        text: What the estimator says of it.
+        samples: Its samples.
+        gripper: State of the gripper that was stated.
+    """
+
+    text: str
+    samples: SampleBlock
+    gripper: str
+
+
 def find_timing_doubt(status: DriverStatus) -> str | None:
     """Return why torques may not act within one period, as certificates assume; None if they do or nothing moves."""
     if status.mode not in MOVING_MODES:
@@ -119,6 +135,7 @@ class SuiteMonitor:
 
     Attributes:
         records: What the present or last goal has seen.
+        tare: The last tare that ended well, with its samples; None without one.
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
         followed: The last plans that the driver reported to follow, by plan_id, the oldest first.
@@ -139,6 +156,7 @@ class SuiteMonitor:
         self._robot, self._key = robot, key
         self._lock = threading.Lock()
         self.records = Records()
+        self.tare: TareSamples | None = None
         self.status: DriverStatus | None = None
         self.status_time = -np.inf
         self.followed: dict[str, PlanProgress] = {}

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from std_srvs.srv import Trigger
 
 from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, ResetEstimator
+from sysid_ros.adapters.identification.evidence import samples_of_estimate
+from sysid_ros.adapters.identification.monitor import TareSamples
 from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, converted
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -200,7 +202,10 @@ class RosEstimates:
         if not response.success:
             code = IdentificationErrorCode.INCONSISTENT if tare is TareStep.END else IdentificationErrorCode.INTERNAL
             raise IdentificationFailed(code, f"estimator: {response.message}")
-        self._monitor.forget_estimates(response.until, response.gripper, response.tare)
+        monitor, block = self._monitor, samples_of_estimate(self._monitor.records)
+        if tare is TareStep.END and block is not None:
+            monitor.tare = TareSamples(response.tare, block, monitor.records.gripper)
+        monitor.forget_estimates(response.until, response.gripper, response.tare)
 
     def latest(self) -> ParameterEstimate | None:
         """See :class:`EstimateSource`."""

@@ -20,7 +20,7 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, PAYLOAD, SHARED_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns, shared_center
 from sysid_ros.core.estimation.windows.model import Window, WindowModel
-from sysid_ros.core.estimation.windows.rows import TARED, Rows, build_rows
+from sysid_ros.core.estimation.windows.rows import TARED, Rows, build_rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.robot import RobotModel
@@ -91,6 +91,17 @@ class Tare:
             errors=errors,
             window=none + TARED,
         )
+
+
+def known_rows(
+    robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings, rows: Sequence[Rows], tare: Tare | None
+) -> list[Rows]:
+    """Return the rows of a calibration and of a tare that hold beside those of windows (one at least, if any)."""
+    calibrated = calibration_rows(robot, unknowns, settings)
+    result = [] if calibrated is None else [calibrated]
+    if tare is not None and rows:
+        result.append(tare.rows_at(robot, unknowns, settings, int(rows[0].start[0])))
+    return result
 
 
 def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: EstimatorSettings) -> Tare:

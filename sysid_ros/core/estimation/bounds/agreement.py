@@ -28,7 +28,7 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
 from sysid_ros.core.estimation.point.statistics import least_squares
-from sysid_ros.core.estimation.windows.rows import CALIBRATED, Rows
+from sysid_ros.core.estimation.windows.rows import CALIBRATED, TARED, Rows
 
 Array = NDArray[np.float64]
 
@@ -102,10 +102,12 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
 
     Args:
         unknowns: Target, one body, and nuisance parameters.
-        parts: Rows of all windows, those of a calibration first; None without any.
+        parts: Rows of all windows, those of a calibration and of a tare first; None without any.
         found: Bounds of the ten parameters that came from them.
     """
-    known, windows = ([part for part in parts if (part.window[0] == CALIBRATED) == is_known] for is_known in (1, 0))
+    known, windows = (
+        [part for part in parts if (part.window[0] in (CALIBRATED, TARED)) == is_known] for is_known in (True, False)
+    )
     if not windows or not unknowns.target.body:
         return None
     prior, rows = unknowns.prior, Rows.stack([*known, *windows[-_MOST_WINDOWS:]])
@@ -123,7 +125,7 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
         wide = bound_by_membership(virtual, _WIDTH_TOLERANCE, WarmStart(cuts=cuts))
         expected = np.minimum(wide.upper - wide.lower, prior.width[:_MASS_AND_MOMENTS])
         width = float(np.min(found.width[:_MASS_AND_MOMENTS] / np.maximum(expected, 1e-300)))
-    return Agreement(share, width, lag, lag_error, bool(known))
+    return Agreement(share, width, lag, lag_error, any(part.window[0] == CALIBRATED for part in known))
 
 
 def _estimate_lag(problem: Problem, lags: Array) -> tuple[float, float]:

@@ -2,10 +2,11 @@
 
 Generalised least squares with priors, from the same rows as the bounds. What the session shares is one unknown, uniform
 in its box: the arm's parameters, friction, offsets, gains, and errors of the torques that may last. Each error term of
-a window is uniform within its bound and independent of the others. Windows at rest in one posture are one measurement,
-however many there are: friction there is one constant, anywhere within F_c. Rows of a calibration are widths of one
-convex body of many dimensions, most of which lies near its middle in every single direction. The normal distribution
-that results is cut to the guaranteed bounds. Unlike a guaranteed bound the interval is left in a share of cases.
+a window is uniform within its bound and independent of the others, or of those that do not share it. Windows at rest in
+one posture are one measurement, however many there are: friction there is one constant, anywhere within F_c. Rows of a
+calibration are widths of one convex body of many dimensions, most of which lies near its middle in every single
+direction. The normal distribution that results is cut to the guaranteed bounds. Unlike a guaranteed bound the interval
+is left in a share of cases.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 from scipy.special import ndtr, ndtri
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.lp.problem import Problem
+from sysid_ros.core.estimation.lp.problem import Problem, RowBands, floored
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
+from sysid_ros.core.estimation.windows.rows import CALIBRATED, TARED, Rows
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
@@ -64,15 +67,16 @@ class StatisticalInterval:
 
 
 def compute_statistical_interval(
-    robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows], bounds: Box
+    robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows], bounds: Box, known: Sequence[Rows] = ()
 ) -> StatisticalInterval | None:
-    """Compute the interval of a payload from the rows of all windows and of the arm's calibration.
+    """Compute the interval of a payload from the rows of all windows, and what else is known of the arm.
 
     Args:
         robot: The arm.
         settings: Those the rows were made with.
         rows: Rows of each window, in order of time.
         bounds: Guaranteed bounds from the same data, (10,).
+        known: Rows of a calibration and of a tare, see :func:`~sysid_ros.core.estimation.tare.known_rows`.
 
     Returns:
         The interval; None without windows.
@@ -80,26 +84,30 @@ def compute_statistical_interval(
     if not rows:
         return None
     unknowns, n = describe_unknowns(robot, settings), robot.n
-    parts = list(_one_per_rest(rows, unknowns.coulomb_upper))
-    calibration = calibration_rows(robot, unknowns, settings)
-    if calibration is not None:
-        # Uniform within an ellipsoid of d dimensions, a direction has the variance of its half width over d + 2.
-        shrinkage = np.sqrt((np.linalg.matrix_rank(calibration.b) + 2.0) * _UNIFORM)
-        parts.append(replace(calibration, errors=calibration.errors / shrinkage))
+    parts = [_usual(part) if part.window[0] == CALIBRATED else part for part in known]
+    parts += _one_per_rest(rows, unknowns.coulomb_upper)
     prior = unknowns.prior
     stacked = Rows.stack(parts)
     problem = Problem.build(stacked, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
-    # Errors of the windows' torques that last act like a gain and an offset. Nothing says that they are uniform: they
-    # may keep to their limits, so these are their standard deviations.
+    # Errors of the windows' torques that last act like a gain and an offset, others at the tare. Nothing says that they
+    # are uniform: they may keep to their limits, so these are their standard deviations.
     gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
     sensors = robot.sensors
     rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
     limits = np.concatenate([rest, sensors.effort_integral[0]]) / np.sqrt(_UNIFORM)
-    lasting = problem.b[:, [*gains, *offsets]] * limits * (stacked.window >= 0)[:, None]
-    solution, covariance = least_squares(problem, lasting, _UNIFORM)
+    lasting = problem.b[:, [*gains, *offsets]] * limits
+    by_run = [lasting * mask[:, None] for mask in (stacked.window >= 0, stacked.window == TARED)]
+    solution, covariance = least_squares(problem, np.concatenate(by_run, axis=1), _UNIFORM)
     center = prior.center + prior.radius * solution[:INERTIAL]
     deviation = np.maximum(prior.radius * np.sqrt(np.diag(covariance)[:INERTIAL]), np.finfo(float).tiny)
     return StatisticalInterval(*_cut(center, deviation, bounds))
+
+
+def _usual(calibration: Rows) -> Rows:
+    """Return rows of a calibration with errors whose variance is that of a direction in their convex body."""
+    # Uniform within an ellipsoid of d dimensions, a direction has the variance of its half width over d + 2.
+    shrinkage = np.sqrt((np.linalg.matrix_rank(calibration.b) + 2.0) * _UNIFORM)
+    return replace(calibration, errors=calibration.errors / shrinkage)
 
 
 def least_squares(problem: Problem, further: Array, variance: float) -> tuple[Array, Array]:
@@ -114,12 +122,15 @@ def least_squares(problem: Problem, further: Array, variance: float) -> tuple[Ar
         Target and shared unknowns over their radii, then the further ones, (P + M + F,), and their covariance.
     """
     columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, further], axis=1)
-    squares = np.sum(problem.errors**2, axis=1) + np.sum((problem.ends * problem.end_radius) ** 2, axis=(1, 2))
-    weighted = columns.T / (_UNIFORM * squares)
+    own, ends = floored(np.sqrt(np.sum(problem.errors**2, axis=1))), problem.end_radii
+    bands = RowBands(problem, problem.joints).assemble(_UNIFORM * own**2, _UNIFORM * ends**2)
+    factor = scipy.linalg.cholesky_banded(bands, lower=True, check_finite=False)
+    white = lapack.dtbtrs(factor, np.concatenate([columns, problem.r[:, None]], axis=1), uplo="L")[0]
+    white, rest = white[:, :-1], white[:, -1]
     priors = np.full(columns.shape[1], 1.0 / _UNIFORM)
     priors[columns.shape[1] - further.shape[1] :] = 1.0 / variance
-    covariance = np.linalg.inv(weighted @ columns + np.diag(priors))
-    return covariance @ (weighted @ problem.r), covariance
+    covariance = np.linalg.inv(white.T @ white + np.diag(priors))
+    return covariance @ (white.T @ rest), covariance
 
 
 def _one_per_rest(rows: Sequence[Rows], coulomb: Array) -> Iterable[Rows]:

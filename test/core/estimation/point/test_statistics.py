@@ -7,8 +7,10 @@ import pytest
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point.statistics import compute_statistical_interval
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.tare import known_rows
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord
 from sysid_ros.core.model.robot import INERTIAL
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
@@ -72,7 +74,8 @@ def test_rows_of_a_calibration_narrow_it(tools, robot):
     ends = [values[: INERTIAL * robot.n] + side for side in (-1e-6, 1e-6)]
     exact = ArmCalibration(robot.name, "", record, matrix, *ends, robot.theta_box, robot.theta_nominal)
     known = dataclasses.replace(robot, calibration=exact)
-    wide, narrow = (compute_statistical_interval(one, SETTINGS, rows, estimate.box) for one in (robot, known))
+    more = known_rows(known, describe_unknowns(known, SETTINGS), SETTINGS, rows, None)
+    wide, narrow = (compute_statistical_interval(robot, SETTINGS, rows, estimate.box, some) for some in ((), more))
     assert narrow.upper[0] - narrow.lower[0] < 0.8 * (wide.upper[0] - wide.lower[0])
 
 
