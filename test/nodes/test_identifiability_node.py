@@ -8,6 +8,7 @@ import pytest
 from node_bench import Bench
 from scara_urdf import ROTORS, SCARA
 from std_msgs.msg import String
+from textbook import textbook_file
 
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate
 from sysid_msgs.srv import AnalyzeIdentifiability
@@ -99,7 +100,7 @@ def test_the_structure_follows_the_robot_description_and_is_latched(bench, robot
     count = len(structures.messages)
     describe(SCARA)  # not the robot whose settings the node has: said, not guessed
     refusal = structures.wait(after=count)
-    assert not refusal.names and "with the settings of kinova_gen3_2f85" in refusal.text and "joint_1" in refusal.text
+    assert not refusal.names and f"with the settings of {textbook_file()}" in refusal.text and "joint_1" in refusal.text
     count = len(structures.messages)
     describe(robot.urdf)
     assert len(structures.wait(after=count).base_parameters) == 43
