@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from textbook import load_textbook
 
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, shared_center
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.estimation.tare import TareRefused, make_tare
-from sysid_ros.core.estimation.windows.rows import TARED
+from sysid_ros.core.estimation.windows.rows import COMPACTED, TARED
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.sampling import sample_parameters
 
 SECONDS, LATER = 3.0, 60.0
 """How long each motion lasts, and when the one with the payload begins [s]."""
-EMPTY = np.zeros(10)
+EMPTY, HALF = np.zeros(10), 0.35
+"""No payload; half of a period of vibration [s]."""
 
 
 class World:
@@ -34,7 +35,12 @@ class World:
         exact = self.tools.record(self.robot, theta, payload, self.tools.FourierMotion(self.robot, seed), seconds)
         sensors, sign = self.robot.sensors, self.rng.choice([-1.0, 1.0], (1, 7))
         rest = (sensors.effort_relative_error - sensors.effort_gain_error) * np.abs(exact.tau)
-        tau = exact.tau * (1.0 + self.gain) + 0.999 * sign * (rest + sensors.effort_absolute_error)
+        lasting = np.minimum(sensors.effort_mean_error, sensors.effort_absolute_error)
+        tau = exact.tau * (1.0 + self.gain) + 0.999 * sign * (rest + lasting)
+        # Vibration that uses the whole bound of its integral in every half of a period.
+        wave = np.where(np.floor(exact.seconds / HALF + 1e-6) % 2 == 0, 1.0, -1.0)[:, None]
+        integral = np.where(lasting < sensors.effort_absolute_error, sensors.effort_integral_error, 0.0)
+        tau = tau + 0.99 * sign * wave * integral / HALF
         step = sensors.position_resolution
         stamps, number = exact.stamps + round(1e9 * begin), exact.sequence + round(1e3 * begin)
         return SampleBlock(stamps, number, np.round(exact.q / step) * step, exact.v, tau)
@@ -117,6 +123,28 @@ def test_bounds_of_a_payload_shrink_and_hold_the_truth(arm, tools, dumbbell, see
     assert "the hand was empty at the tare" in known[-1].guarantee and "tare" not in without[-1].guarantee
     assert known[-1].radius[0] < 0.7 * without[-1].radius[0]
     assert np.all(known[-1].radius <= 1.02 * without[-1].radius)
+
+
+def test_vibration_is_shared_by_windows_of_both_runs_also_where_windows_are_compacted(arm, tools, dumbbell):
+    vibrating = tools.with_sensors(
+        arm, effort_absolute_error=1.0, effort_mean_error=0.02, effort_integral_error=0.005, effort_is_held=True
+    )
+    world, settings = World(vibrating, tools, 1), EstimatorSettings(max_windows=20, update_windows=5)
+    tare = make_tare(vibrating, [world.record(EMPTY, 5, seconds=6.0)], settings)
+    assert tare.rows.ends.any() and 0.2 < tare.share < 1.0
+    alone = dataclasses.replace(tare, rows=dataclasses.replace(
+        tare.rows, ends=np.zeros_like(tare.rows.ends),
+        errors=tare.rows.errors + np.eye(len(ERROR_TERMS))[ERROR_TERMS.index("torque_absolute")] * 0.005 / 0.975,
+    ))  # fmt: skip
+    widths = []
+    for one in (tare, alone):
+        estimator = StreamingEstimator(vibrating, settings, tare=one)
+        estimator.add(world.record(dumbbell, 6, LATER, seconds=6.0))
+        assert estimator.estimate().contains(dumbbell) and any(
+            part.window[0] == COMPACTED for part in estimator.stored_windows
+        )
+        widths.append(estimator.estimate().radius)
+    assert np.mean(widths[0] / widths[1]) < 1.0
 
 
 def test_the_estimator_keeps_a_tare_over_payloads_and_forgets_it_with_the_driver(arm, tools, dumbbell):
