@@ -209,9 +209,10 @@ def test_a_killed_loop_process_is_reported_and_leaves_nothing():
     assert not process.is_alive
 
 
+HELPERS = [str(folder) for folder in Path(__file__).parents[:2]]
 PARENT = """
     import sys, time
-    sys.path.insert(0, {doubles!r})
+    sys.path[:0] = {helpers!r}
     from functools import partial
     from driver_doubles import build_loop, build_reporting_loop, make_certificate, make_move
     from sysid_ros.drivers.process import LoopProcess
@@ -230,7 +231,7 @@ PARENT = """
 
 def test_when_its_parent_is_killed_it_brakes_and_ends(tmp_path):
     report = tmp_path / "report"
-    script = textwrap.dedent(PARENT).format(doubles=str(Path(__file__).parent), report=str(report))
+    script = textwrap.dedent(PARENT).format(helpers=HELPERS, report=str(report))
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment) as parent:
         try:
