@@ -66,8 +66,6 @@ from sysid_ros.ros.conversions import Samples
 
 _PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
 """Shares of a goal's progress that are done when motions are planned, and when they are made."""
-_STRETCHED = 1.8
-"""How much longer than planned a proof may make a motion."""
 _OTHER_MOTION = 1000
 """How far the seed of the motion that is predicted is from those of the others."""
 

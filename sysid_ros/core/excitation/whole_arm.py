@@ -243,66 +243,6 @@ def plan_arm_excitation(
 
 
 @dataclass(frozen=True)
-class ShortestMotion:
-    """The shortest motion found that reaches a wanted width.
-
-    Attributes:
-        excitation: The motion, proven.
-        tried: Durations [s] and relative widths [-] that were tried, in order.
-    """
-
-    excitation: ArmExcitation
-    tried: tuple[tuple[float, float], ...]
-
-
-def find_shortest_motion(
-    assumptions: Assumptions,
-    q_start: ArrayLike,
-    wanted: float,
-    settings: ExcitationSettings | None = None,
-    shortest: float = 2.0,
-    rounds: int = 5,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> ShortestMotion:
-    """Find how short a motion can be for a wanted width, by bisection over durations.
-
-    Args:
-        assumptions: As in :func:`plan_arm_excitation`.
-        q_start: Start and end position, (n,) [rad].
-        wanted: Largest :attr:`ArmExcitation.relative_width` allowed [-].
-        settings: Settings; their duration is the longest that is tried, and their number of harmonics is kept.
-        shortest: Shortest duration that is tried [s].
-        rounds: Number of bisections.
-        is_cancelled: Looked at in every iteration.
-
-    Raises:
-        ParameterOutOfRange: Not even the longest duration reaches the width.
-        SysidError: As :func:`plan_arm_excitation`, for the longest duration.
-    """
-    settings = settings or ExcitationSettings.for_arm(criterion="bounds", starts=2)
-    best = plan_arm_excitation(assumptions, q_start, settings, is_cancelled=is_cancelled)
-    tried = [(settings.duration, best.relative_width)]
-    if best.relative_width > wanted:
-        raise ParameterOutOfRange("wanted width [-]", wanted, f"at least {best.relative_width:.3g}, or longer motions")
-    lower, upper = shortest, settings.duration
-    for _ in range(rounds):
-        middle = float(np.sqrt(lower * upper))
-        try:
-            found = plan_arm_excitation(
-                assumptions, q_start, replace(settings, duration=middle), is_cancelled=is_cancelled
-            )
-        except NoProvenMotion:
-            lower = middle
-            continue
-        tried.append((middle, found.relative_width))
-        if found.relative_width <= wanted:
-            best, upper = found, middle
-        else:
-            lower = middle
-    return ShortestMotion(best, tuple(tried))
-
-
-@dataclass(frozen=True)
 class _Task:
     """What is the same for all motions of a sequence, as in :func:`plan_arm_excitation`."""
 

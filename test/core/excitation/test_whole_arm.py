@@ -1,4 +1,4 @@
-"""Proven excitation of a whole arm: what is certified, sequences, refusals, the shortest motion."""
+"""Proven excitation of a whole arm: what is certified, sequences, refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation import whole_arm
 from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.whole_arm import NoProvenMotion, find_shortest_motion, plan_arm_excitation
+from sysid_ros.core.excitation.whole_arm import NoProvenMotion, plan_arm_excitation
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.base import PlanningCancelled
 
@@ -149,13 +149,3 @@ def test_settings_of_a_payload_and_no_motions_are_refused(assumptions, med7):
 def test_it_can_be_cancelled(assumptions, med7):
     with pytest.raises(PlanningCancelled):
         plan_arm_excitation(assumptions, med7.home, is_cancelled=lambda: True)
-
-
-def test_the_shortest_motion_for_a_width(assumptions, med7):
-    settings = replace(ExcitationSettings.for_arm(8.0, criterion="bounds", **FAST), max_iterations=4)
-    found = find_shortest_motion(assumptions, med7.home, 0.999, settings, shortest=4.0, rounds=1)
-    assert found.excitation.relative_width <= 0.999
-    assert found.excitation.duration <= found.tried[0][0] * 1.8
-    assert [duration for duration, _ in found.tried][0] == 8.0 and len(found.tried) == 2
-    with pytest.raises(ParameterOutOfRange, match=r"wanted width \[-\] 0.001: expected at least"):
-        find_shortest_motion(assumptions, med7.home, 0.001, settings)
