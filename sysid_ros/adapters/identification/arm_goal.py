@@ -22,7 +22,7 @@ from sysid_ros.adapters.identification.session import (
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -57,7 +57,7 @@ from sysid_ros.core.procedure import (
     Progress,
     run_collection,
 )
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
 from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
@@ -136,7 +136,7 @@ class ArmMotions:
                 found = plan_arm_excitation(
                     assumptions, request.start, one, count, is_cancelled=self._session.is_cancelled, on_progress=tell
                 )
-            except PlanningCancelled as cancelled:
+            except Cancelled as cancelled:
                 raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
             except SysidError as error:
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
@@ -156,7 +156,7 @@ class ArmMotions:
             found = plan_creep_sweep(
                 assumptions, start, self._settings.sweep_time / SPEEDS, period, is_cancelled=self._session.is_cancelled
             )
-        except PlanningCancelled as cancelled:
+        except Cancelled as cancelled:
             raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
         except SysidError as error:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error

@@ -17,12 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.whole_arm import prove_motion
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
@@ -131,7 +130,7 @@ def plan_creep_sweep(
     Raises:
         SysidError: One of the motions could not be proven.
         ParameterOutOfRange: The duration is not positive.
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
     """
     if not 0.0 < duration < np.inf:
         raise ParameterOutOfRange("duration of a sweep [s]", duration, "above 0")
@@ -143,7 +142,7 @@ def plan_creep_sweep(
         reasons: list[str] = []
         for share, directions in itertools.product(_SHORTER, _directions(robot, start)):
             if is_cancelled():
-                raise PlanningCancelled("the planner of a sweep was cancelled")
+                raise Cancelled("the planner of a sweep was cancelled")
             try:
                 path = sweep_motion(start, directions * speed, share * duration)
                 plans.append(prove_motion(assumptions, path, verifier or VerifierSettings(), now))

@@ -50,7 +50,7 @@ class FourierSpace:
         samples: Number of sample times, evenly spread over the duration.
 
     Raises:
-        InvalidTrajectory: Fewer than two harmonics.
+        ParameterOutOfRange: Fewer than two harmonics.
     """
 
     def __init__(self, q_start: ArrayLike, harmonics: int, duration: float, samples: int):

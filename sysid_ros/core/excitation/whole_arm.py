@@ -22,7 +22,7 @@ from sysid_ros.core.certification.stop_model import (
 )
 from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.clearance import build_scene_model
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.criteria import BaseParameters
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
 from sysid_ros.core.excitation.planner import (
@@ -38,7 +38,7 @@ from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import slowdown_states
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
@@ -191,7 +191,7 @@ def plan_arm_excitation(
         NoExcitationFound: No motion around it respects every limit at the samples.
         NoProvenMotion: None could be proven.
         ParameterOutOfRange: The settings are for a payload, or there is to be no motion.
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
 
     Source: EXCITE III, IV-A.
     """
@@ -209,7 +209,7 @@ def plan_arm_excitation(
     smallest, starts = 1.0, list[int]()
     for index in range(motions):
         if is_cancelled():
-            raise PlanningCancelled("the excitation planner was cancelled")
+            raise Cancelled("the excitation planner was cancelled")
 
         def tell(share: float, text: str, index: int = index) -> None:
             on_progress((index + share) / motions, f"motion {index + 1} of {motions}{text}")
@@ -610,7 +610,7 @@ class _ProvenSearch:
         """Try to prove a motion."""
         bound, task = None, self._task
         if task.is_cancelled():
-            raise PlanningCancelled("the excitation planner was cancelled")
+            raise Cancelled("the excitation planner was cancelled")
         try:
             bound = self._assumptions.bound(path)
             return _Attempt(_certify(self._assumptions, path, bound, task.verifier, task.now), bound)

@@ -202,7 +202,7 @@ class Strategy:
             The best proven candidate; None if there is none, see :attr:`rejection`.
 
         Raises:
-            PlanningCancelled: The call was cancelled.
+            Cancelled: The call was cancelled.
             ParameterOutOfRange: The prover returned no errors.
         """
         found = self._first() or self._proven_fallback

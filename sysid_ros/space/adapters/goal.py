@@ -10,7 +10,6 @@ import numpy as np
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import folder_below
@@ -44,7 +43,6 @@ from sysid_ros.space.report import (
 )
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
-    (PlanningCancelled, Identify.Result.CANCELED),
     (Cancelled, Identify.Result.CANCELED),
     (SelfCollision, Identify.Result.PLAN_FAILED),
     (MotionFailed, Identify.Result.EXECUTION_FAILED),

@@ -12,14 +12,13 @@ from sysid_ros.core.certification.verify import verify
 from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation import whole_arm
 from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import NoProvenMotion, plan_arm_excitation
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.trajectories.base import PlanningCancelled
 
 pytestmark = pytest.mark.slow
 EMPTY = Box(np.zeros(10), np.zeros(10))
@@ -147,5 +146,5 @@ def test_settings_of_a_payload_and_no_motions_are_refused(assumptions, med7):
 
 
 def test_it_can_be_cancelled(assumptions, med7):
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         plan_arm_excitation(assumptions, med7.home, is_cancelled=lambda: True)

@@ -12,6 +12,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import Cancelled
 from sysid_ros.core.planning import route
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
@@ -19,7 +20,6 @@ from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
 from sysid_ros.core.planning.route import NoRoute, PostureCheck, RouteMargins, find_route
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 TURN = np.array([1.3, 0, 0, 0, 0, 0, 0])
@@ -93,7 +93,7 @@ def test_a_goal_where_the_arm_cannot_be_held_is_refused_at_once(gen3):
 
 def test_a_search_can_be_cancelled(gen3):
     wanted = PlanRequest(payload_within(gen3, 0.05, Scene()), gen3.home, goal=gen3.home + TURN)
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         CertifiedPlanner(gen3).plan(wanted, is_cancelled=lambda: True)
 
 
