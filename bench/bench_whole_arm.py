@@ -34,12 +34,11 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.planner import base_regressor, condition_number, plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import (
     ArmExcitation,
-    NoProvenMotion,
     excitation_model,
     plan_arm_excitation,
 )
@@ -146,7 +145,7 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
         try:
             one = plan_excitation(model, robot.home, settings, begin_with=begin_with, clock=time.process_time)
             return f"{one.condition_number:.3g}"
-        except (StartOutsideLimits, NoExcitationFound):
+        except NoExcitationFound:
             return "-"
 
     for what in WITHOUT:
@@ -188,10 +187,9 @@ def main() -> None:
             hand = "tool" if has_tool else "empty"
             try:
                 found = plan_arm_excitation(assumptions, robot.home, settings, clock=time.process_time)
-            except (NoProvenMotion, StartOutsideLimits, NoExcitationFound) as error:
+            except NoExcitationFound as error:
                 rows.append([name, known, hand, time.process_time() - begin, *"------", "none"])
-                reason = error.reasons[-1] if isinstance(error, NoProvenMotion) else str(error)
-                unproven.append(f"{name}, {hand}: {reason}")
+                unproven.append(f"{name}, {hand}: {error}")
                 continue
             seconds = time.process_time() - begin
             paths = [plan.trajectory for plan in found.plans]

@@ -233,8 +233,7 @@ def plan_excitation(
         The best trajectory found in the time budget; it respects all limits at a denser sampling than was optimised.
 
     Raises:
-        StartOutsideLimits: The start position violates a limit.
-        NoExcitationFound: No motion around it respects every limit.
+        NoExcitationFound: The start position violates a limit, or no motion around it respects every limit.
         ParameterOutOfRange: ``collected`` is not a finite matrix of that size without negative eigenvalues.
         Cancelled: ``is_cancelled`` said so.
     """
@@ -248,7 +247,10 @@ def plan_excitation(
         search.run_start(None if starts or begin_with is None else problem.space.coordinates(begin_with))
         starts += 1
     if not np.isfinite(search.cost):
-        raise NoExcitationFound(starts)
+        raise NoExcitationFound(
+            f"none of {starts} exciting motions around the start position respects all limits, however small it is "
+            "made; start elsewhere, or give narrower bounds of the payload"
+        )
     plan = search.describe(collected, earlier, starts, clock() - begin)
     on_progress(1.0, f"condition number {plan.condition_number:.1f}")
     return plan

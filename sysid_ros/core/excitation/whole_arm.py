@@ -22,9 +22,9 @@ from sysid_ros.core.certification.stop_model import (
 )
 from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.clearance import build_scene_model
-from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, unusable_start
 from sysid_ros.core.excitation.planner import (
     ExcitationPlan,
     base_regressor,
@@ -100,22 +100,6 @@ _LEAST_SEARCH = 0.05
 """Least time for the search from a start [s]."""
 
 
-class NoProvenMotion(SysidError):
-    """No motion of a whole arm could be proven.
-
-    Args:
-        reasons: Why each was refused, the slowest last.
-    """
-
-    def __init__(self, reasons: tuple[str, ...]):
-        self.reasons = reasons
-        slowest = _SPEED_SHARES[-1]
-        super().__init__(
-            f"no motion could be proven, not even with {100 * slowest:g} % of the speed limits: "
-            f"{reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
-        )
-
-
 @dataclass(frozen=True)
 class ArmExcitation:
     """Proven motions that excite a whole arm, and what they will tell together.
@@ -187,9 +171,8 @@ def plan_arm_excitation(
         clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
 
     Raises:
-        StartOutsideLimits: The start position violates a limit.
-        NoExcitationFound: No motion around it respects every limit at the samples.
-        NoProvenMotion: None could be proven.
+        NoExcitationFound: The start position violates a limit, no motion around it respects every limit at the
+            samples, or none could be proven.
         ParameterOutOfRange: The settings are for a payload, or there is to be no motion.
         Cancelled: ``is_cancelled`` said so.
 
@@ -203,7 +186,7 @@ def plan_arm_excitation(
     begin, robot = clock(), assumptions.robot
     start = np.asarray(q_start, dtype=float)
     if start.shape != (robot.n,):
-        raise StartOutsideLimits("the number of positions", float(start.size), f"{robot.n}, one per joint")
+        raise unusable_start("the number of positions", float(start.size), f"{robot.n}, one per joint")
     plans: list[CertifiedPlan] = []
     excitations: list[ExcitationPlan] = []
     smallest, starts = 1.0, list[int]()
@@ -315,7 +298,7 @@ class _ProvenSearch:
                 errors = self._allocate([bound], _MARGIN)
                 least = replace(errors, torque=0.5 * errors.torque)
                 self._run_start(share, self._within_room(errors, least), self._left)
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 self._reasons.append(str(reason))
         assert self._best is not None
         return self._best
@@ -334,10 +317,9 @@ class _ProvenSearch:
         """Go through shares of the limits from above until a motion is proven.
 
         Raises:
-            StartOutsideLimits, NoExcitationFound: The slowest motions have no room, though they have tracking bounds.
-            NoProvenMotion: None is proven.
+            NoExcitationFound: None is proven, or the slowest motions have no room, though they have tracking bounds.
         """
-        refusal: StartOutsideLimits | NoExcitationFound | None = None
+        refusal: NoExcitationFound | None = None
         for share in _SPEED_SHARES:
             if self._left <= _LEAST_SEARCH and self._slow_refused_down():
                 return
@@ -350,13 +332,16 @@ class _ProvenSearch:
                 self._require_room(errors)
                 most = _MOST * self._assumptions.robot.limits.tau_held
                 self._run_start(share, replace(errors, torque=np.minimum(errors.torque, most)), 0.5 * self._left)
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 refusal = reason
                 self._reasons.append(str(reason))
             if self._best is not None:
                 return
         if not self._slow_refused_down():
-            raise refusal or NoProvenMotion(tuple(self._reasons))
+            raise refusal or NoExcitationFound(
+                f"no motion could be proven, not even with {100 * _SPEED_SHARES[-1]:g} % of the speed limits: "
+                f"{self._reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
+            )
 
     def _slow_refused_down(self) -> bool:
         """Try to prove what was refused more slowly, one motion after the other; return whether one is proven."""
@@ -379,8 +364,7 @@ class _ProvenSearch:
             seconds: Time for the first search [s].
 
         Raises:
-            StartOutsideLimits: The start position leaves no room for these errors.
-            NoExcitationFound: No motion from it does.
+            NoExcitationFound: The start position, or every motion from it, leaves no room for these errors.
         """
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
@@ -522,7 +506,7 @@ class _ProvenSearch:
                 errors = self._with_stops(errors, attempt.bound)
             try:
                 return self._plan(share, errors, self._left, path, attempt.bound), errors, share
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 self._reasons.append(str(reason))
             before = self._within_room(errors, before)
         slower = _SLOWER * share
@@ -530,7 +514,7 @@ class _ProvenSearch:
         if attempt.refusal is not None and share <= _SLOW and slower >= _SPEED_SHARES[-1]:
             try:
                 return self._plan(slower, before, self._left, path), before, slower
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 self._reasons.append(str(reason))
         return None, before, share
 
@@ -582,14 +566,12 @@ class _ProvenSearch:
         return room
 
     def _require_room(self, errors: TrackingAllocation) -> None:
-        """Raise StartOutsideLimits where holding the start leaves less torque than these errors take."""
+        """Raise NoExcitationFound where holding the start leaves less torque than these errors take."""
         room, robot = self._room() / _OF_ROOM, self._assumptions.robot
         joint = int((errors.torque - room).argmax())
         if errors.torque[joint] > room[joint]:
             what = f"the torque of the feedback at joint '{robot.joint_names[joint]}' [Nm]"
-            raise StartOutsideLimits(
-                what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves"
-            )
+            raise unusable_start(what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves")
 
     def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
         """Return errors whose torque is no more than the start has left, and no less than the least ones."""

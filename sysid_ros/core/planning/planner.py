@@ -23,9 +23,9 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
-from sysid_ros.core.planning.problem import PlannerModel
+from sysid_ros.core.planning.problem import NoMotion, PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings, Rejection
-from sysid_ros.core.planning.route import MARGINS, NoRoute, PostureCheck, find_route, shortest_time
+from sysid_ros.core.planning.route import MARGINS, PostureCheck, find_route, shortest_time
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.motion import SHORTEST_MOTION
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
@@ -611,7 +611,7 @@ class CertifiedPlanner:
             try:
                 check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
                 return find_route(check, start, goal, self.settings.seed + number, until.is_up, is_short)
-            except NoRoute:
+            except NoMotion:
                 if patience.is_up():
                     break
         return None

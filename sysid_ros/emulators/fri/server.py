@@ -63,7 +63,7 @@ class EmulatorServer:
         is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
 
     Raises:
-        SocketUnavailable: The own port cannot be opened.
+        ArmError: The own port cannot be opened.
     """
 
     def __init__(

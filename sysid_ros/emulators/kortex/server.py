@@ -14,8 +14,9 @@ from typing import TypeVar
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import KORTEX
+from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kinova_kortex.frame import LARGEST_FRAME, TcpFrames, wrap_for_tcp
-from sysid_ros.drivers.network import Address, InvalidFrame, SocketUnavailable
+from sysid_ros.drivers.network import Address, InvalidFrame, unavailable_socket
 from sysid_ros.emulators.kortex.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.emulators.plant import PERIOD
 from sysid_ros.emulators.program import CallQueue, EmulatorSetup
@@ -69,7 +70,7 @@ class EmulatorServer:
         tcp_delay: How long an answer over TCP takes [s].
 
     Raises:
-        SocketUnavailable: A port cannot be opened.
+        ArmError: A port cannot be opened.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class EmulatorServer:
         self._listener = _bind(socket.SOCK_STREAM, (host, port))
         try:
             self._udp = _bind(socket.SOCK_DGRAM, (host, port_realtime))
-        except SocketUnavailable:
+        except ArmError:
             self._listener.close()
             raise
         self._listener.listen()
@@ -224,6 +225,6 @@ def _bind(kind: int, address: Address) -> socket.socket:
         one.bind(address)
     except OSError as error:
         one.close()
-        raise SocketUnavailable(address, str(error)) from None
+        raise unavailable_socket(address, str(error)) from None
     one.setblocking(False)
     return one

@@ -17,8 +17,9 @@ from sysid_ros.core.planning import route
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
+from sysid_ros.core.planning.problem import NoMotion
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
-from sysid_ros.core.planning.route import NoRoute, PostureCheck, RouteMargins, find_route
+from sysid_ros.core.planning.route import PostureCheck, RouteMargins, find_route
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -132,7 +133,7 @@ def test_the_same_seed_gives_the_same_way_and_no_time_gives_none(gen3):
     ways = [find_route(check, gen3.home, goal, seed, lambda: False) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(ways[0], ways[1])
     assert len(ways[0]) != len(ways[2]) or not np.array_equal(ways[0], ways[2])
-    with pytest.raises(NoRoute, match="the time is up"):
+    with pytest.raises(NoMotion, match="the time is up"):
         find_route(check, gen3.home, goal, 0, lambda: True)
 
 

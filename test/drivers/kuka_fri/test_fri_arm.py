@@ -20,7 +20,7 @@ from sysid_ros.drivers.kuka_fri.messages import CommandMode, SessionState
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import FriVersion, Noise
-from sysid_ros.drivers.network import SocketUnavailable, UdpEndpoint
+from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
 from sysid_ros.emulators.arguments import Compensation
 from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
@@ -278,7 +278,7 @@ def test_a_motion_that_never_starts_is_reported(monkeypatch):
 
 def test_a_port_in_use_is_reported(port):
     other = UdpEndpoint(None, port)
-    with pytest.raises(SocketUnavailable, match="does another driver run"):
+    with pytest.raises(ArmError, match="does another driver run"):
         make_arm(port).connect()
     other.close()
 
