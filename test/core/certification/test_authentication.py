@@ -80,7 +80,7 @@ def test_only_files_of_this_user_alone_are_keys(tmp_path):
         path.write_text(text)
         with pytest.raises(SysidError, match=words):
             load_key(path)
-    with pytest.raises(SysidError, match="No such file.*launch file and sysid identify make one"):
+    with pytest.raises(SysidError, match="No such file.*launch file and sysid identify make a key file"):
         load_key(tmp_path / "none")
 
 
