@@ -39,6 +39,7 @@ from sysid_ros.core.excitation.planner import base_regressor, condition_number, 
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import (
     ArmExcitation,
+    PlannedErrors,
     excitation_model,
     plan_arm_excitation,
 )
@@ -46,7 +47,6 @@ from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
 from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.papers.baselines.tool_points import reduce_tool
 
@@ -133,9 +133,7 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
         f"{100 * shares[joint]:.0f} % ({robot.joint_names[joint]})",
         f"{least.limit.value}, {least.place}: {100 * least.value:.0f} %",
     ]
-    errors = TrackingAllocation(
-        np.array(bound.position), np.array(bound.velocity), np.array(bound.torque), True, bound.claims
-    )
+    errors = PlannedErrors(np.array(bound.position), np.array(bound.velocity), np.array(bound.torque))
     model = excitation_model(assumptions, errors)
     full = replace(settings, duration=plan.duration, starts=1, time_budget=_WITHOUT_TIME)
     slow, numbers = full.with_speed_share(found.speed_share), list[object]()

@@ -242,7 +242,7 @@ def _list(value: object) -> list[Mapping]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
-def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> None:
+def _confirm(options: argparse.Namespace) -> None:
     """Ask whether to send; end where the answer is no.
 
     Raises:
@@ -253,7 +253,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
         return
     if not sys.stdin.isatty():
         raise ParameterOutOfRange("--yes", MISSING, "it, where nobody can be asked")
-    if ask("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
+    if input("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was sent.")
         raise KeyboardInterrupt
 

@@ -103,8 +103,9 @@ def sines(robot: RobotModel, amplitude: Array, rates: Array) -> Reference:
     return reference
 
 
-def tick_tock(robot: RobotModel, reach: Array, move: float = 1.0, rest: float = 0.25) -> Reference:
+def tick_tock(robot: RobotModel, reach: Array) -> Reference:
     """Return a motion from one posture to another and back, by polynomials of degree 5 with rests in between."""
+    move, rest = 1.0, 0.25
 
     def reference(t: float) -> State:
         number, within = divmod(t, move + rest)
@@ -388,21 +389,18 @@ def run(experiment: str, **job: Any) -> dict[str, Any]:
     return WORK[experiment](**job)
 
 
-def jobs(
-    experiments: tuple[str, ...], seeds: int, scale: float = 1.0, sizes: tuple[int, ...] = SIZES
-) -> list[dict[str, Any]]:
+def jobs(experiments: tuple[str, ...], seeds: int, scale: float = 1.0) -> list[dict[str, Any]]:
     """Return all runs.
 
     Args:
         experiments: Which of :data:`EXPERIMENTS`.
         seeds: Runs of each with other parameters and noise.
         scale: Durations over :data:`DURATIONS`.
-        sizes: Joints of the trees.
     """
     found: list[dict[str, Any]] = []
     for experiment in experiments:
         if experiment == COST:
-            found += [{"experiment": COST, "joints": joints, "seed": 0, "rounds": 20} for joints in sizes]
+            found += [{"experiment": COST, "joints": joints, "seed": 0, "rounds": 20} for joints in SIZES]
             continue
         more = [{"observation": one.value} for one in Observation] if experiment == ARM else [{}]
         duration = scale * DURATIONS[experiment]

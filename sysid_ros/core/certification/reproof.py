@@ -49,14 +49,13 @@ class Reprover:
 
     Args:
         robot: The arm.
-        settings: How finely time is divided; torque fraction and brake time are those of the certificates.
 
     Attributes:
         robot: The arm.
     """
 
-    def __init__(self, robot: RobotModel, settings: VerifierSettings | None = None):
-        self.robot, self._settings = robot, settings or VerifierSettings()
+    def __init__(self, robot: RobotModel):
+        self.robot, self._settings = robot, VerifierSettings()
         self._bounds: OrderedDict[str, TrackingBound] = OrderedDict()
 
     def warm_up(self) -> None:

@@ -99,16 +99,7 @@ class RobustController:
         """Blend to another model within ``blend_time``, without a jump of the torque; at once before the first cycle.
 
         With the same nominal parameters, other boxes change nothing, not even blending that is under way.
-
-        Args:
-            theta_arm: Nominal parameters of the arm, (14 n,).
-            theta_arm_box: Box that contains the true ones.
-            payload: Nominal payload about the frame of the last joint, (10,).
-            payload_box: Box that contains the true one.
-
-        Raises:
-            ParameterOutOfRange: A length is wrong, a nominal parameter is not finite or, if of the arm, outside its
-                box, or a body has no mass.
+        See :meth:`Controller.set_model`.
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
         ArmDynamics(self.robot, model.total, armature=True)  # refuses what no arm can have
@@ -123,17 +114,7 @@ class RobustController:
             self._blended = np.inf
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
-        """Compute the torque of one cycle; call it once per period.
-
-        Args:
-            q: Measured positions, (n,) [rad].
-            v: Measured velocities, (n,) [rad/s].
-            q_d: Desired positions, (n,) [rad].
-            v_d: Desired velocities, (n,) [rad/s].
-            a_d: Desired accelerations, (n,) [rad/s^2].
-
-        Returns:
-            Torque, (n,) [Nm], motor side, not limited.
+        """Compute the torque of one cycle; call it once per period. See :meth:`Controller.compute`.
 
         Raises:
             ParameterOutOfRange: A measurement or reference is not finite.

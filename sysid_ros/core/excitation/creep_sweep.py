@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.whole_arm import prove_motion
@@ -106,9 +106,6 @@ def plan_creep_sweep(
     q_start: ArrayLike,
     duration: float = 8.0,
     period: float = 1e-3,
-    settings: EstimatorSettings | None = None,
-    verifier: VerifierSettings | None = None,
-    now: float = 0.0,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
 ) -> CreepSweep:
@@ -121,9 +118,6 @@ def plan_creep_sweep(
         q_start: Start and end position, (n,) [rad].
         duration: Duration of each motion, there and back [s].
         period: Between samples [s].
-        settings: Those that the estimator will have.
-        verifier: What the motions may use.
-        now: Time of the loop's clock, from which certificates are valid [s].
         is_cancelled: Looked at before every proof.
         on_progress: Called with the fraction done, 0..1, and a sentence.
 
@@ -135,7 +129,7 @@ def plan_creep_sweep(
     if not 0.0 < duration < np.inf:
         raise ParameterOutOfRange("duration of a sweep [s]", duration, "above 0")
     robot, start = assumptions.robot, np.asarray(q_start, dtype=float)
-    speeds = creep_speeds(robot, period, settings)
+    speeds = creep_speeds(robot, period)
     plans = []
     for number, speed in enumerate(speeds):
         on_progress(number / SPEEDS, f"sweep {number + 1} of {SPEEDS}")
@@ -145,7 +139,7 @@ def plan_creep_sweep(
                 raise Cancelled("the planner of a sweep was cancelled")
             try:
                 path = sweep_motion(start, directions * speed, share * duration)
-                plans.append(prove_motion(assumptions, path, verifier or VerifierSettings(), now))
+                plans.append(prove_motion(assumptions, path))
                 break
             except (BoundNotAvailable, PlanRejected) as reason:
                 reasons.append(str(reason))

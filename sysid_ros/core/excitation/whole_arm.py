@@ -34,7 +34,6 @@ from sysid_ros.core.excitation.planner import (
 )
 from sysid_ros.core.excitation.problem import FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import ARM_TARGET, MOST_HARMONICS, ExcitationSettings
-from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
@@ -100,6 +99,25 @@ _LEAST_SEARCH = 0.05
 """Least time for the search from a start [s]."""
 
 
+_VERIFIER = VerifierSettings()
+"""What motions may use."""
+
+
+@dataclass(frozen=True)
+class PlannedErrors:
+    """Tracking errors that a plan leaves room for: of motions like it, with stops; no bounds of the motion planned.
+
+    Attributes:
+        position: Of ``|q_d - q|``, (n,) [rad].
+        velocity: Of ``|v_d - v|``, (n,) [rad/s].
+        torque: Of the commanded torque less the torque the desired motion needs, (n,) [Nm].
+    """
+
+    position: Array
+    velocity: Array
+    torque: Array
+
+
 @dataclass(frozen=True)
 class ArmExcitation:
     """Proven motions that excite a whole arm, and what they will tell together.
@@ -143,8 +161,6 @@ def plan_arm_excitation(
     q_start: ArrayLike,
     settings: ExcitationSettings | None = None,
     motions: int = 1,
-    verifier: VerifierSettings | None = None,
-    now: float = 0.0,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
     clock: Callable[[], float] = time.perf_counter,
@@ -164,8 +180,6 @@ def plan_arm_excitation(
         q_start: Start and end position, (n,) [rad].
         settings: Settings of trajectories and search, for a whole arm; :meth:`ExcitationSettings.for_arm` without it.
         motions: Number of motions.
-        verifier: What the motions may use.
-        now: Time of the loop's clock, from which certificates are valid [s].
         is_cancelled: Looked at in every iteration.
         on_progress: Called with the fraction done, 0..1, and a sentence.
         clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
@@ -200,7 +214,7 @@ def plan_arm_excitation(
         tell(0.0, "")
         one = replace(settings, seed=settings.seed + index)
         earlier = tuple(plan.trajectory for plan in plans)
-        task = _Task(assumptions, start, verifier or VerifierSettings(), now, is_cancelled, tell, clock)
+        task = _Task(assumptions, start, is_cancelled, tell, clock)
         search = _ProvenSearch(task, one, earlier)
         plan, excitation, share = search.run()
         starts.append(search.starts)
@@ -231,8 +245,6 @@ class _Task:
 
     assumptions: Assumptions
     q_start: Array
-    verifier: VerifierSettings
-    now: float
     is_cancelled: Callable[[], bool]
     on_progress: Callable[[float, str], None]
     """As there, for one motion; the sentence goes on."""
@@ -352,7 +364,7 @@ class _ProvenSearch:
                 self._keep(attempt.proven, plan, share)
         return self._best is not None
 
-    def _run_start(self, share: float, errors: TrackingAllocation, seconds: float) -> None:
+    def _run_start(self, share: float, errors: PlannedErrors, seconds: float) -> None:
         """Plan from one start and prove what may be the best: what the proof leaves of it counts.
 
         What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
@@ -396,7 +408,7 @@ class _ProvenSearch:
     def _plan(
         self,
         share: float,
-        errors: TrackingAllocation,
+        errors: PlannedErrors,
         seconds: float,
         begin_with: FourierTrajectory | None = None,
         bound: TrackingBound | None = None,
@@ -464,7 +476,7 @@ class _ProvenSearch:
 
     def _stops_of(self, bound: TrackingBound) -> Iterator[StopBound]:
         """Bound the errors of a motion in stops, for each time to rest with which there is a bound."""
-        for brake_time in self._task.verifier.brake_times:
+        for brake_time in _VERIFIER.brake_times:
             try:
                 yield bound.in_stops(brake_time)
             except BoundNotAvailable:
@@ -479,8 +491,8 @@ class _ProvenSearch:
         self._task.on_progress(min(max(used, 0.0), 1.0), text)
 
     def _plan_again(
-        self, share: float, attempt: _Attempt, path: FourierTrajectory, before: TrackingAllocation
-    ) -> tuple[ExcitationPlan | None, TrackingAllocation, float]:
+        self, share: float, attempt: _Attempt, path: FourierTrajectory, before: PlannedErrors
+    ) -> tuple[ExcitationPlan | None, PlannedErrors, float]:
         """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room.
 
         Args:
@@ -548,7 +560,7 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
         return found
 
-    def _with_stops(self, errors: TrackingAllocation, bound: TrackingBound) -> TrackingAllocation:
+    def _with_stops(self, errors: PlannedErrors, bound: TrackingBound) -> PlannedErrors:
         """Return errors with what those of a motion are in stops, in place of what is assumed of that."""
         stops = next(self._stops_of(bound), None)
         if stops is None:
@@ -565,7 +577,7 @@ class _ProvenSearch:
         room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_held - holding)
         return room
 
-    def _require_room(self, errors: TrackingAllocation) -> None:
+    def _require_room(self, errors: PlannedErrors) -> None:
         """Raise NoExcitationFound where holding the start leaves less torque than these errors take."""
         room, robot = self._room() / _OF_ROOM, self._assumptions.robot
         joint = int((errors.torque - room).argmax())
@@ -573,20 +585,19 @@ class _ProvenSearch:
             what = f"the torque of the feedback at joint '{robot.joint_names[joint]}' [Nm]"
             raise unusable_start(what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves")
 
-    def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
+    def _within_room(self, errors: PlannedErrors, least: PlannedErrors) -> PlannedErrors:
         """Return errors whose torque is no more than the start has left, and no less than the least ones."""
         room = self._room()
         return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
 
-    def _allocate(self, bounds: list[TrackingBound], allowance: float) -> TrackingAllocation:
+    def _allocate(self, bounds: list[TrackingBound], allowance: float) -> PlannedErrors:
         """Allocate the largest of these errors with an allowance, and what stops need on top."""
         robot = self._assumptions.robot
         chosen = [np.max([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
         position, velocity, torque = (allowance * part for part in chosen)
         # Stops along the path need more, and are proven, too.
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
-        claims = "Tracking errors of motions like this one, with stops; not a bound of the motion planned."
-        return TrackingAllocation(STOP_ERRORS * position, velocity, torque, False, claims)
+        return PlannedErrors(STOP_ERRORS * position, velocity, torque)
 
     def _attempt(self, path: FourierTrajectory) -> _Attempt:
         """Try to prove a motion."""
@@ -595,7 +606,7 @@ class _ProvenSearch:
             raise Cancelled("the excitation planner was cancelled")
         try:
             bound = self._assumptions.bound(path)
-            return _Attempt(_certify(self._assumptions, path, bound, task.verifier, task.now), bound)
+            return _Attempt(_certify(self._assumptions, path, bound), bound)
         except BoundNotAvailable as reason:
             self._reasons.append(str(reason))
             return _Attempt()
@@ -690,28 +701,24 @@ class _ProvenSearch:
         return attempt
 
 
-def prove_motion(
-    assumptions: Assumptions, path: Trajectory, verifier: VerifierSettings, now: float = 0.0
-) -> CertifiedPlan:
+def prove_motion(assumptions: Assumptions, path: Trajectory) -> CertifiedPlan:
     """Prove a motion from rest with its own tracking bound.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
         path: The motion.
-        verifier: What it may use.
-        now: Time of the loop's clock, from which the certificate is valid [s].
 
     Raises:
         BoundNotAvailable: There is no tracking bound.
         PlanRejected: The motion violates a limit.
     """
-    return _certify(assumptions, path, assumptions.bound(path), verifier, now)
+    return _certify(assumptions, path, assumptions.bound(path))
 
 
-def _certify(
-    assumptions: Assumptions, path: Trajectory, bound: TrackingBound, verifier: VerifierSettings, now: float
-) -> CertifiedPlan:
-    certificate = certify(assumptions, path, bound, verifier, Beginning(rest_before=bound.settling_time, issued_at=now))
+def _certify(assumptions: Assumptions, path: Trajectory, bound: TrackingBound) -> CertifiedPlan:
+    certificate = certify(
+        assumptions, path, bound, _VERIFIER, Beginning(rest_before=bound.settling_time, issued_at=0.0)
+    )
     return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)
 
 

@@ -52,7 +52,7 @@ class ToolShape:
         return tuple(Sphere(robot.n, c, float(r), "tool") for c, r in zip(centers, self.radii, strict=True))
 
 
-def reduce_tool(points: Array, most: int = 12, seed: int = 0, source: str = "points") -> ToolShape:
+def reduce_tool(points: Array, most: int = 12) -> ToolShape:
     """Reduce a tool to the means of a Gaussian mixture of its convex hull, with radii that cover the hull.
 
     The paper takes the number of components with the largest likelihood, which always grows with their number; the
@@ -61,8 +61,6 @@ def reduce_tool(points: Array, most: int = 12, seed: int = 0, source: str = "poi
     Args:
         points: Points of the tool, (V, 3) [m].
         most: Largest number of components.
-        seed: Seed of the starts.
-        source: Name of the tool for errors.
 
     Raises:
         ModelError: The points span no volume.
@@ -75,10 +73,10 @@ def reduce_tool(points: Array, most: int = 12, seed: int = 0, source: str = "poi
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError) as error:
-        raise ModelError(f"tool '{source}': {len(points)} points span no volume") from error
+        raise ModelError(f"tool: {len(points)} points span no volume") from error
     triangles = _divide(points[hull.simplices], _SHORTEST_EDGE * float(np.ptp(points, axis=0).max()))
     samples = np.unique(triangles.reshape(-1, 3).round(9), axis=0)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     fits = [_fit_mixture(samples, count, rng) for count in range(1, min(most, len(samples) // 4 or 1) + 1)]
     means = min(fits, key=lambda fit: fit[1])[0]
     # A ball is convex: it contains a triangle if it contains its corners.

@@ -98,11 +98,6 @@ def test_measured_torque_of_the_wrong_sign_is_refused(port):
     assert travelled(controller) < 1e-4 and "COMMANDING_ACTIVE" not in " ".join(controller.reports)
 
 
-def test_an_effort_sign_that_is_set_wrong_is_refused(port):
-    with RunningEmulator(make_controller(), port), pytest.raises(GravityCheckFailed, match="opposite sign"):
-        make_arm(port, with_sensors(ROBOT, effort_sign=1.0)).connect()
-
-
 def test_commands_of_the_wrong_sign_are_refused_within_a_milliradian_or_two(port):
     controller = make_controller(plant=replace(QUIET, command_sign=-1.0))
     with RunningEmulator(controller, port):
