@@ -55,7 +55,7 @@ from sysid_ros.core.procedure import (
     Phase,
     Ports,
     Progress,
-    run_collection,
+    build_procedure,
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
@@ -307,7 +307,7 @@ class ArmGoalRun(GoalBase):
         )
         motions = ArmMotions(self._session, self._planner, settings, int(self._goal.seed), self._take_search)
         ports = Ports(motions, self._arm, self._ports.estimates)
-        run_collection(ports, policy, wanted, self._is_cancelled, self._take_motion)
+        build_procedure(ports, policy, wanted, self._is_cancelled, self._take_motion).collect()
         records = self._monitor.records
         self._end_recording()
         self._forget_load(policy)
