@@ -310,18 +310,15 @@ class ArmGoalRun(GoalBase):
         build_procedure(ports, policy, wanted, self._is_cancelled, self._take_motion).collect()
         records = self._monitor.records
         self._end_recording()
-        self._forget_load(policy)
-        begin_ns, _ = records.plans[-1]
-        before, after = split_at(records.samples, begin_ns)
-        name = RECORDING if self._folder is None else f"{self._folder.name}/{RECORDING}"
-        return LoadedRecording(name, before, load), LoadedRecording("last motion", after, load)
-
-    def _forget_load(self, policy: KnownLoadPolicy) -> None:
-        """Give the controller back the prior: the hand may hold something else next."""
+        # Give the controller back the prior: the hand may hold something else next
         try:
             self._arm.set_model(policy.reset(), is_reset=True)
         except (ModelRefused, IdentificationFailed) as refusal:
             self._logger.warning(f"the controller keeps the model of the load: {refusal}")
+        begin_ns, _ = records.plans[-1]
+        before, after = split_at(records.samples, begin_ns)
+        name = RECORDING if self._folder is None else f"{self._folder.name}/{RECORDING}"
+        return LoadedRecording(name, before, load), LoadedRecording("last motion", after, load)
 
     def _take_search(self, share: float, text: str) -> None:
         self._tell(Phase.PLANNING, text, _PLANNING_SHARE * share)

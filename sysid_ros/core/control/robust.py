@@ -127,7 +127,10 @@ class RobustController:
         if not isfinite(feedback.dot(feedback)):
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d, a_d], "finite numbers")
         if self._blended < np.inf:
-            self._blend()
+            # Blend one cycle further from the previous model to the new one
+            share = min(1.0, self._blended / self.settings.blend_time) if self.settings.blend_time > 0.0 else 1.0
+            self._use(self._before + share * (self._model.total - self._before))
+            self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
         coulomb, viscous, _, offset = self._friction
         if self._balance is not None:
             unknown, self._balance = self._balance - self._dynamics.gravity(q) - offset, None
@@ -143,12 +146,6 @@ class RobustController:
         self._total = total
         self._dynamics.change(total)
         self._friction = self.robot.friction(total).T
-
-    def _blend(self) -> None:
-        """Blend one cycle further from the previous model to the new one."""
-        share = min(1.0, self._blended / self.settings.blend_time) if self.settings.blend_time > 0.0 else 1.0
-        self._use(self._before + share * (self._model.total - self._before))
-        self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
 
     def _note(self, tau: Array) -> bool:
         """Count the cycle and tell whether the torque can be applied; where it cannot, the integral state is held."""

@@ -94,7 +94,6 @@ class EmulatorServer:
         self._connections: dict[int, _Connection] = {}
         self._due: deque[tuple[float, _Connection, bytes]] = deque()
         self._started = time.monotonic()
-        self.slipped = 0.0
 
     @property
     def address(self) -> Address:
@@ -121,7 +120,6 @@ class EmulatorServer:
             self._calls.work()
             if now >= deadline:
                 spent += min(time.monotonic() - now, PERIOD)
-        self.slipped += max(0.0, self._started - deadline)
         base.advance()
         while self._due and self._due[0][0] <= base.time:
             _, connection, data = self._due.popleft()
