@@ -195,7 +195,6 @@ def certify(
     Raises:
         PlanRejected: As in :func:`verify`.
         ParameterOutOfRange: As in :func:`verify`.
-        ParameterOutOfRange: As in :func:`verify`.
     """
     found = verify(assumptions, trajectory, errors, settings)
     return make_certificate(assumptions, trajectory, errors, found, beginning)

@@ -144,7 +144,7 @@ class _Gain:
 
     def __init__(self, analysis: DataAnalysis, source: ArmInformation, information: Array, count: int):
         self._chosen = list(analysis.structure.chosen)
-        self._source, self._analysis = source, analysis
+        self._source = source
         self._known = np.asarray(information)[np.ix_(self._chosen, self._chosen)]
         self._weak, self._all = np.array(analysis.weakest(count)), np.array(analysis.directions)
 
