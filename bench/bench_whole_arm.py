@@ -1,6 +1,6 @@
 """Excitation of whole arms: condition number of the base regressor of proven motions, and the time to find them.
 
-``python bench/bench_whole_arm.py [robot ...] [--duration S] [--time S] [--best] [--bare] [--shortest ROBOT]``. Arms
+``python bench/bench_whole_arm.py [robot ...] [--duration S] [--time S] [--best] [--bare]``. Arms
 carry nothing, or a tool of 0.8 kg known within a tenth, in a scene with the ground and the tool's spheres. Arms of
 which no motion can be certified as they are shipped are taken as known within a fifth, and controlled with larger
 gains. Each motion keeps a clearance of 2 cm in the search and is certified with its own tracking bound; a search makes
@@ -34,21 +34,19 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.planner import base_regressor, condition_number, plan_excitation
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.excitation.whole_arm import (
     ArmExcitation,
-    NoProvenMotion,
+    PlannedErrors,
     excitation_model,
-    find_shortest_motion,
     plan_arm_excitation,
 )
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, tool_transform
 from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.papers.baselines.tool_points import reduce_tool
 
@@ -61,7 +59,6 @@ ARM_KNOWN = 0.2
 """Share within which arms are known of which nothing can be certified as they are shipped."""
 STIFF = RobustSettings(position_gain=14.0, integral_gain=14.0)
 """Gains for these: twice the default ones, whose errors their large friction makes too large."""
-_SHORTEST_ITERATIONS = 150
 WANTED, WITHIN = 20.0, 60.0
 """Condition number that is wanted, and the processor time to find it [s]."""
 PAPER = ["EXCITE, LBR Med7", "-", "tool", 600.0, 3, 51.0, "-", "-", "-", "-", "not proven"]
@@ -136,9 +133,7 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
         f"{100 * shares[joint]:.0f} % ({robot.joint_names[joint]})",
         f"{least.limit.value}, {least.place}: {100 * least.value:.0f} %",
     ]
-    errors = TrackingAllocation(
-        np.array(bound.position), np.array(bound.velocity), np.array(bound.torque), True, bound.claims
-    )
+    errors = PlannedErrors(np.array(bound.position), np.array(bound.velocity), np.array(bound.torque))
     model = excitation_model(assumptions, errors)
     full = replace(settings, duration=plan.duration, starts=1, time_budget=_WITHOUT_TIME)
     slow, numbers = full.with_speed_share(found.speed_share), list[object]()
@@ -148,7 +143,7 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
         try:
             one = plan_excitation(model, robot.home, settings, begin_with=begin_with, clock=time.process_time)
             return f"{one.condition_number:.3g}"
-        except (StartOutsideLimits, NoExcitationFound):
+        except NoExcitationFound:
             return "-"
 
     for what in WITHOUT:
@@ -167,24 +162,6 @@ def describe_limits(found: ArmExcitation, assumptions: Assumptions, settings: Ex
     return words + numbers
 
 
-def print_shortest(name: str, duration: float) -> None:
-    """Print how short a motion of an arm can be that narrows half as much as the longest one."""
-    robot, law, _, _ = load_provable(name)
-    assumptions, begin = assumptions_of(robot, False, law), time.process_time()
-    settings = ExcitationSettings.for_arm(
-        duration, criterion="bounds", starts=1, max_iterations=_SHORTEST_ITERATIONS, time_budget=3600.0
-    )
-    longest = plan_arm_excitation(assumptions, robot.home, settings).relative_width
-    wanted = 1.0 - 0.5 * (1.0 - longest)
-    found = find_shortest_motion(assumptions, robot.home, wanted, settings, rounds=3)
-    tried = ", ".join(f"{seconds:.1f} s: {width:.4f}" for seconds, width in found.tried)
-    print(
-        f"{name}, empty: the base parameters' expected widths of {wanted:.4f} of the prior's, which is half of what a "
-        f"motion of {duration:g} s narrows, take {found.excitation.duration:.1f} s (planned durations and widths: "
-        f"{tried}; {time.process_time() - begin:.0f} s of processor time)"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("robots", nargs="*", default=available_robots())
@@ -192,7 +169,6 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=WITHIN, help="processor time of a search [s]")
     parser.add_argument("--bare", action="store_true", help="without the tool only")
     parser.add_argument("--best", action="store_true", help="take all starts, even if one is good enough")
-    parser.add_argument("--shortest", metavar="ROBOT", help="also find the shortest motion of this arm for a width")
     arguments = parser.parse_args()
     print(describe_machine())
     rows, unproven, limits = [], [], []
@@ -209,10 +185,9 @@ def main() -> None:
             hand = "tool" if has_tool else "empty"
             try:
                 found = plan_arm_excitation(assumptions, robot.home, settings, clock=time.process_time)
-            except (NoProvenMotion, StartOutsideLimits, NoExcitationFound) as error:
+            except NoExcitationFound as error:
                 rows.append([name, known, hand, time.process_time() - begin, *"------", "none"])
-                reason = error.reasons[-1] if isinstance(error, NoProvenMotion) else str(error)
-                unproven.append(f"{name}, {hand}: {reason}")
+                unproven.append(f"{name}, {hand}: {error}")
                 continue
             seconds = time.process_time() - begin
             paths = [plan.trajectory for plan in found.plans]
@@ -265,8 +240,6 @@ def main() -> None:
         print_table(columns, limits, "What limits those that do not reach it, and what they would have, unproven")
     for line in unproven:
         print(line)
-    if arguments.shortest:
-        print_shortest(arguments.shortest, arguments.duration)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from sysid_ros.processes import (
     STOP_TIMEOUT,
     Argument,
     StartedProcess,
-    UnknownArgument,
     key_variables,
     network_of,
     security_variables,
+    unknown_argument,
 )
 from sysid_ros.resources import PACKAGE, resource
 
@@ -76,7 +76,7 @@ def read_arguments(context: LaunchContext, arguments: Sequence[Argument]) -> dic
         arguments: The arguments.
 
     Raises:
-        UnknownArgument: Another one was typed.
+        SysidError: Another one was typed.
     """
     _refuse_unknown(context, arguments)
     return {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in arguments}
@@ -95,7 +95,7 @@ def _refuse_unknown(context: LaunchContext, arguments: Sequence[Argument]) -> No
     for word in context.argv:
         name = word.partition(":=")[0]
         if name not in (*valid, *_OF_LAUNCH):
-            raise UnknownArgument(name, valid)
+            raise unknown_argument(name, valid)
 
 
 def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -> list[Node]:

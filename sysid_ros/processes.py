@@ -18,20 +18,11 @@ from sysid_ros.ros.environment import Network, network_variables
 ParameterValue = bool | int | float | str
 
 
-class UnknownArgument(SysidError):
-    """A launch argument that does not exist.
-
-    Args:
-        name: The unknown name.
-        valid_names: The names that exist.
-    """
-
-    def __init__(self, name: str, valid_names: Sequence[str]):
-        self.name = name
-        self.valid_names = tuple(valid_names)
-        near = difflib.get_close_matches(name, self.valid_names, 2)
-        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-        super().__init__(f"launch argument '{name}' is unknown{hint}; there are {', '.join(self.valid_names)}")
+def unknown_argument(name: str, valid_names: Sequence[str]) -> SysidError:
+    """Return the error of a launch argument that does not exist, with those that do and the nearest of them."""
+    near = difflib.get_close_matches(name, valid_names, 2)
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    return SysidError(f"launch argument '{name}' is unknown{hint}; there are {', '.join(valid_names)}")
 
 
 class Spelling(Enum):
@@ -357,7 +348,7 @@ def key_variables(processes: Iterable[StartedProcess]) -> dict[str, str]:
     """Return the environment variables for those processes that have the key; make it where the user gives none.
 
     Raises:
-        KeyUnusable: The user's key file cannot be used.
+        SysidError: The user's key file cannot be used.
     """
     if not any(one.process.has_key for one in processes):
         return {}
@@ -424,7 +415,7 @@ def resolve(
         spelling: How they were typed.
 
     Raises:
-        UnknownArgument: There is no such argument.
+        SysidError: There is no such argument.
         ParameterOutOfRange: A value is not allowed.
         SysidError: A parameter file is missing.
         ModelError: There is no such robot.
@@ -457,7 +448,7 @@ def _read(
     table = {argument.name: argument for argument in arguments}
     for name in values:
         if name not in table:
-            raise UnknownArgument(name, list(table))
+            raise unknown_argument(name, list(table))
     texts = {name: values.get(name, argument.default) for name, argument in table.items()}
     return texts, {name: argument.value(texts[name], spelling) for name, argument in table.items()}
 

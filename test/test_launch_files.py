@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS, UnknownArgument
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS
 from sysid_ros.ros.node_help import parameters_of
 from sysid_ros.ros.parameters import declared
 
@@ -138,7 +139,7 @@ def test_what_is_not_among_the_choices_is_refused_by_launch(ros):
 )
 def test_misspelt_arguments_are_named(ros, name, typed, said):
     for asked_for in ((), (str(FILES[name]),), ("--debug", "sysid_ros", FILES[name].name)):
-        with pytest.raises(UnknownArgument, match=said):
+        with pytest.raises(SysidError, match=said):
             ros.run(FILES[name], {typed: "x"}, asked_for)
 
 

@@ -23,7 +23,6 @@ from sysid_ros.processes import (
     IDENTIFY,
     SPACE,
     STOP_TIMEOUT,
-    UnknownArgument,
     resolve,
     resolve_space,
 )
@@ -83,7 +82,7 @@ def test_what_a_user_with_a_real_lbr_types():
         ({"parameters_file": "/no/such.yaml"}, ParameterOutOfRange, "an existing YAML file of ROS parameters"),
         (
             {"modell": "x"},
-            UnknownArgument,
+            SysidError,
             r"'modell' is unknown \(did you mean model or mode\?\); there are model, robot_name",
         ),
         ({"mode": "dream"}, ParameterOutOfRange, "mode 'dream': expected one of mock, emulated, hardware"),
@@ -246,7 +245,7 @@ def test_space_launch_file_and_runner_start_the_same(checked_launch, tmp_path):
     assert [one.process for one in resolve_space({"mode": "external"})] == list(SPACE[1:])
     with pytest.raises(ParameterOutOfRange, match="speed 'fast': expected a number"):
         resolve_space({"speed": "fast"})
-    with pytest.raises(UnknownArgument, match="'payload' is unknown"):
+    with pytest.raises(SysidError, match="'payload' is unknown"):
         resolve_space({"payload": "1"})
 
 

@@ -82,7 +82,10 @@ class PayloadAnswers:
         Raises:
             ParameterOutOfRange: The target is unknown, or the information is not that of this arm.
         """
-        payload = self._of_target(estimate.target)
+        if estimate.target not in self._targets:
+            prior = describe_unknowns(self._robot, EstimatorSettings(target=estimate.target)).prior
+            self._targets[estimate.target] = PayloadIdentifiability(self._robot, prior)
+        payload = self._targets[estimate.target]
         box = estimate.box if estimate.is_consistent and estimate.is_guaranteed else None
         analysis = payload.analyze(information, box)
         advice = payload.advise(analysis, information) if with_advice else None
@@ -92,12 +95,6 @@ class PayloadAnswers:
         report = report_data(analysis, advice)
         text = report.text if reason is None else f"{report.text} {reason}"
         return Answer(replace(report, text=text), identifiability_markdown(result))
-
-    def _of_target(self, target: str) -> PayloadIdentifiability:
-        if target not in self._targets:
-            prior = describe_unknowns(self._robot, EstimatorSettings(target=target)).prior
-            self._targets[target] = PayloadIdentifiability(self._robot, prior)
-        return self._targets[target]
 
 
 def _no_bounds(estimate: ParameterEstimate) -> str | None:

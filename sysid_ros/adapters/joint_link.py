@@ -37,19 +37,6 @@ _OLDEST_ANSWERED, _OLDEST_WATCHED = 100, 1000
 """States that wait at most, where they are answered and where they are only watched; older ones are missing then."""
 
 
-class PackageNotInstalled(SysidError):
-    """A ROS package that is needed for what is asked, and is not there.
-
-    Args:
-        name: The package.
-        reason: What it is needed for.
-    """
-
-    def __init__(self, name: str, reason: str):
-        self.name = name
-        super().__init__(f"the ROS package {name} is not installed here; {reason}")
-
-
 @dataclass(frozen=True)
 class LinkSetup:
     """Names of everything; fully resolved.
@@ -78,7 +65,7 @@ class LinkSetup:
         """Check that the messages that are needed are there.
 
         Raises:
-            PackageNotInstalled: They are not.
+            SysidError: They are not.
         """
         if self.interface is Interface.LBR:
             _require("lbr_fri_idl", "it is part of lbr_fri_ros2_stack and needed for arm_interface: lbr_fri_idl")
@@ -93,7 +80,7 @@ class RosJointLink:
         setup: Names.
 
     Raises:
-        PackageNotInstalled: The messages of the arm are not there.
+        SysidError: The messages of the arm are not there.
     """
 
     def __init__(self, setup: LinkSetup):
@@ -273,4 +260,4 @@ def _require(package: str, reason: str) -> None:
     except (ImportError, ValueError):
         is_there = False
     if not is_there:
-        raise PackageNotInstalled(package, reason)
+        raise SysidError(f"the ROS package {package} is not installed here; {reason}")

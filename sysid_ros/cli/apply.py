@@ -20,7 +20,8 @@ from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidErro
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.drivers.universal_robots import SETTLE, ControllerError, ControllerPayload, RtdeClient, send_payload
-from sysid_ros.reports.exported import ExportedPayload, UnusableResult, read_exported
+from sysid_ros.reports.exported import ExportedPayload, read_exported
+from sysid_ros.reports.folders import unusable_result
 from sysid_ros.reports.payload_files import Load, describe_load, find_well_known, ur_target_payload
 from sysid_ros.reports.writer import MOVEIT
 
@@ -153,8 +154,8 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
             return has_inertia
 
         return run_script
-    from sysid_ros.ros.services import ServiceCaller, ServiceRefused, service_type, set_ur_payload
-    from sysid_ros.ros.waiting import ServiceTimeout
+    from sysid_ros.ros.services import ServiceCaller, service_type, set_ur_payload
+    from sysid_ros.ros.waiting import ServiceFailed
 
     kind, inertia = service_type("ur_msgs", "SetPayload", _UR_CURE), load.inertia_com if has_inertia else None
 
@@ -162,7 +163,7 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
         with working(f"calling {options.service}"), ServiceCaller() as caller:
             try:
                 return set_ur_payload(caller, kind, options.service, load.mass, load.com, inertia)
-            except (ServiceRefused, ServiceTimeout) as error:
+            except ServiceFailed as error:
                 raise NotConfirmed(f"the driver did not say that it was set ({error})") from error
 
     return call_driver
@@ -182,13 +183,12 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
     from sysid_ros.ros.moveit import fill_message
     from sysid_ros.ros.services import (
         ServiceCaller,
-        ServiceRefused,
         apply_scene,
         compare_attached,
         read_attached,
         service_type,
     )
-    from sysid_ros.ros.waiting import ServiceTimeout
+    from sysid_ros.ros.waiting import ServiceFailed
 
     kinds = [service_type("moveit_msgs", one, _MOVEIT_CURE) for one in ("ApplyPlanningScene", "GetPlanningScene")]
     prefix = "/" + options.namespace.strip("/") if options.namespace.strip("/") else ""
@@ -198,7 +198,7 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
         try:
             apply_scene(caller, kinds[0], f"{prefix}/apply_planning_scene", scene)
             found = read_attached(caller, kinds[1], where, name)
-        except (ServiceRefused, ServiceTimeout) as error:
+        except ServiceFailed as error:
             raise NotConfirmed(f"MoveIt did not say that it has it ({error})") from error
     if found is None:
         raise NotConfirmed(f"{where} has no attached object '{name}'; see the log of move_group")
@@ -215,10 +215,10 @@ def read_scene(path: Path) -> tuple[Mapping[str, object], Mapping[str, object]]:
     """Return the planning scene of ``payload_moveit.yaml``, and the fields of its attached object.
 
     Raises:
-        UnusableResult: The file is missing, or does not attach exactly one object, in the frame of its link.
+        SysidError: The file is missing, or does not attach exactly one object, in the frame of its link.
     """
     if not path.is_file():
-        raise UnusableResult(path, "missing; the report says why it was not written")
+        raise unusable_result(path, "missing; the report says why it was not written")
     try:
         scene = _mapping(_mapping(read_yaml(path))["planning_scene"])
         (fields,) = _list(_mapping(scene["robot_state"])["attached_collision_objects"])
@@ -226,9 +226,9 @@ def read_scene(path: Path) -> tuple[Mapping[str, object], Mapping[str, object]]:
         frame, link = _mapping(thing["header"])["frame_id"], fields["link_name"]
         needed = [thing["id"], fields["weight"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise UnusableResult(path, f"without a planning scene that attaches one object ({error!r})") from error
+        raise unusable_result(path, f"without a planning scene that attaches one object ({error!r})") from error
     if frame != link or None in needed:
-        raise UnusableResult(path, f"the object is in frame '{frame}', and must be in that of its link, '{link}'")
+        raise unusable_result(path, f"the object is in frame '{frame}', and must be in that of its link, '{link}'")
     return scene, fields
 
 
@@ -242,7 +242,7 @@ def _list(value: object) -> list[Mapping]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
-def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> None:
+def _confirm(options: argparse.Namespace) -> None:
     """Ask whether to send; end where the answer is no.
 
     Raises:
@@ -253,7 +253,7 @@ def _confirm(options: argparse.Namespace, ask: Callable[[str], str] = input) -> 
         return
     if not sys.stdin.isatty():
         raise ParameterOutOfRange("--yes", MISSING, "it, where nobody can be asked")
-    if ask("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
+    if input("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was sent.")
         raise KeyboardInterrupt
 

@@ -204,14 +204,13 @@ def run_motions(options: argparse.Namespace) -> int:
     return status
 
 
-def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid calibrate run") -> tuple[int, Path]:
+def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     """Start the nodes and move the arm, once with each load.
 
     The nodes end before a load is changed: meanwhile the arm's own controller holds it.
 
     Args:
         options: Those of ``sysid calibrate run``.
-        command: The command, as it is typed.
 
     Returns:
         The exit status, and the robot file with the calibration.
@@ -240,7 +239,7 @@ def calibrate_by_motions(options: argparse.Namespace, command: str = "sysid cali
     names = ("valid_days", "firmware", "temperature")
     record = {name: value for name in names if (value := getattr(options, name)) is not None}
     replace(values.arm, **record, **{name: value for name, value in times.items() if value})
-    require_movable(found, command, Spelling.OPTION)
+    require_movable(found, "sysid calibrate run", Spelling.OPTION)
     results = make_results_directory(options.results)
     motions = [_Motion(results / "1_empty")]
     motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]

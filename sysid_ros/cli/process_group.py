@@ -90,11 +90,11 @@ class ProcessGroup:
             except ProcessLookupError:
                 pass
 
-    def last_lines(self, count: int = 15) -> str:
+    def last_lines(self) -> str:
         """Return the end of what it printed into its log."""
         if self.log is None or not self.log.is_file():
             return ""
-        return "\n".join(self.log.read_text(errors="replace").rstrip().splitlines()[-count:])
+        return "\n".join(self.log.read_text(errors="replace").rstrip().splitlines()[-15:])
 
 
 def stop_groups(

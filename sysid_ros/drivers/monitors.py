@@ -60,8 +60,6 @@ _SPEED_MARGIN = 3.0
 """How much faster than its limit a joint may seem to move between two samples before its position is not believed."""
 _RESOLUTION_STEPS = 8.0
 """Encoder steps a reference may travel at least before an unchanged reading counts as stuck."""
-_HELD_FACTOR = 5.0
-"""How much further a reference may travel while friction can be what holds the joint."""
 
 
 class MeasurementCheck:

@@ -165,17 +165,9 @@ class InvalidFrame(SysidError):
         super().__init__(f"{size} bytes refused: {reason}")
 
 
-class SocketUnavailable(ArmError):
-    """A UDP port that cannot be used.
-
-    Args:
-        address: The local address.
-        reason: Why not.
-    """
-
-    def __init__(self, address: Address, reason: str):
-        self.address = address
-        super().__init__(f"UDP port {address[0]}:{address[1]} cannot be opened ({reason}); does another driver run?")
+def unavailable_socket(address: Address, reason: str) -> ArmError:
+    """Return the error of a local port that cannot be opened."""
+    return ArmError(f"UDP port {address[0]}:{address[1]} cannot be opened ({reason}); does another driver run?")
 
 
 class UdpEndpoint:
@@ -196,7 +188,7 @@ class UdpEndpoint:
         first_ignored: Who sent the first of them; None before.
 
     Raises:
-        SocketUnavailable: The port is in use or forbidden, or a host is unknown.
+        ArmError: The port is in use or forbidden, or a host is unknown.
     """
 
     def __init__(
@@ -221,7 +213,7 @@ class UdpEndpoint:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         except OSError as error:
             self._socket.close()
-            raise SocketUnavailable((host or "0.0.0.0", port), str(error)) from None
+            raise unavailable_socket((host or "0.0.0.0", port), str(error)) from None
         self._socket.setblocking(False)
 
     @property

@@ -150,10 +150,10 @@ class LockstepBackend:
         """This, as a procedure takes it."""
         return Ports(self, self, self)
 
-    def make_policy(self, may_tighten: bool = True) -> ModelPolicy:
+    def make_policy(self) -> ModelPolicy:
         """Make a policy that begins with the model of the loop."""
         model = self._loop.model
-        return ModelPolicy(self._loop.robot, PayloadModel(model.payload_box, model.payload), may_tighten)
+        return ModelPolicy(self._loop.robot, PayloadModel(model.payload_box, model.payload))
 
     def change_scene(self, scene: Scene) -> None:
         """Change what surrounds the arm: the loop brakes where the present motion was not certified for it."""

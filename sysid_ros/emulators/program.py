@@ -68,24 +68,16 @@ class UntilHandedBack:
 
     Args:
         is_in_use: Whether a client commands the arm.
-        seconds: How long it may after the end of the parent [s].
-        is_parent_there: Whether the parent still is.
     """
 
-    def __init__(
-        self,
-        is_in_use: Callable[[], bool],
-        seconds: float = HAND_BACK_SECONDS,
-        is_parent_there: Callable[[], bool] | None = None,
-    ):
-        self._is_in_use, self._seconds = is_in_use, seconds
-        self._is_parent_there = is_parent_there or _is_stdin_open
+    def __init__(self, is_in_use: Callable[[], bool]):
+        self._is_in_use = is_in_use
         self._end = float("inf")
 
     def __call__(self) -> bool:
         """Whether the emulator is to go on; asked between its cycles."""
-        if self._end == float("inf") and not self._is_parent_there():
-            self._end = time.monotonic() + self._seconds
+        if self._end == float("inf") and not _is_stdin_open():
+            self._end = time.monotonic() + HAND_BACK_SECONDS
         return self._end == float("inf") or (self._is_in_use() and time.monotonic() < self._end)
 
 

@@ -16,7 +16,6 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
 from sysid_ros.core.excitation.settings import PAYLOAD_TARGET, ExcitationSettings
-from sysid_ros.core.tracking_bound import allocate_tracking_errors
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
@@ -33,6 +32,10 @@ class ExcitationPlannerParameters(SceneParameters):
     """Parameters of the node ``excitation_planner``; a request that leaves a field 0 gets the value given here."""
 
     planner: ExcitationSettings = parameters_from(ExcitationSettings)
+
+
+TYPICAL_POSITION, TYPICAL_VELOCITY = np.radians(1.0), 0.1
+"""Tracking errors that simulations stay well below [rad], [rad/s]; not proven, as the motion is not known yet."""
 
 
 class ExcitationPlannerNode(Node):
@@ -100,11 +103,10 @@ class ExcitationPlannerNode(Node):
                 raise ParameterOutOfRange("estimate", "without bounds (an alarm)", "a consistent estimate, or none")
             if estimate.target == "payload":
                 model = replace(model, payload_box=estimate.box, payload=np.array(estimate.values))
-        allocation = allocate_tracking_errors(robot)
         model = replace(
             model,
-            tracking_position=allocation.position,
-            tracking_velocity=allocation.velocity,
+            tracking_position=np.full(robot.n, TYPICAL_POSITION),
+            tracking_velocity=np.full(robot.n, TYPICAL_VELOCITY),
             collision=build_collision_model(robot, robot.payload_prior.spheres, ground_height=values.ground),
         )
         # What a message holds is the information of a payload; each motion of a whole arm is planned by itself.

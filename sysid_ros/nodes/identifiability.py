@@ -100,7 +100,9 @@ class IdentifiabilityNode(Node):
         self._patience.cancel()
         if message.data != self._description:
             self._description = message.data
-            self._report_structure(message.data)
+            work = partial(self._structural_message, message.data, self._config.values.model or None)
+            # A newer description may have come meanwhile; then that is what counts.
+            self._start("structure", work, lambda: self._description != message.data, self._structure_publisher)
 
     def _miss_description(self) -> None:
         self._patience.cancel()
@@ -113,11 +115,6 @@ class IdentifiabilityNode(Node):
         self._estimate = message
 
     # The reports
-
-    def _report_structure(self, text: str) -> None:
-        work = partial(self._structural_message, text, self._config.values.model or None)
-        # A newer description may have come meanwhile; then that is what counts.
-        self._start("structure", work, lambda: self._description != text, self._structure_publisher)
 
     def _structural_message(self, text: str, model: str | None) -> IdentifiabilityReport:
         now = self.get_clock().now().nanoseconds

@@ -65,9 +65,8 @@ def failure_of(task: Entry, entries: Sequence[Entry]) -> str:
             return _broken(before[0]["result"]["judged"]) + " while it identified"
     if result["failure"]:
         return "no model"
-    for judged, when in ((result.get("before"), " while it identified"), (result["judged"], "")):
-        if judged is not None and not is_safe(judged):
-            return _broken(judged) + when
+    if not is_safe(result["judged"]):
+        return _broken(result["judged"])
     if job["experiment"] == "c":
         return "too near" if result["clearance_lost"] > TOLERANCE else ""
     return "misplaced" if result["placed"] > TOLERANCE else ""

@@ -43,7 +43,6 @@ from sysid_ros.drivers.loop_types import LoopSample
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
-from sysid_ros.executor import tell_share
 from sysid_ros.papers.baselines.adaptive import AdaptiveController, AdaptiveSettings
 from sysid_ros.papers.closed_loop import Reference, Trace, follow
 from sysid_ros.papers.names import FOURIER, METHODS, OURS, RANDOM, WAYS
@@ -190,9 +189,7 @@ def _identify_certified(dumbbell: str, seed: int) -> dict[str, Any]:
     wanted = IdentificationSettings(trajectories=PLANS, max_motion_time=60.0, shrink_threshold=0.0, weighing_time=1.0)
     failure, estimate = "", None
     try:
-        estimate = run_identification(
-            backend.ports, backend.make_policy(), wanted, on_progress=lambda one: tell_share(one.progress)
-        ).estimate
+        estimate = run_identification(backend.ports, backend.make_policy(), wanted).estimate
     except IdentificationFailed as failed:
         failure = str(failed)
     attempts = {one.plan.plan_id: one.plan for one in backend.records.attempts if one.plan is not None}
@@ -341,7 +338,7 @@ def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any
     plans = more.get("plans") or []
     before = _before(plans, task.start)
     start = task.start if before is None else before[0](0.0)[0]
-    identified, begin = (0.0, 0.0) if before is None else before[1:]
+    begin = 0.0 if before is None else before[1]
     arm, _, _ = build_arm(dumbbell, seed, start)
 
     def reference(t: float) -> State:
@@ -366,8 +363,8 @@ def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any
     return result
 
 
-def _before(plans: list[Mapping[str, Any]], start: Array) -> tuple[Reference, float, float] | None:
-    """Return the motion before the task, along plans and to its start, and when plans and return end [s]."""
+def _before(plans: list[Mapping[str, Any]], start: Array) -> tuple[Reference, float] | None:
+    """Return the motion before the task, along plans and to its start, and when it ends [s]."""
     if not plans:
         return None
     begins = np.concatenate([[0.0], np.cumsum([one["takeover"] for one in plans[1:]])])
@@ -378,7 +375,7 @@ def _before(plans: list[Mapping[str, Any]], start: Array) -> tuple[Reference, fl
     while _speed(back := BezierTrajectory(*rest, start, duration)) > _RETURN_SPEED:
         duration *= 1.2
     moving = concatenate([*found, (end, back)])
-    return after_rest(moving, found[0][1].evaluate(0.0)[0]), SETTLE + end, SETTLE + end + duration
+    return after_rest(moving, found[0][1].evaluate(0.0)[0]), SETTLE + end + duration
 
 
 def _speed(motion: BezierTrajectory) -> float:
@@ -410,7 +407,7 @@ def _judge_task(task: Any, trace: Trace, begin: float) -> dict[str, Any]:
     power = np.abs(applied * trace.v).sum(axis=1)
     spheres = Spheres(robot)
     wanted, true = (min(spheres.clearance(q, task.scene) for q in part[rows]) for part in (trace.desired, trace.q))
-    result = {
+    return {
         "clearance_lost": wanted - true,
         "hand_max": apart.max(),
         "hand_mean": apart.mean(),
@@ -425,7 +422,6 @@ def _judge_task(task: Any, trace: Trace, begin: float) -> dict[str, Any]:
             "torque": np.round(trace.command[rows[::4]], 3),
         },
     }
-    return result
 
 
 def run_conditions(motions: int, seed: int, period: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Experiments of SVA section VI in simulation, the cost of its regressor, and what bounds say beside its gate.
+"""Experiments of SVA section VI in simulation, and the cost of its regressor.
 
 The paper gives neither parameters of its robots nor their motions, noise or gains: those here are ours, in
 ``config/sva`` and below. The true robot has other parameters than the drawing by up to a third, friction, and sensors
@@ -27,9 +27,6 @@ from sysid_ros.core.control.baselines import (
     OnlineModelSettings,
     PidSettings,
 )
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.model.robot_files import config_directories
@@ -65,7 +62,6 @@ SHOWN = 300
 """Points of a curve that are kept."""
 _PERIOD = 1e-3
 _OFFLINE_EVERY = 10  # cycles per equation of the offline fit
-_BOUND_TIMES = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0)
 
 
 @lru_cache(maxsize=4)
@@ -107,8 +103,9 @@ def sines(robot: RobotModel, amplitude: Array, rates: Array) -> Reference:
     return reference
 
 
-def tick_tock(robot: RobotModel, reach: Array, move: float = 1.0, rest: float = 0.25) -> Reference:
+def tick_tock(robot: RobotModel, reach: Array) -> Reference:
     """Return a motion from one posture to another and back, by polynomials of degree 5 with rests in between."""
+    move, rest = 1.0, 0.25
 
     def reference(t: float) -> State:
         number, within = divmod(t, move + rest)
@@ -255,7 +252,7 @@ def run_leg(seed: int, duration: float) -> dict[str, Any]:
 def run_arm(seed: int, duration: float, observation: str) -> dict[str, Any]:
     """Let the arm tick and tock under computed torque with the gate (SVA (109), Figure 7)."""
     robot = robot_of(ARM)
-    arm, truth = _arm(robot, seed)
+    arm, _ = _arm(robot, seed)
     settings = OnlineModelSettings(
         observation=Observation(observation),
         gate=GateSettings(inertia_ratio=np.inf),  # the paper's gate asks for buffer and R^2 alone
@@ -264,14 +261,12 @@ def run_arm(seed: int, duration: float, observation: str) -> dict[str, Any]:
     controller.set_model(robot.theta_nominal, robot.theta_box, np.zeros(INERTIAL), robot.payload_prior.box)
     controller.reset()
     history: list[tuple[float, list[float], bool, bool]] = []
-    models: list[tuple[float, Array]] = []
 
     def note(cycle: int) -> None:
         status = controller.status
         if status.model is not None and status.model is not last[0]:
             last[0], fit = status.model, status.model.fit
             history.append((cycle * _PERIOD, fit.determination.tolist(), fit.is_full, status.is_open))
-            models.append((cycle * _PERIOD, fit.theta))
 
     last: list[object] = [None]
     trace = follow(arm, controller, motion_of(ARM), duration, note)
@@ -289,7 +284,6 @@ def run_arm(seed: int, duration: float, observation: str) -> dict[str, Any]:
         before = (trace.t > 2.5) & (trace.t < opened)
         after = trace.t > opened + 2.5  # the change of models takes half a second; whole swings
         result["before"], result["after"] = (_errors(error[part]) for part in (before, after))
-    result["bounds"] = _compare_with_bounds(robot, truth, trace, models, history)
     return result
 
 
@@ -299,54 +293,6 @@ def _errors(error: Array) -> dict[str, Any]:
         "peak_to_peak": np.ptp(error, axis=0),
         "rms": np.sqrt(np.mean(error**2, axis=0)),
     }
-
-
-def _compare_with_bounds(
-    robot: RobotModel,
-    truth: Array,
-    trace: Trace,
-    models: list[tuple[float, Array]],
-    history: list[tuple[float, list[float], bool, bool]],
-) -> list[dict[str, Any]]:
-    """Return by time what the gate has decided, and what guaranteed bounds of the base parameters would.
-
-    By bounds, a model is better where the largest error of its torques over the bounds, along a motion that the arm has
-    not made yet, is smaller than that of the model it would replace, in every joint.
-    """
-    estimator = StreamingEstimator(robot, EstimatorSettings(body="all"))
-    y = TorqueRegressor(robot).evaluate(*validation_states(robot))
-    found: list[dict[str, Any]] = []
-    done = 0
-    for until in (one for one in _BOUND_TIMES if one <= trace.t[-1] + 1.0):
-        end = min(len(trace.t), round(until / _PERIOD))
-        q, v, tau = trace.measured[:, done:end]
-        estimator.add(SampleBlock(trace.stamps[done:end], np.arange(done, end), q, v, tau))
-        done = end
-        estimate = estimator.estimate()
-        earlier = [(k, theta) for k, (t, theta) in enumerate(models) if t <= until]
-        if not earlier or estimate.combinations is None or not estimate.is_consistent:
-            continue
-        number, fitted = earlier[-1]
-        chosen = estimate.combinations
-        known = chosen.matrix.shape[1]
-        columns = y[:, :, :known] @ np.linalg.pinv(chosen.matrix)  # torques are linear in the base parameters
-        candidates = {"identified": fitted, "first": robot.theta_nominal}
-        base = {name: chosen.matrix @ theta[:known] for name, theta in candidates.items()}
-        true_base = chosen.matrix @ truth[:known]
-        worst = {
-            name: (np.abs(columns) @ np.maximum(chosen.upper - value, value - chosen.lower)).max(axis=0)
-            for name, value in base.items()
-        }
-        found.append({
-            "t": until,
-            "gate": history[number][3],
-            "bounds": bool(np.all(worst["identified"] < worst["first"])),
-            "bounded": worst,
-            "true": {name: np.abs(columns @ (value - true_base)).max(axis=0) for name, value in base.items()},
-            "truth_inside": chosen.contains(truth[:known]),
-            "identified_inside": np.mean((chosen.lower <= base["identified"]) & (base["identified"] <= chosen.upper)),
-        })  # fmt: skip
-    return found
 
 
 def tree(joints: int, seed: int = 0) -> pin.Model:
@@ -443,21 +389,18 @@ def run(experiment: str, **job: Any) -> dict[str, Any]:
     return WORK[experiment](**job)
 
 
-def jobs(
-    experiments: tuple[str, ...], seeds: int, scale: float = 1.0, sizes: tuple[int, ...] = SIZES
-) -> list[dict[str, Any]]:
+def jobs(experiments: tuple[str, ...], seeds: int, scale: float = 1.0) -> list[dict[str, Any]]:
     """Return all runs.
 
     Args:
         experiments: Which of :data:`EXPERIMENTS`.
         seeds: Runs of each with other parameters and noise.
         scale: Durations over :data:`DURATIONS`.
-        sizes: Joints of the trees.
     """
     found: list[dict[str, Any]] = []
     for experiment in experiments:
         if experiment == COST:
-            found += [{"experiment": COST, "joints": joints, "seed": 0, "rounds": 20} for joints in sizes]
+            found += [{"experiment": COST, "joints": joints, "seed": 0, "rounds": 20} for joints in SIZES]
             continue
         more = [{"observation": one.value} for one in Observation] if experiment == ARM else [{}]
         duration = scale * DURATIONS[experiment]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sysid_ros.core.online_model.least_squares import Observation
 from sysid_ros.papers.names import ARM, COST, LEG, PENDULUM
 from sysid_ros.papers.sva import ASYMPTOTIC, robot_of
-from sysid_ros.papers.tables import Table, cost_tables, describe_median, describe_share
+from sysid_ros.papers.tables import Table, cost_tables, describe_median
 
 Entry = Mapping[str, Any]
 """A line of a file of results: the job of a run, and its result."""
@@ -138,7 +138,6 @@ def _leg_tables(entries: Sequence[Entry]) -> list[Table]:
 def _arm_tables(entries: Sequence[Entry]) -> list[Table]:
     names = robot_of(ARM).joint_names
     tracking: list[tuple[object, ...]] = []
-    gate: list[tuple[object, ...]] = []
     for kind in Observation:
         runs = [entry["result"] for entry in entries if entry["job"]["observation"] == kind.value]
         changed = [run for run in runs if "after" in run]
@@ -149,42 +148,12 @@ def _arm_tables(entries: Sequence[Entry]) -> list[Table]:
                 for when in ("before", "after")
             ]
             tracking.append((kind.value, name, len(changed), *cells))
-        for k in range(max((len(run["bounds"]) for run in runs), default=0)):
-            points = [run["bounds"][k] for run in runs if len(run["bounds"]) > k]
-            better = [all(np.less(one["true"]["identified"], one["true"]["first"])) for one in points]
-            gate.append((
-                kind.value,
-                points[0]["t"],
-                describe_share(sum(one["gate"] for one in points), len(points)),
-                describe_share(sum(one["bounds"] for one in points), len(points)),
-                describe_share(sum(better), len(points)),
-                *(
-                    describe_median([max(one[what]["identified"]) for one in points])
-                    for what in ("true", "bounded")
-                ),
-                describe_share(sum(one["truth_inside"] for one in points), len(points)),
-            ))  # fmt: skip
     return [
         Table(
             "Arm, tick and tock (Figure 7c): tracking errors [mrad] with the first model and with the identified one, "
             "median [95 %], largest",
             ("rows", "joint", "runs", "bias before", "bias after", "peak to peak before", "peak to peak after"),
             tuple(tracking),
-        ),
-        Table(
-            "Arm: what the gate decides, and what guaranteed bounds would: on another motion, whether the identified "
-            "model is better than the first in every joint",
-            (
-                "rows",
-                "time [s]",
-                "gate is open",
-                "better for certain, by the bounds",
-                "better in truth",
-                "largest true error of a torque [Nm]",
-                "its guaranteed bound [Nm]",
-                "truth in the bounds",
-            ),
-            tuple(gate),
         ),
     ]
 

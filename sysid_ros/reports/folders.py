@@ -57,27 +57,19 @@ def require_results_root(root: Path | str) -> None:
                 one.rmdir()
 
 
-class UnusableResult(SysidError):
-    """A result that no controller may be given.
-
-    Args:
-        path: The file.
-        reason: Why, in a sentence.
-    """
-
-    def __init__(self, path: Path, reason: str):
-        self.path, self.reason = path, reason
-        super().__init__(f"{path}: {reason}; nothing was sent")
+def unusable_result(path: Path, reason: str) -> SysidError:
+    """Return the error of a result that no controller may be given, with the reason in a sentence."""
+    return SysidError(f"{path}: {reason}; nothing was sent")
 
 
 def require_result(folder: Path | str) -> Path:
     """Return the file of a result in a folder, or itself.
 
     Raises:
-        UnusableResult: There is none.
+        SysidError: There is none.
     """
     path = Path(folder)
     path = path / ESTIMATE if path.is_dir() else path
     if not path.is_file():
-        raise UnusableResult(path, "missing; give a folder of results, with estimate.yaml in it")
+        raise unusable_result(path, "missing; give a folder of results, with estimate.yaml in it")
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sysid_ros.core.identifiability.data import DataAnalysis
+from sysid_ros.core.identifiability.data import DETERMINED, DataAnalysis
 from sysid_ros.core.identifiability.report import describe_data, describe_direction, weakness
 from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.wording import (
@@ -125,7 +125,7 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
     )
     plot.y.start = 0.3
     plot.stems(values, shown)
-    plot.level(analysis.limit, plots.WARN, 1.0, plots.DASHED)
+    plot.level(DETERMINED, plots.WARN, 1.0, plots.DASHED)
     description = "How many times better the data know each combination than before"
     return plots.inline_plots("spectrum", description, [plot])
 

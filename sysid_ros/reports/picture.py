@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import product
@@ -142,10 +141,10 @@ class _Picture:
             self._add("polyline", f"axis {name}", [origin, origin + length * rotation[:, k]])
             self._add("text", f"axis {name}", origin + 1.15 * length * rotation[:, k], text=name)
 
-    def extent(self, center: Array | None = None) -> tuple[Array, float]:
-        """Return the middle of all points, or the given one, and how far they reach from it [m]."""
+    def extent(self) -> tuple[Array, float]:
+        """Return the middle of all points, and how far they reach from it [m]."""
         points = np.concatenate([part.points for part in self._parts])
-        middle = 0.5 * (points.min(axis=0) + points.max(axis=0)) if center is None else center
+        middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
         return middle, float(np.linalg.norm(points - middle, axis=1).max())
 
     def svg(self, description: str, center: Array, reach: float) -> str:
@@ -177,9 +176,9 @@ def _element(index: int, part: _Part, places: Array, radius: float) -> str:
     return f'<{part.tag} {common} points="{points}"/>'
 
 
-def project(points: Array, view: Sequence[float] = VIEW) -> tuple[Array, Array]:
+def project(points: Array) -> tuple[Array, Array]:
     """Project points (N, 3) to right and up (N, 2), and give how near to the eye they are, (N,), all [m]."""
-    azimuth, elevation = view
+    azimuth, elevation = VIEW
     x, y, z = points.T
     right = -np.sin(azimuth) * x + np.cos(azimuth) * y
     ahead = np.cos(azimuth) * x + np.sin(azimuth) * y

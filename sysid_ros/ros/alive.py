@@ -96,11 +96,9 @@ class Peers:
     Args:
         node: The node that watches; its executor must spin.
         names: Names of the others, relative to its namespace.
-        clock: Steady time [s].
     """
 
-    def __init__(self, node: Node, names: Sequence[str], clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
+    def __init__(self, node: Node, names: Sequence[str]):
         self._gone_since: dict[str, float] = dict.fromkeys(names, math.inf)
         for name in names:
             events = SubscriptionEventCallbacks(liveliness=self._note_of(name))
@@ -108,7 +106,7 @@ class Peers:
 
     def is_gone(self, name: str) -> bool:
         """Return whether a node was there and is not any more; false where it never said that it is alive."""
-        return self._clock() - self._gone_since.get(name, math.inf) > GRACE
+        return time.monotonic() - self._gone_since.get(name, math.inf) > GRACE
 
     def find_gone(self, *names: str, since: float = -math.inf) -> str | None:
         """Return in words which of these nodes has gone; None if none has.
@@ -120,7 +118,7 @@ class Peers:
         name = next((name for name in names if self.is_gone(name) and self._gone_since[name] >= since), None)
         if name is None:
             return None
-        seconds = self._clock() - self._gone_since[name] + qos.ALIVE_LEASE
+        seconds = time.monotonic() - self._gone_since[name] + qos.ALIVE_LEASE
         return (
             f"the node {name} has gone: no heartbeat for up to {seconds:.1f} s; it was killed, has ended or "
             "stands still. See its log"
@@ -132,6 +130,6 @@ class Peers:
             if is_alive:
                 self._gone_since[name] = math.inf
             elif math.isinf(self._gone_since[name]):
-                self._gone_since[name] = self._clock()
+                self._gone_since[name] = time.monotonic()
 
         return note

@@ -21,7 +21,7 @@ from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.moveit import fill_message
-from sysid_ros.ros.waiting import ServiceTimeout, ServiceUnavailable
+from sysid_ros.ros.waiting import ServiceFailed, nobody_offers
 
 Array = NDArray[np.float64]
 
@@ -31,17 +31,6 @@ ATTACHED_OBJECTS = 4
 """``moveit_msgs/PlanningSceneComponents.ROBOT_STATE_ATTACHED_OBJECTS``."""
 LENGTH, ANGLE = 1e-4, 1e-3
 """Largest differences of an object that was read back, of lengths [m] and angles [rad]."""
-
-
-class ServiceRefused(SysidError):
-    """A service has answered that it did not do what it was asked for.
-
-    Args:
-        name: Name of the service.
-    """
-
-    def __init__(self, name: str):
-        super().__init__(f"the service {name} answered that it failed; see the log of its node")
 
 
 def service_type(package: str, name: str, cure: str) -> Any:
@@ -85,19 +74,19 @@ class ServiceCaller:
             fields: Those of the request that are not their defaults.
 
         Raises:
-            ServiceUnavailable: Nobody offers it.
-            ServiceTimeout: It does not answer.
+            SysidError: Nobody offers it.
+            ServiceFailed: It does not answer.
         """
         client: Any = self._node.create_client(kind, name)
         try:
             if not client.wait_for_service(timeout_sec=PATIENCE):
-                raise ServiceUnavailable(name, PATIENCE, self._node.get_node_names())
+                raise nobody_offers(name, PATIENCE, self._node.get_node_names())
             future = client.call_async(fill_message(kind.Request(), fields))
             end = time.monotonic() + PATIENCE
             while not future.done() and time.monotonic() < end:
                 self._executor.spin_once(timeout_sec=0.1)
             if not future.done():
-                raise ServiceTimeout(name, PATIENCE)
+                raise ServiceFailed(name, f"did not answer within {PATIENCE:g} s")
             return future.result()
         finally:
             self._node.destroy_client(client)
@@ -120,8 +109,8 @@ def set_ur_payload(
         Whether the inertia was set.
 
     Raises:
-        ServiceRefused: It answers that it failed.
-        ServiceUnavailable, ServiceTimeout: It does not answer.
+        ServiceFailed: It answers that it failed, or does not answer.
+        SysidError: Nobody offers it.
     """
     fields: dict[str, object] = {
         "mass": float(mass),
@@ -132,7 +121,7 @@ def set_ur_payload(
         entries = {"ixx": (0, 0), "iyy": (1, 1), "izz": (2, 2), "ixy": (0, 1), "ixz": (0, 2), "iyz": (1, 2)}
         fields |= {name: float(inertia_com[place]) for name, place in entries.items()}
     if not caller.call(kind, name, fields).success:
-        raise ServiceRefused(name)
+        raise ServiceFailed(name, "answered that it failed")
     return sets_inertia
 
 
@@ -146,11 +135,11 @@ def apply_scene(caller: ServiceCaller, kind: Any, name: str, scene: Mapping[str,
         scene: Fields of a ``moveit_msgs/PlanningScene``.
 
     Raises:
-        ServiceRefused: It answers that it failed.
-        ServiceUnavailable, ServiceTimeout: It does not answer.
+        ServiceFailed: It answers that it failed, or does not answer.
+        SysidError: Nobody offers it.
     """
     if not caller.call(kind, name, {"scene": dict(scene)}).success:
-        raise ServiceRefused(name)
+        raise ServiceFailed(name, "answered that it failed")
 
 
 def read_attached(caller: ServiceCaller, kind: Any, name: str, object_id: str) -> Any | None:
@@ -163,7 +152,8 @@ def read_attached(caller: ServiceCaller, kind: Any, name: str, object_id: str) -
         object_id: Name of the object.
 
     Raises:
-        ServiceUnavailable, ServiceTimeout: It does not answer.
+        ServiceFailed: It does not answer.
+        SysidError: Nobody offers it.
     """
     answer = caller.call(kind, name, {"components": {"components": ATTACHED_OBJECTS}})
     found = [one for one in answer.scene.robot_state.attached_collision_objects if one.object.id == object_id]

@@ -31,90 +31,38 @@ _PROBE_SECONDS = 1.0
 """Time between two probes of an action server [s]."""
 
 
-class ServiceUnavailable(SysidError):
-    """Nobody offers a service.
+class ServiceFailed(SysidError):
+    """A service was asked, and did not do it or did not answer.
+
+    Args:
+        name: Name of the service.
+        fault: What went wrong, as in 'did not answer within 2 s'.
+    """
+
+    def __init__(self, name: str, fault: str):
+        super().__init__(f"the service {name} {fault}; see the log of its node")
+
+
+def nobody_offers(name: str, seconds: float, nodes: Sequence[str]) -> SysidError:
+    """Return the error of a service that nobody offers.
 
     Args:
         name: Name of the service.
         seconds: How long was waited [s].
         nodes: Nodes that were seen meanwhile.
     """
-
-    def __init__(self, name: str, seconds: float, nodes: Sequence[str]):
-        self.name = name
-        self.seconds = seconds
-        self.nodes = tuple(nodes)
-        server = name.rpartition("/")[0]
-        advice = (
-            "Start the node, or check namespace and ROS_DOMAIN_ID. A node that a signal has stopped (Ctrl-Z, SIGSTOP) "
-            "before the others have found it is not seen either"
-        )
-        if server in self.nodes:
-            advice = f"{server} is there and does not offer it: it still starts, is not active, or stands still"
-        super().__init__(
-            f"nobody offers the service {name} (waited {seconds:g} s); nodes seen: {', '.join(self.nodes) or 'none'}. "
-            f"{advice}"
-        )
+    server = name.rpartition("/")[0]
+    advice = (
+        "Start the node, or check namespace and ROS_DOMAIN_ID. A node that a signal has stopped (Ctrl-Z, SIGSTOP) "
+        "before the others have found it is not seen either"
+    )
+    if server in nodes:
+        advice = f"{server} is there and does not offer it: it still starts, is not active, or stands still"
+    seen = ", ".join(nodes) or "none"
+    return SysidError(f"nobody offers the service {name} (waited {seconds:g} s); nodes seen: {seen}. {advice}")
 
 
-class ServiceTimeout(SysidError):
-    """A service was asked and did not answer in time.
-
-    Args:
-        name: Name of the service.
-        seconds: How long was waited [s].
-    """
-
-    def __init__(self, name: str, seconds: float):
-        self.name = name
-        self.seconds = seconds
-        super().__init__(f"the service {name} did not answer within {seconds:g} s; see the log of its node")
-
-
-class ServiceLost(ServiceTimeout):
-    """A service was asked and disappeared before it answered.
-
-    Args:
-        name: Name of the service.
-        seconds: How long it has been gone [s].
-    """
-
-    def __init__(self, name: str, seconds: float):
-        super().__init__(name, seconds)
-        self.args = (f"the service {name} has gone before it answered; see the log of its node",)
-
-
-class NoMessages(SysidError):
-    """A topic stays silent.
-
-    Args:
-        topic: Name of the topic.
-        what: What was expected on it, as in 'samples'.
-        seconds: How long was waited [s].
-        asked: QoS of the subscription in words.
-        publishers: 'node (QoS)' of each publisher seen.
-        is_compatible: Whether the QoS of one of them is compatible.
-    """
-
-    def __init__(
-        self, topic: str, what: str, seconds: float, asked: str, publishers: Sequence[str], is_compatible: bool = True
-    ):
-        self.topic = topic
-        self.asked = asked
-        self.publishers = tuple(publishers)
-        seen = "; ".join(self.publishers) or "none"
-        if not publishers:
-            advice = "is its node running?"
-        elif not is_compatible:
-            advice = "the QoS is incompatible"
-        else:
-            advice = f"the QoS fits; is the node active (see its log), or too slow? {describe_load()}"
-        super().__init__(
-            f"no {what} on topic {topic} within {seconds:g} s with QoS {asked}; publishers seen: {seen}: {advice}"
-        )
-
-
-def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> NoMessages:
+def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> SysidError:
     """Make the error for a topic that stays silent, with the publishers that are there.
 
     Args:
@@ -132,8 +80,16 @@ def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSP
         f"({info.qos_profile.reliability.name.lower().replace('_', ' ')}, {info.qos_profile.durability.name.lower()})"
         for info in infos
     ]
-    fits = [qos_check_compatible(info.qos_profile, profile)[0] != QoSCompatibility.ERROR for info in infos]
-    return NoMessages(full_name, what, seconds, describe(profile), publishers, any(fits))
+    if not publishers:
+        advice = "is its node running?"
+    elif all(qos_check_compatible(info.qos_profile, profile)[0] == QoSCompatibility.ERROR for info in infos):
+        advice = "the QoS is incompatible"
+    else:
+        advice = f"the QoS fits; is the node active (see its log), or too slow? {describe_load()}"
+    return SysidError(
+        f"no {what} on topic {full_name} within {seconds:g} s with QoS {describe(profile)}; publishers seen: "
+        f"{'; '.join(publishers) or 'none'}: {advice}"
+    )
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
@@ -164,12 +120,12 @@ def wait_for_service(
         is_cancelled: Ends the waiting early.
 
     Raises:
-        ServiceUnavailable: Nobody does.
+        SysidError: Nobody does.
         Cancelled: ``is_cancelled()`` became true.
     """
     if not wait_until(client.service_is_ready, seconds, is_cancelled):
         nodes = [_full_name(namespace, name) for name, namespace in node.get_node_names_and_namespaces()]
-        raise ServiceUnavailable(client.service_name, seconds, sorted(nodes))
+        raise nobody_offers(client.service_name, seconds, sorted(nodes))
 
 
 def call_service(
@@ -196,8 +152,8 @@ def call_service(
         The response.
 
     Raises:
-        ServiceUnavailable: Nobody offers the service.
-        ServiceTimeout: It did not answer in time, or has gone meanwhile (:class:`ServiceLost`).
+        SysidError: Nobody offers the service.
+        ServiceFailed: It did not answer in time, or has gone meanwhile.
         Cancelled: ``is_cancelled()`` became true.
     """
     wait_for_service(node, client, seconds, is_cancelled)
@@ -213,13 +169,13 @@ def call_service(
     try:
         while not answered.is_set():
             if time.monotonic() >= end:
-                raise ServiceTimeout(client.service_name, seconds)
+                raise ServiceFailed(client.service_name, f"did not answer within {seconds:g} s")
             future: Future = client.call_async(request)
             future.add_done_callback(lambda _: answered.set())
             futures.append(future)
             left = min(repeat_after, end - time.monotonic())
             if wait_until(lambda: answered.is_set() or is_lost(), left, is_cancelled) and not answered.is_set():
-                raise ServiceLost(client.service_name, _LOST_SECONDS)
+                raise ServiceFailed(client.service_name, "has gone before it answered")
     finally:
         for future in futures:
             if not future.done():

@@ -269,7 +269,6 @@ class ArmView:
         path: Array | None,
         waiting: Array | None = None,
         swept: SweptSpheres | None = None,
-        others: Sequence[Array] = (),
     ) -> None:
         """Show what the tool follows.
 
@@ -277,12 +276,10 @@ class ArmView:
             path: Points on the path of the plan that is followed, (N, 3) [m].
             waiting: Those of the plan that waits, (N, 3) [m].
             swept: The room the plan takes.
-            others: Paths of more plans that wait, (N, 3) [m] each.
         """
         scene = self.server.scene
         parts: list[Any] = []
-        lines = [("plan", path), ("next", waiting), *(("next", points) for points in others)]
-        for k, (name, points) in enumerate(lines):
+        for k, (name, points) in enumerate((("plan", path), ("next", waiting))):
             if points is not None and len(points) > 1:
                 segments = np.stack([points[:-1], points[1:]], axis=1)
                 parts.append(scene.add_line_segments(f"/plans/{k}", segments, COLORS[name], thickness=0.004))

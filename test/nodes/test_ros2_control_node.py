@@ -18,13 +18,12 @@ from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.joint_link import (
     LinkSetup,
-    PackageNotInstalled,
     RosJointLink,
     from_joint_state,
     from_lbr_state,
 )
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Quantity
 from sysid_ros.drivers.mujoco.simulation import load_payload
@@ -252,13 +251,13 @@ def test_settings_reach_the_connection(robot):
     ("values", "error", "words"),
     [
         ({"torque_command": "unset"}, ParameterOutOfRange, "expected full .* a wrong setting makes it fall or jump"),
-        ({"arm_interface": "lbr_fri_idl"}, PackageNotInstalled, "lbr_fri_idl is not installed here; it is part"),
-        ({"hold_controller": "jtc"}, PackageNotInstalled, "controller_manager_msgs is not installed here"),
+        ({"arm_interface": "lbr_fri_idl"}, SysidError, "lbr_fri_idl is not installed here; it is part"),
+        ({"hold_controller": "jtc"}, SysidError, "controller_manager_msgs is not installed here"),
         ({"velocity_source": "positions"}, ParameterOutOfRange, "velocity_error of joint_"),
     ],
 )
 def test_what_cannot_work_is_refused_when_the_driver_is_configured(robot, values, error, words):
-    if error is PackageNotInstalled and "arm_interface" in values:
+    if error is SysidError and "arm_interface" in values:
         parameters = names_of(model="kuka_lbr_med7", torque_command="overlay", **values)
         robot = load_textbook("kuka_lbr_med7")
     else:

@@ -107,7 +107,6 @@ def test_what_counts_as_a_failure():
     assert safe_id_report.failure_of(task("a", placed=2e-3), good) == "misplaced"
     assert safe_id_report.failure_of(task("c", clearance_lost=2e-3), good) == "too near"
     assert safe_id_report.failure_of(task("a", judged=bad), good) == "torque"
-    assert safe_id_report.failure_of(task("a", before=bad), good) == "torque while it identified"
     assert safe_id_report.failure_of(task("a", failure="nothing"), good) == "no model"
     assert "identified" in safe_id_report.failure_of(task("a"), [{"job": job, "result": {"judged": bad}}])
 

@@ -13,7 +13,6 @@ from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.torque_fit import predict_torque
 from sysid_ros.reports.writer import write_results
 
@@ -100,17 +99,6 @@ def test_a_good_recording_at_every_form_gives_the_same_files(robot, samples, tmp
         assert status == ExitStatus.OK and "NOT IDENTIFIED" not in printed
         texts.append([without_source(folder / name) for name in VENDOR_FILES])
     assert texts[0] == texts[1] == texts[2]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_every_form_is_read_as_the_same_samples(case, robot, samples, tmp_path):
-    given = CASES[case][0](samples)
-    for form in ("npz", "csv", "mcap"):
-        file = write_as(form, tmp_path / f"recording.{form}", robot, given)
-        read = read_recording(str(file), robot, None)
-        assert not read.notices and not read.caveats and read.velocity_error is None
-        for name in ("stamps", "q", "v", "tau"):
-            np.testing.assert_array_equal(getattr(read.samples, name), getattr(given, name), err_msg=f"{form}: {name}")
 
 
 def test_an_arm_at_rest_tells_no_inertia(robot, tmp_path, capsys):

@@ -11,9 +11,10 @@ import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.reports.recordings import recording
 from sysid_ros.reports.recordings.mcap import DamagedRecording, read_messages, read_metadata
-from sysid_ros.reports.recordings.recording import SEPARATOR, RecordingError, RecordingWriter
+from sysid_ros.reports.recordings.recording import SEPARATOR, RecordingWriter
 
 DEFINITIONS = {
     "demo_msgs/msg/Numbers": f"Point[] points\nfloat64[] data\nint64 count\nstring text\n{SEPARATOR}\n"
@@ -95,7 +96,7 @@ def test_a_bad_message_costs_only_itself(tmp_path):
     writer.write("/odd", "no_such_pkg/msg/Nothing", {"x": 1}, 2)
     writer.write("/numbers", NUMBERS, SimpleNamespace(points="?"), 3)
     writer.write("/flag", FLAG, {"on": False}, 4)
-    with pytest.raises(RecordingError, match="/odd .no_such_pkg/msg/Nothing.*looked into.*/numbers"):
+    with pytest.raises(SysidError, match="/odd .no_such_pkg/msg/Nothing.*looked into.*/numbers"):
         writer.close()
     assert [m.stamp_ns for m in read_messages(tmp_path / "r.mcap")] == [1, 4]
     assert writer.dropped == 2
@@ -108,14 +109,14 @@ def test_a_full_disk_is_told_when_closing(tmp_path, monkeypatch):
     monkeypatch.setattr(recording._McapFile, "add", fail)
     writer = RecordingWriter(tmp_path / "r.mcap", definitions=DEFINITIONS)
     writer.write("/flag", FLAG, {"on": True}, 1)
-    with pytest.raises(RecordingError, match="No space left"):
+    with pytest.raises(SysidError, match="No space left"):
         writer.close()
     assert not writer.write("/flag", FLAG, {"on": True}, 2) and writer.dropped == 1
     writer.close()
 
 
 def test_a_file_that_cannot_be_made_is_named(tmp_path):
-    with pytest.raises(RecordingError, match="cannot write the recording .*nowhere.*No such file"):
+    with pytest.raises(SysidError, match="cannot write the recording .*nowhere.*No such file"):
         RecordingWriter(tmp_path / "nowhere" / "r.mcap")
 
 

@@ -14,7 +14,7 @@ import pytest
 from scipy.signal import savgol_coeffs, savgol_filter
 
 from sysid_ros.core.certification.certificate import MarginRow
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, Quantity
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports import figures
@@ -161,20 +161,6 @@ def test_bounds_without_guarantee_are_not_called_certain(result):
 def test_the_page_lists_what_the_data_need_not_show(page):
     assert "What such data need not show" in page and "Identify with the empty hand" in page
     assert "What could be wrong" not in page, "hypotheses belong to alarms"
-
-
-def test_an_alarm_shows_no_number_as_an_answer(result):
-    nothing = np.full(10, np.nan)
-    estimate = dataclasses.replace(
-        result.estimate,
-        values=nothing,
-        lower=nothing,
-        upper=nothing,
-        is_consistent=False,
-        alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "joint_2 is inconsistent"),
-    )
-    page = report_html(dataclasses.replace(result, estimate=estimate, predicted_tau=None, samples=None))
-    assert "No usable estimate" in page and "joint_2 is inconsistent." in page and "weighs" not in page
 
 
 def test_without_data_there_are_no_empty_figures(result):

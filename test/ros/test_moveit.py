@@ -15,7 +15,8 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.reports.exports import planning_scene
 from sysid_ros.reports.payload_files import Load
 from sysid_ros.ros.moveit import PlanningScenePublisher, fill_message
-from sysid_ros.ros.services import ServiceRefused, compare_attached, set_ur_payload
+from sysid_ros.ros.services import compare_attached, set_ur_payload
+from sysid_ros.ros.waiting import ServiceFailed
 
 
 def test_messages_are_filled_from_plain_values():
@@ -154,7 +155,7 @@ def test_the_driver_of_universal_robots_gets_the_inertia_where_its_messages_have
         )
         assert [fields.get(entry) for entry in entries] == ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] if extra else [None] * 6)
         assert not set_ur_payload(caller, kind_of_service, "/set", 1.5, BODY.com, None)
-        with pytest.raises(ServiceRefused, match="/set answered that it failed"):
+        with pytest.raises(ServiceFailed, match="/set answered that it failed"):
             set_ur_payload(Caller(False), kind_of_service, "/set", 1.5, BODY.com, None)
 
 

@@ -10,13 +10,10 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import SampleBatch
-from sysid_ros.core.common.errors import Cancelled
+from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.ros import qos
 from sysid_ros.ros.waiting import (
-    NoMessages,
-    ServiceLost,
-    ServiceTimeout,
-    ServiceUnavailable,
+    ServiceFailed,
     call_service,
     no_messages,
     wait_until,
@@ -41,12 +38,12 @@ def test_answer_of_a_service(node):
 
 def test_service_nobody_offers(node):
     client = node.create_client(Trigger, "excitation_planner/plan")
-    with pytest.raises(ServiceUnavailable, match="nobody offers the service /cell/excitation_planner/plan") as caught:
+    with pytest.raises(SysidError, match="nobody offers the service /cell/excitation_planner/plan") as caught:
         call_service(node, client, Trigger.Request(), 0.2)
-    assert "/cell/asker" in caught.value.nodes  # those of other tests may still be seen for a while
+    assert "/cell/asker" in str(caught.value)  # those of other tests may still be seen for a while
     assert "Start the node" in str(caught.value) and "SIGSTOP" in str(caught.value)
     client = node.create_client(Trigger, "asker/plan")
-    with pytest.raises(ServiceUnavailable, match="/cell/asker is there and does not offer it: it still starts"):
+    with pytest.raises(SysidError, match="/cell/asker is there and does not offer it: it still starts"):
         call_service(node, client, Trigger.Request(), 0.2)
 
 
@@ -64,7 +61,7 @@ def offer_silence(node, then=lambda: None):
 def test_service_that_does_not_answer(node):
     offer_silence(node)
     client = node.create_client(Trigger, "plan")
-    with pytest.raises(ServiceTimeout, match="/cell/plan did not answer within 0.3 s"):
+    with pytest.raises(ServiceFailed, match="/cell/plan did not answer within 0.3 s"):
         call_service(node, client, Trigger.Request(), 0.3)
 
 
@@ -90,7 +87,7 @@ def test_an_answer_that_was_lost_is_asked_for_again(node, monkeypatch):
 def test_asking_again_ends_in_time(node):
     offer_silence(node)
     client = node.create_client(Trigger, "plan")
-    with pytest.raises(ServiceTimeout, match="did not answer within 0.5 s"):
+    with pytest.raises(ServiceFailed, match="did not answer within 0.5 s"):
         call_service(node, client, Trigger.Request(), 0.5, repeat_after=0.1)
     assert not client._pending_requests  # nothing waits for an answer any more
 
@@ -99,7 +96,7 @@ def test_service_that_goes_away(node, monkeypatch):
     monkeypatch.setattr("sysid_ros.ros.waiting._LOST_SECONDS", 0.5)
     server = offer_silence(node, lambda: threading.Timer(0.5, lambda: node.destroy_service(server)).start())
     client = node.create_client(Trigger, "plan")
-    with pytest.raises(ServiceLost, match="the service /cell/plan has gone before it answered"):
+    with pytest.raises(ServiceFailed, match="the service /cell/plan has gone before it answered"):
         call_service(node, client, Trigger.Request(), 60.0)
 
 
@@ -118,7 +115,6 @@ def test_wait_until_ends_with_the_condition():
 
 def test_silent_topic_without_publisher_names_topic_and_qos(node):
     error = no_messages(node, "arm_driver/samples", "samples", 2.0, qos.SAMPLES)
-    assert isinstance(error, NoMessages)
     assert str(error) == (
         "no samples on topic /cell/arm_driver/samples within 2 s with QoS reliable, volatile, keep last 1000; "
         "publishers seen: none: is its node running?"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink
-from sysid_ros.core.certification.authentication import KeyUnusable, read_secret
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.certification.authentication import read_secret
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import CONTROLLERS
 from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.robot import RobotModel
@@ -200,8 +200,8 @@ class ConnectionParameters(RobotParameters):
             return self.kortex.password
         try:
             return read_secret(Path(self.password_file).expanduser())
-        except KeyUnusable as error:
-            allowed = f"a file that only its owner may read: {error.reason}"
+        except SysidError as error:
+            allowed = f"a file that only its owner may read ({error})"
             raise ParameterOutOfRange("parameter 'password_file'", self.password_file, allowed) from error
 
     @property

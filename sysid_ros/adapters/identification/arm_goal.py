@@ -22,7 +22,7 @@ from sysid_ros.adapters.identification.session import (
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -55,9 +55,9 @@ from sysid_ros.core.procedure import (
     Phase,
     Ports,
     Progress,
-    run_collection,
+    build_procedure,
 )
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
 from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
@@ -66,8 +66,6 @@ from sysid_ros.ros.conversions import Samples
 
 _PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
 """Shares of a goal's progress that are done when motions are planned, and when they are made."""
-_STRETCHED = 1.8
-"""How much longer than planned a proof may make a motion."""
 _OTHER_MOTION = 1000
 """How far the seed of the motion that is predicted is from those of the others."""
 
@@ -138,7 +136,7 @@ class ArmMotions:
                 found = plan_arm_excitation(
                     assumptions, request.start, one, count, is_cancelled=self._session.is_cancelled, on_progress=tell
                 )
-            except PlanningCancelled as cancelled:
+            except Cancelled as cancelled:
                 raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
             except SysidError as error:
                 raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
@@ -158,7 +156,7 @@ class ArmMotions:
             found = plan_creep_sweep(
                 assumptions, start, self._settings.sweep_time / SPEEDS, period, is_cancelled=self._session.is_cancelled
             )
-        except PlanningCancelled as cancelled:
+        except Cancelled as cancelled:
             raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
         except SysidError as error:
             raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
@@ -309,21 +307,18 @@ class ArmGoalRun(GoalBase):
         )
         motions = ArmMotions(self._session, self._planner, settings, int(self._goal.seed), self._take_search)
         ports = Ports(motions, self._arm, self._ports.estimates)
-        run_collection(ports, policy, wanted, self._is_cancelled, self._take_motion)
+        build_procedure(ports, policy, wanted, self._is_cancelled, self._take_motion).collect()
         records = self._monitor.records
         self._end_recording()
-        self._forget_load(policy)
-        begin_ns, _ = records.plans[-1]
-        before, after = split_at(records.samples, begin_ns)
-        name = RECORDING if self._folder is None else f"{self._folder.name}/{RECORDING}"
-        return LoadedRecording(name, before, load), LoadedRecording("last motion", after, load)
-
-    def _forget_load(self, policy: KnownLoadPolicy) -> None:
-        """Give the controller back the prior: the hand may hold something else next."""
+        # Give the controller back the prior: the hand may hold something else next
         try:
             self._arm.set_model(policy.reset(), is_reset=True)
         except (ModelRefused, IdentificationFailed) as refusal:
             self._logger.warning(f"the controller keeps the model of the load: {refusal}")
+        begin_ns, _ = records.plans[-1]
+        before, after = split_at(records.samples, begin_ns)
+        name = RECORDING if self._folder is None else f"{self._folder.name}/{RECORDING}"
+        return LoadedRecording(name, before, load), LoadedRecording("last motion", after, load)
 
     def _take_search(self, share: float, text: str) -> None:
         self._tell(Phase.PLANNING, text, _PLANNING_SHARE * share)

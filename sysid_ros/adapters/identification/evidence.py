@@ -18,7 +18,6 @@ from sysid_ros.adapters.identification.session import Session
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.bounds.agreement import measure_agreement
-from sysid_ros.core.estimation.hypotheses import Explanation
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
@@ -123,11 +122,25 @@ def ask_settings(session: Session) -> EstimatorSettings | None:
 def add_evidence(result: Identify.Result, evidence: Evidence) -> None:
     """Put what was found into the fields of a result, and the likeliest hypotheses into its text."""
     if evidence.statistical is not None:
-        _add_interval(result, evidence.statistical)
+        result.statistical_confidence = float(evidence.statistical.confidence)
+        result.statistical_lower, result.statistical_upper = evidence.statistical.lower, evidence.statistical.upper
     if evidence.agreement is not None and evidence.agreement.doubt:
         result.error_text += f"{'. ' if result.error_text else ''}{evidence.agreement.doubt}"
     if evidence.explanation is not None and evidence.explanation.hypotheses:
-        _add_explanation(result, evidence.explanation)
+        result.hypotheses = [
+            HypothesisMessage(
+                assumption=one.assumption.value,
+                joint=one.joint or "",
+                amount=float(one.amount),
+                unit=one.unit,
+                misfit=float(one.misfit),
+                text=one.text,
+                check=one.check,
+            )
+            for one in evidence.explanation.hypotheses
+        ]
+        texts = [f"{number}. {one.text}" for number, one in enumerate(evidence.explanation.hypotheses[:TOLD], start=1)]
+        result.error_text += f". What could be wrong, likeliest first, none of it proven: {'; '.join(texts)}"
 
 
 def interval_of(result: Identify.Result) -> StatisticalInterval | None:
@@ -136,25 +149,3 @@ def interval_of(result: Identify.Result) -> StatisticalInterval | None:
         return None
     lower, upper = (np.array(side, dtype=float) for side in (result.statistical_lower, result.statistical_upper))
     return StatisticalInterval(lower, upper, float(result.statistical_confidence))
-
-
-def _add_interval(result: Identify.Result, interval: StatisticalInterval) -> None:
-    result.statistical_confidence = float(interval.confidence)
-    result.statistical_lower, result.statistical_upper = interval.lower, interval.upper
-
-
-def _add_explanation(result: Identify.Result, explanation: Explanation) -> None:
-    result.hypotheses = [
-        HypothesisMessage(
-            assumption=one.assumption.value,
-            joint=one.joint or "",
-            amount=float(one.amount),
-            unit=one.unit,
-            misfit=float(one.misfit),
-            text=one.text,
-            check=one.check,
-        )
-        for one in explanation.hypotheses
-    ]
-    texts = [f"{number}. {one.text}" for number, one in enumerate(explanation.hypotheses[:TOLD], start=1)]
-    result.error_text += f". What could be wrong, likeliest first, none of it proven: {'; '.join(texts)}"

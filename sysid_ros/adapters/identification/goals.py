@@ -39,10 +39,10 @@ from sysid_ros.core.procedure import (
     Phase,
     Ports,
     Progress,
+    build_procedure,
     end_tare,
     run_identification,
     run_move,
-    run_tare,
 )
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import bound_mass_and_com
@@ -394,7 +394,7 @@ class TareRun(GoalRun):
         try:
             self._arm.wait_until_ready()
             start = self._position()
-            done = run_tare(self._ports, self._policy, self._settings, self._is_cancelled, on_progress)
+            done = build_procedure(self._ports, self._policy, self._settings, self._is_cancelled, on_progress).tare()
             if self._can_return and start is not None:
                 on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
                 self._return(start)

@@ -228,7 +228,7 @@ class SuiteMonitor:
             final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
 
         Raises:
-            RecordingError: Not everything is in the recording.
+            SysidError: Not everything is in the recording.
         """
         with self._lock:
             self._is_recording = False

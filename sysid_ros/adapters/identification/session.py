@@ -41,7 +41,7 @@ from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
-from sysid_ros.ros.waiting import ServiceTimeout, call_service, no_messages, wait_for_service, wait_until
+from sysid_ros.ros.waiting import ServiceFailed, call_service, no_messages, wait_for_service, wait_until
 
 T = TypeVar("T")
 
@@ -240,7 +240,7 @@ class Session:
             raise _cancelled() from cancelled
         except IdentificationFailed:
             raise
-        except ServiceTimeout as error:
+        except ServiceFailed as error:
             raise IdentificationFailed(IdentificationErrorCode.TIMEOUT, str(error)) from error
         except SysidError as error:
             raise IdentificationFailed(code, str(error)) from error

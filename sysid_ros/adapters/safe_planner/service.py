@@ -15,11 +15,10 @@ from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
 from sysid_ros.adapters.safe_planner.requests import NotReady, PlanRequests
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import PlanRejected
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import certified_plan_to_message
 from sysid_ros.ros.node import Interfaces, run_in_thread
@@ -248,7 +247,7 @@ def failure_code(error: Exception) -> int:
         return int(error.code)
     kinds: tuple[tuple[type[Exception], PlanFailureCode], ...] = (
         (NotReady, PlanFailureCode.NOT_READY),
-        (PlanningCancelled, PlanFailureCode.CANCELLED),
+        (Cancelled, PlanFailureCode.CANCELLED),
         (PlanRejected, PlanFailureCode.LIMIT),
         (BoundNotAvailable, PlanFailureCode.NO_TRACKING_BOUND),
         (SysidError, PlanFailureCode.REQUEST),

@@ -25,20 +25,6 @@ _KEY_BYTES = 32
 _CERTIFICATE = "certificate 1"
 
 
-class KeyUnusable(SysidError):
-    """A key file that must not be used.
-
-    Args:
-        path: The file.
-        reason: Why not, with what to do.
-    """
-
-    def __init__(self, path: Path, reason: str):
-        self.path = path
-        self.reason = reason
-        super().__init__(f"the key file {path} cannot be used: {reason}")
-
-
 class NotAuthentic(SysidError):
     """Something that no node of this suite has made, or that was made for another session or payload.
 
@@ -147,18 +133,20 @@ def read_secret(path: Path) -> str:
     """Return the text of a file that nobody but this user may read, without white space around it.
 
     Raises:
-        KeyUnusable: It is missing, no text, or others may read or write it.
+        SysidError: It is missing, no text, or others may read or write it.
     """
     try:
         with path.open() as file:
             status = os.fstat(file.fileno())
             text = file.read(4096).strip()
     except OSError as error:
-        raise KeyUnusable(path, error.strerror or str(error)) from error
+        raise SysidError(f"the file {path} cannot be used", error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
-        raise KeyUnusable(path, "it is not text") from error
+        raise SysidError(f"the file {path} cannot be used", "it is not text") from error
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
-        raise KeyUnusable(path, "it must be a file of this user that nobody else can read: chmod 600")
+        raise SysidError(
+            f"the file {path} cannot be used", "it must be a file of this user that nobody else can read: chmod 600"
+        )
     return text
 
 
@@ -166,18 +154,19 @@ def load_key(path: Path) -> AuthenticationKey:
     """Read a key file.
 
     Raises:
-        KeyUnusable: It is missing, others may read or write it, or it holds no key.
+        SysidError: It is missing, others may read or write it, or it holds no key.
     """
     try:
         text = read_secret(path)
-    except KeyUnusable as error:
+    except SysidError as error:
         if path.exists():
             raise
-        raise KeyUnusable(path, f"{error.reason}; the launch file and sysid identify make one") from error
+        raise SysidError(f"{error}; the launch file and sysid identify make a key file") from error
     try:
         return AuthenticationKey(bytes.fromhex(text))
     except ValueError as error:
-        raise KeyUnusable(path, f"it must hold {2 * _KEY_BYTES} or more hexadecimal digits ({error})") from error
+        text = f"it must hold {2 * _KEY_BYTES} or more hexadecimal digits ({error})"
+        raise SysidError(f"the key file {path} cannot be used", text) from error
 
 
 def make_run_key() -> Path:
@@ -196,7 +185,7 @@ def key_from_environment() -> AuthenticationKey | None:
     """Return the key whose file ``SYSID_ROS_KEY_FILE`` names; None where it names none.
 
     Raises:
-        KeyUnusable: The file cannot be used.
+        SysidError: The file cannot be used.
     """
     name = os.environ.get(KEY_FILE_VARIABLE, "")
     return load_key(Path(name).expanduser()) if name else None

@@ -17,9 +17,10 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
 
 Array = NDArray[np.float64]
@@ -71,7 +72,7 @@ def enclose_path(trajectory: Trajectory, middle: Array, half: Array) -> PathPiec
         half: Half lengths, (P,) [s]; the pieces lie within the duration.
 
     Raises:
-        InvalidTrajectory: There is no enclosure for this kind of trajectory.
+        ParameterOutOfRange: There is no enclosure for this kind of trajectory.
     """
     derivatives, sixth = _derivatives(trajectory, middle)  # (6, n, P), (n,)
     order = np.arange(DEGREE + 1)
@@ -102,7 +103,7 @@ def quadratic(coefficients: Array) -> Array:
 @singledispatch
 def _derivatives(trajectory: Trajectory, times: Array) -> tuple[Array, Array]:
     """Compute derivatives 0 to 5 at times inside, (6, n, P), and bound the size of the sixth at all times, (n,)."""
-    raise InvalidTrajectory("kind", repr(trajectory.kind), "bezier or fourier; others cannot be verified")
+    raise ParameterOutOfRange("kind", trajectory.kind, "bezier or fourier; others cannot be verified")
 
 
 @_derivatives.register

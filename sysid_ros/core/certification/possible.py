@@ -5,7 +5,6 @@ from __future__ import annotations
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
@@ -27,7 +26,7 @@ class NeverCertified(SysidError):
         )
 
 
-def require_certifiable(robot: RobotModel, control_law: RobustSettings | None = None) -> None:
+def require_certifiable(robot: RobotModel) -> None:
     """Refuse an arm that cannot be held for certain even where that is easiest.
 
     That is at rest, in the home posture, with a payload that is known exactly: the prior's nominal one. What is only
@@ -35,13 +34,12 @@ def require_certifiable(robot: RobotModel, control_law: RobustSettings | None = 
 
     Args:
         robot: The arm.
-        control_law: The control law; None for the one with the arm's default gains.
 
     Raises:
         NeverCertified: It cannot.
     """
     payload = robot.payload_prior.nominal
     try:
-        Assumptions.of_payload(robot, Box(payload, payload), control_law=control_law).bound(robot.home)
+        Assumptions.of_payload(robot, Box(payload, payload)).bound(robot.home)
     except BoundNotAvailable as error:
         raise NeverCertified(robot.name, str(error)) from error

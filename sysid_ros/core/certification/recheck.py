@@ -47,7 +47,6 @@ class Recheck:
 def recheck(
     robot: RobotModel,
     plan: CertifiedPlan,
-    settings: VerifierSettings | None = None,
     bound: TrackingBound | None = None,
     takes_larger: bool = False,
 ) -> Recheck:
@@ -56,7 +55,6 @@ def recheck(
     Args:
         robot: The robot it is for.
         plan: The plan.
-        settings: How finely time is divided; the torque fraction and the brake time are those of the certificate.
         bound: Its tracking bound, from which those of its stops follow (:attr:`BoundRechecker.latest`); without it
             errors in stops are assumed, as :func:`verify` says, and Coulomb friction counts in any direction.
         takes_larger: Whether errors of the bound that are larger than those of the certificate count, and all limits
@@ -74,7 +72,7 @@ def recheck(
         )
     if problems:  # nothing is computed with numbers that no proof could have given
         return Recheck(tuple(problems), None)
-    settings = settings or VerifierSettings()
+    settings = VerifierSettings()
     try:
         proof = replace(
             settings,

@@ -31,18 +31,6 @@ _REMEMBERED = 8
 """Plans whose bounds are kept for those that take over from them."""
 
 
-class NotProven(SysidError):
-    """A plan whose certificate says what cannot be proven.
-
-    Args:
-        reason: What, in a sentence.
-    """
-
-    def __init__(self, reason: str):
-        self.reason = reason
-        super().__init__(f"the plan cannot be proven again: {reason}")
-
-
 @dataclass(frozen=True)
 class Reproof:
     """What was proven again.
@@ -61,14 +49,13 @@ class Reprover:
 
     Args:
         robot: The arm.
-        settings: How finely time is divided; torque fraction and brake time are those of the certificates.
 
     Attributes:
         robot: The arm.
     """
 
-    def __init__(self, robot: RobotModel, settings: VerifierSettings | None = None):
-        self.robot, self._settings = robot, settings or VerifierSettings()
+    def __init__(self, robot: RobotModel):
+        self.robot, self._settings = robot, VerifierSettings()
         self._bounds: OrderedDict[str, TrackingBound] = OrderedDict()
 
     def warm_up(self) -> None:
@@ -91,8 +78,8 @@ class Reprover:
 
         Raises:
             CertificateMismatch: The certificate is about something else.
-            NotProven: It says more than can be proven, or leaves something out.
-            SysidError: There is no tracking bound, or a limit is broken.
+            SysidError: It says more than can be proven, or leaves something out; there is no tracking bound, or a limit
+                is broken.
         """
         self.require_same(trajectory, certificate, assumptions)
         bound = assumptions.bound(trajectory, self._history(certificate))
@@ -104,7 +91,7 @@ class Reprover:
         for name, unit, values, proven in stated:
             self._require_near(name, unit, values, proven)
         if certificate.predecessor is None and certificate.rest_before < bound.settling_time - 1e-9:
-            raise NotProven(
+            raise _not_proven(
                 f"its certificate asks for {certificate.rest_before:.2f} s of rest before it, needed are "
                 f"{bound.settling_time:.2f} s"
             )
@@ -116,7 +103,7 @@ class Reprover:
         found = verify(assumptions, trajectory, errors, settings)
         problems = find_overstated(certificate, found, settings)
         if problems:
-            raise NotProven("; ".join(problems))
+            raise _not_proven("; ".join(problems))
         self._bounds[certificate.plan_id] = bound.without_proof()
         while len(self._bounds) > _REMEMBERED:
             self._bounds.popitem(last=False)
@@ -127,7 +114,7 @@ class Reprover:
             return None
         before = self._bounds.get(certificate.predecessor)
         if before is None:
-            raise NotProven(f"it takes over from plan {certificate.predecessor[:12]}, which was not proven here")
+            raise _not_proven(f"it takes over from plan {certificate.predecessor[:12]}, which was not proven here")
         return before.until(certificate.takeover_time)
 
     def require_same(self, trajectory: Trajectory, certificate: Certificate, assumptions: Assumptions) -> None:
@@ -149,10 +136,14 @@ class Reprover:
         ):
             worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
             if not excess[worst] <= 0.0:
-                raise NotProven(
+                raise _not_proven(
                     f"its certificate states a {name} of {self.robot.joint_names[worst]} up to {stated[worst]:.6g} "
                     f"{unit}, proven is {word} {proven[worst]:.6g} {unit}"
                 )
+
+
+def _not_proven(reason: str) -> SysidError:
+    return SysidError("the plan cannot be proven again", reason)
 
 
 def find_overstated(certificate: Certificate, found: Verification, settings: VerifierSettings) -> list[str]:

@@ -34,7 +34,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
-from sysid_ros.core.trajectories.base import InvalidTrajectory, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 
@@ -124,13 +124,13 @@ def verify(
     Raises:
         PlanRejected: A limit is broken, or could not be proven to hold; the message says which, where, when and by how
             much.
-        InvalidTrajectory: The plan has another number of joints, or is of a kind that cannot be verified.
+        ParameterOutOfRange: The plan has another number of joints, or is of a kind that cannot be verified.
         BoundNotAvailable: There is no bound of the errors in stops.
         ParameterOutOfRange: Errors, boxes or scene do not fit the robot.
     """
     settings, robot = settings or VerifierSettings(), assumptions.robot
     if trajectory.n != robot.n:
-        raise InvalidTrajectory("the number of joints", trajectory.n, f"{robot.n}")
+        raise ParameterOutOfRange("the number of joints", trajectory.n, f"{robot.n}")
     _require_boxes(robot, assumptions.boxes)
     require_scene(robot, assumptions.scene)
     return _prove(assumptions, AllowedErrors.of(errors, robot.n), trajectory, settings)
@@ -194,7 +194,6 @@ def certify(
 
     Raises:
         PlanRejected: As in :func:`verify`.
-        InvalidTrajectory: As in :func:`verify`.
         ParameterOutOfRange: As in :func:`verify`.
     """
     found = verify(assumptions, trajectory, errors, settings)

@@ -42,22 +42,6 @@ def describe_missing(error: ModuleNotFoundError) -> str:
     return f"the module {error.name} is missing; install the package again: pip install sysid_ros"
 
 
-class PackageNotInstalled(SysidError):
-    """A Python package that is needed for what was asked is not installed.
-
-    Args:
-        module: Name of the module.
-    """
-
-    def __init__(self, module: str):
-        self.module = module
-        name = module.partition(".")[0]
-        super().__init__(
-            f"the Python package {name} is not installed, which is needed for {_NEEDED_FOR[name]}; "
-            f"install it with: pip install {_PIP[name]}"
-        )
-
-
 class _Optional:
     """Stands for a module, which is imported when something of it is used for the first time."""
 
@@ -77,7 +61,11 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != name.partition(".")[0]:
             raise  # the module is there, and something that it needs is not
-        raise PackageNotInstalled(name) from error
+        package = name.partition(".")[0]
+        raise SysidError(
+            f"the Python package {package} is not installed, which is needed for {_NEEDED_FOR[package]}; "
+            f"install it with: pip install {_PIP[package]}"
+        ) from error
 
 
 def optional_module(name: str) -> Any:
@@ -87,7 +75,7 @@ def optional_module(name: str) -> Any:
         name: One of the modules this package knows to be optional, or a module of theirs.
 
     Returns:
-        The module. Using anything of one that is not installed raises :class:`PackageNotInstalled`.
+        The module. Using anything of one that is not installed raises :class:`SysidError`.
     """
     return _Optional(name)
 
@@ -96,6 +84,6 @@ def require_module(name: str) -> None:
     """Refuse to go on where a module is not installed: for the start of a program, before anything depends on it.
 
     Raises:
-        PackageNotInstalled: It is not.
+        SysidError: It is not.
     """
     _import(name)

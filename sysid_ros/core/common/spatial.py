@@ -50,61 +50,33 @@ def skew(vectors: Array) -> Array:
     return result
 
 
-def cross(left: Array, right: Array, out: Array | None = None) -> Array:
+def cross(left: Array, right: Array) -> Array:
     """Compute cross products (..., 3); much faster than numpy.cross on small arrays.
 
     Args:
         left: (..., 3).
         right: Of a shape that broadcasts with ``left``.
-        out: Where to write the result; must not share memory with the factors.
-
-    Returns:
-        ``left x right``.
     """
     x, y, z = left[..., 0], left[..., 1], left[..., 2]
     a, b, c = right[..., 0], right[..., 1], right[..., 2]
-    if out is None:
-        first = y * c - z * b
-        out = np.empty((*first.shape, 3))
-        out[..., 0], out[..., 1], out[..., 2] = first, z * a - x * c, x * b - y * a
-        return out
-    for index, (p, q, r, s) in enumerate(((y, c, z, b), (z, a, x, c), (x, b, y, a))):
-        component = out[..., index]
-        np.multiply(p, q, out=component)
-        component -= r * s
+    first = y * c - z * b
+    out = np.empty((*first.shape, 3))
+    out[..., 0], out[..., 1], out[..., 2] = first, z * a - x * c, x * b - y * a
     return out
 
 
-def motion_cross(left: Array, right: Array, out: Array | None = None) -> Array:
-    """Compute the motions (..., 6) ``left x right``: the rate of ``right`` where it is carried along by ``left``.
-
-    Args:
-        left: Motions, (..., 6).
-        right: Motions, of a shape that broadcasts with ``left``.
-        out: Where to write the result; must not share memory with the factors.
-    """
-    out = np.empty(np.broadcast_shapes(left.shape, right.shape)) if out is None else out
+def motion_cross(left: Array, right: Array) -> Array:
+    """Compute the motions (..., 6) ``left x right``: the rate of ``right`` where it is carried along by ``left``."""
     turn = left[..., 3:]
-    cross(turn, right[..., :3], out[..., :3])
-    out[..., :3] += cross(left[..., :3], right[..., 3:])
-    cross(turn, right[..., 3:], out[..., 3:])
-    return out
+    linear = cross(turn, right[..., :3]) + cross(left[..., :3], right[..., 3:])
+    return np.concatenate([linear, cross(turn, right[..., 3:])], axis=-1)
 
 
-def force_cross(left: Array, right: Array, out: Array | None = None) -> Array:
-    """Compute the forces (..., 6) ``left x* right``, with ``(left x* f) . m = -f . (left x m)`` for every motion m.
-
-    Args:
-        left: Motions, (..., 6).
-        right: Forces, of a shape that broadcasts with ``left``.
-        out: Where to write the result; must not share memory with the factors.
-    """
-    out = np.empty(np.broadcast_shapes(left.shape, right.shape)) if out is None else out
+def force_cross(left: Array, right: Array) -> Array:
+    """Compute the forces (..., 6) ``left x* right``, with ``(left x* f) . m = -f . (left x m)`` for every motion m."""
     turn = left[..., 3:]
-    cross(turn, right[..., :3], out[..., :3])
-    cross(turn, right[..., 3:], out[..., 3:])
-    out[..., 3:] += cross(left[..., :3], right[..., :3])
-    return out
+    angular = cross(turn, right[..., 3:]) + cross(left[..., :3], right[..., :3])
+    return np.concatenate([cross(turn, right[..., :3]), angular], axis=-1)
 
 
 def motion_cross_matrix(motion: Array) -> Array:

@@ -20,6 +20,9 @@ from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
+_REST_SPEED = 0.01
+"""Speed at which three quarters of Coulomb friction are taken off [rad/s]."""
+
 
 class MomentumObserver:
     """First-order estimate of external joint torques with one model, cycle by cycle.
@@ -29,18 +32,15 @@ class MomentumObserver:
         theta: Parameters of the model with all that the arm carries, (14 n,).
         period: Time between cycles [s].
         gain: Rate at which the estimate follows [1/s]; it must be less than 1 over the period.
-        rest_speed: Speed at which three quarters of Coulomb friction are taken off [rad/s].
 
     Raises:
         ParameterOutOfRange: The parameters are not 14 n finite numbers with positive masses, or the gain is too large.
     """
 
-    def __init__(
-        self, robot: RobotModel, theta: ArrayLike, period: float, gain: float = 50.0, rest_speed: float = 0.01
-    ):
+    def __init__(self, robot: RobotModel, theta: ArrayLike, period: float, gain: float = 50.0):
         if not 0.0 < gain * period < 1.0:
             raise ParameterOutOfRange("gain of the momentum observer [1/s]", gain, f"above 0, below {1.0 / period:g}")
-        self._period, self._gain, self._rest_speed = period, gain, rest_speed
+        self._period, self._gain = period, gain
         self._meaning = robot.sensors.effort_meaning
         self._robot = robot
         self._dynamics = ArmDynamics(robot, robot.theta_nominal, armature=self._meaning.has_armature)
@@ -74,7 +74,7 @@ class MomentumObserver:
         q, v, effort = (np.asarray(part, dtype=float) for part in (q, v, effort))
         momentum, rate = self._dynamics.momentum(q, v)
         coulomb, viscous, _, offset = self._friction.T
-        rate = rate + effort - coulomb * np.tanh(v / self._rest_speed) - viscous * v - offset
+        rate = rate + effort - coulomb * np.tanh(v / _REST_SPEED) - viscous * v - offset
         if self._integral is None:
             self._integral = momentum
         else:

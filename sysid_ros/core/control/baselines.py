@@ -95,15 +95,7 @@ class GravityPid:
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
         """Change the model; only gravity and torque offset of the nominal parameters are used.
 
-        Args:
-            theta_arm: Nominal parameters of the arm, (14 n,).
-            theta_arm_box: Box that contains the true ones.
-            payload: Nominal payload about the frame of the last joint, (10,).
-            payload_box: Box that contains the true one.
-
-        Raises:
-            ParameterOutOfRange: A length is wrong, a nominal parameter is not finite or, if of the arm, outside its
-                box, or a body has no mass.
+        See :meth:`Controller.set_model`.
         """
         self._use(ControlModel(theta_arm, theta_arm_box, payload, payload_box))
 

@@ -46,6 +46,9 @@ _ROUNDING = 1e-10
 _DAMPING = 1e-4
 """Weight of joint speeds beside those of the tool, which keeps them bounded near singular postures."""
 
+_OBSERVER_GAIN = 30.0
+"""Rate at which the estimate of external torques follows [1/s]."""
+
 
 @dataclass(frozen=True)
 class GuidingSettings(Settings, library_only=True):
@@ -322,7 +325,6 @@ class HandGuide:
         theta: Nominal parameters with all that the arm carries, (14 n,).
         settings: How the arm follows.
         walls: Virtual walls.
-        gain: Rate at which the estimate of external torques follows [1/s].
 
     Raises:
         ParameterOutOfRange: The settings ask for a proof of the wrench, which this estimate has not.
@@ -338,13 +340,12 @@ class HandGuide:
         theta: ArrayLike,
         settings: GuidingSettings | None = None,
         walls: Sequence[Wall] = (),
-        gain: float = 30.0,
     ):
         self.law = GuidingLaw(robot, settings, walls)
         if self.law.settings.needs_proof:
             allowed = "no: an estimate without bounds proves nothing"
             raise ParameterOutOfRange("needs_proof of guiding from measurements", "yes", allowed)
-        self._observer = MomentumObserver(robot, theta, self.law.settings.period, gain)
+        self._observer = MomentumObserver(robot, theta, self.law.settings.period, _OBSERVER_GAIN)
         self._is_ending = False
         self.wrench = np.zeros(6)
 

@@ -99,16 +99,7 @@ class RobustController:
         """Blend to another model within ``blend_time``, without a jump of the torque; at once before the first cycle.
 
         With the same nominal parameters, other boxes change nothing, not even blending that is under way.
-
-        Args:
-            theta_arm: Nominal parameters of the arm, (14 n,).
-            theta_arm_box: Box that contains the true ones.
-            payload: Nominal payload about the frame of the last joint, (10,).
-            payload_box: Box that contains the true one.
-
-        Raises:
-            ParameterOutOfRange: A length is wrong, a nominal parameter is not finite or, if of the arm, outside its
-                box, or a body has no mass.
+        See :meth:`Controller.set_model`.
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
         ArmDynamics(self.robot, model.total, armature=True)  # refuses what no arm can have
@@ -123,17 +114,7 @@ class RobustController:
             self._blended = np.inf
 
     def compute(self, q: Array, v: Array, q_d: Array, v_d: Array, a_d: Array) -> Array:
-        """Compute the torque of one cycle; call it once per period.
-
-        Args:
-            q: Measured positions, (n,) [rad].
-            v: Measured velocities, (n,) [rad/s].
-            q_d: Desired positions, (n,) [rad].
-            v_d: Desired velocities, (n,) [rad/s].
-            a_d: Desired accelerations, (n,) [rad/s^2].
-
-        Returns:
-            Torque, (n,) [Nm], motor side, not limited.
+        """Compute the torque of one cycle; call it once per period. See :meth:`Controller.compute`.
 
         Raises:
             ParameterOutOfRange: A measurement or reference is not finite.
@@ -146,7 +127,10 @@ class RobustController:
         if not isfinite(feedback.dot(feedback)):
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d, a_d], "finite numbers")
         if self._blended < np.inf:
-            self._blend()
+            # Blend one cycle further from the previous model to the new one
+            share = min(1.0, self._blended / self.settings.blend_time) if self.settings.blend_time > 0.0 else 1.0
+            self._use(self._before + share * (self._model.total - self._before))
+            self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
         coulomb, viscous, _, offset = self._friction
         if self._balance is not None:
             unknown, self._balance = self._balance - self._dynamics.gravity(q) - offset, None
@@ -162,12 +146,6 @@ class RobustController:
         self._total = total
         self._dynamics.change(total)
         self._friction = self.robot.friction(total).T
-
-    def _blend(self) -> None:
-        """Blend one cycle further from the previous model to the new one."""
-        share = min(1.0, self._blended / self.settings.blend_time) if self.settings.blend_time > 0.0 else 1.0
-        self._use(self._before + share * (self._model.total - self._before))
-        self._blended = self._blended + self.settings.period if share < 1.0 else np.inf
 
     def _note(self, tau: Array) -> bool:
         """Count the cycle and tell whether the torque can be applied; where it cannot, the integral state is held."""

@@ -16,13 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.certification.stop_model import PlanRejected, VerifierSettings
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.certification.stop_model import PlanRejected
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.whole_arm import prove_motion
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
@@ -107,9 +106,6 @@ def plan_creep_sweep(
     q_start: ArrayLike,
     duration: float = 8.0,
     period: float = 1e-3,
-    settings: EstimatorSettings | None = None,
-    verifier: VerifierSettings | None = None,
-    now: float = 0.0,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
 ) -> CreepSweep:
@@ -122,31 +118,28 @@ def plan_creep_sweep(
         q_start: Start and end position, (n,) [rad].
         duration: Duration of each motion, there and back [s].
         period: Between samples [s].
-        settings: Those that the estimator will have.
-        verifier: What the motions may use.
-        now: Time of the loop's clock, from which certificates are valid [s].
         is_cancelled: Looked at before every proof.
         on_progress: Called with the fraction done, 0..1, and a sentence.
 
     Raises:
         SysidError: One of the motions could not be proven.
         ParameterOutOfRange: The duration is not positive.
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
     """
     if not 0.0 < duration < np.inf:
         raise ParameterOutOfRange("duration of a sweep [s]", duration, "above 0")
     robot, start = assumptions.robot, np.asarray(q_start, dtype=float)
-    speeds = creep_speeds(robot, period, settings)
+    speeds = creep_speeds(robot, period)
     plans = []
     for number, speed in enumerate(speeds):
         on_progress(number / SPEEDS, f"sweep {number + 1} of {SPEEDS}")
         reasons: list[str] = []
         for share, directions in itertools.product(_SHORTER, _directions(robot, start)):
             if is_cancelled():
-                raise PlanningCancelled("the planner of a sweep was cancelled")
+                raise Cancelled("the planner of a sweep was cancelled")
             try:
                 path = sweep_motion(start, directions * speed, share * duration)
-                plans.append(prove_motion(assumptions, path, verifier or VerifierSettings(), now))
+                plans.append(prove_motion(assumptions, path))
                 break
             except (BoundNotAvailable, PlanRejected) as reason:
                 reasons.append(str(reason))

@@ -245,7 +245,14 @@ def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = Non
         collected: Gram matrix of the windows collected so far, (10, 10).
     """
     if kind == "weakest_directions":
-        return _weakest_directions(errors, collected)
+        # Select the payload combinations that the data determine less well than the box, or the three weakest
+        scale = errors.payload_scale
+        given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
+        values, vectors = np.linalg.eigh(scale[:, None] * given * scale / errors.row_error**2)
+        count = max(int(np.count_nonzero(values < 1.0)), _FEWEST_DIRECTIONS)
+        deviation = np.full(errors.relative.shape, errors.row_error)
+        known = np.diag(np.maximum(values[:count], 0.0))
+        return WeakestDirections(vectors[:, :count].T * scale, known, np.arange(-PAYLOAD, 0), deviation, errors.weight)
     if kind == "bounds":
         return BoundsCriterion(errors, collected)
     last = slice(errors.theta.size - PAYLOAD, None)
@@ -289,17 +296,6 @@ def frobenius_bound(gram: Array) -> float:
     Source: EXCITE (6) to (8), Theorem 1.
     """
     return 0.5 * float(np.linalg.norm(gram) + np.linalg.norm(np.linalg.inv(gram)))
-
-
-def _weakest_directions(errors: ErrorModel, collected: Array | None) -> WeakestDirections:
-    """Select the payload combinations that the data determine less well than the box, or the three weakest."""
-    scale = errors.payload_scale
-    given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
-    values, vectors = np.linalg.eigh(scale[:, None] * given * scale / errors.row_error**2)
-    count = max(int(np.count_nonzero(values < 1.0)), _FEWEST_DIRECTIONS)
-    deviation = np.full(errors.relative.shape, errors.row_error)
-    known = np.diag(np.maximum(values[:count], 0.0))
-    return WeakestDirections(vectors[:, :count].T * scale, known, np.arange(-PAYLOAD, 0), deviation, errors.weight)
 
 
 def _d_optimal(information: Array) -> tuple[float, Array]:

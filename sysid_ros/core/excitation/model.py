@@ -145,35 +145,19 @@ def check_clearance(
     return margins
 
 
-class StartOutsideLimits(SysidError):
-    """A start position no motion can begin at.
+class NoExcitationFound(SysidError):
+    """No exciting motion: none can begin at the start position, none keeps all limits, or none could be proven."""
+
+
+def unusable_start(what: str, value: float, allowed: str) -> NoExcitationFound:
+    """Return the error of a start position no motion can begin at.
 
     Args:
         what: What is violated, with joint and unit.
         value: Its value at the start.
         allowed: What is allowed, in words.
     """
-
-    def __init__(self, what: str, value: float, allowed: str):
-        self.what = what
-        self.value = value
-        self.allowed = allowed
-        super().__init__(f"the start position cannot be used: {what} is {value:.4g}; expected {allowed}")
-
-
-class NoExcitationFound(SysidError):
-    """No motion at all around the start position respects every limit.
-
-    Args:
-        starts: Starts that were tried.
-    """
-
-    def __init__(self, starts: int):
-        self.starts = starts
-        super().__init__(
-            f"none of {starts} exciting motions around the start position respects all limits, however small it is "
-            "made; start elsewhere, or give narrower bounds of the payload"
-        )
+    return NoExcitationFound(f"the start position cannot be used: {what} is {value:.4g}; expected {allowed}")
 
 
 @dataclass(frozen=True)
@@ -289,21 +273,21 @@ def build_limits(model: ExcitationModel, q_start: Array, settings: ExcitationSet
     """Build the limits of a motion from a start position.
 
     Raises:
-        StartOutsideLimits: The start position is not finite, of the wrong length or outside the position limits.
+        NoExcitationFound: The start position is not finite, of the wrong length or outside the position limits.
     """
     robot, joint_limits = model.robot, model.robot.limits
     if q_start.shape != (robot.n,):
-        raise StartOutsideLimits("the number of positions", float(q_start.size), f"{robot.n}, one per joint")
+        raise unusable_start("the number of positions", float(q_start.size), f"{robot.n}, one per joint")
     lower = joint_limits.q_lower + model.tracking_position
     upper = joint_limits.q_upper - model.tracking_position
     for name, value, low, high in zip(robot.joint_names, q_start, lower, upper, strict=True):
         if not (np.isfinite(value) and low <= value <= high):
-            raise StartOutsideLimits(f"joint '{name}' [rad]", float(value), f"{low:.4g} to {high:.4g}")
+            raise unusable_start(f"joint '{name}' [rad]", float(value), f"{low:.4g} to {high:.4g}")
     velocity = settings.velocity_fraction * joint_limits.v_max - model.tracking_velocity
     for name, value in zip(robot.joint_names, velocity, strict=True):
         if value <= 0.0:
             what = f"the speed left at joint '{name}' by velocity_fraction and tracking error [rad/s]"
-            raise StartOutsideLimits(what, float(value), "above 0")
+            raise unusable_start(what, float(value), "above 0")
     return MotionLimits(
         position_lower=np.maximum(lower, q_start - settings.amplitude),
         position_upper=np.minimum(upper, q_start + settings.amplitude),

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
+from sysid_ros.core.common.errors import Cancelled
 from sysid_ros.core.excitation.criteria import PAYLOAD, SHARP, SMOOTH, BaseParameters, measured_radius
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, check_clearance
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ExcitationSettings
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
@@ -232,10 +233,9 @@ def plan_excitation(
         The best trajectory found in the time budget; it respects all limits at a denser sampling than was optimised.
 
     Raises:
-        StartOutsideLimits: The start position violates a limit.
-        NoExcitationFound: No motion around it respects every limit.
+        NoExcitationFound: The start position violates a limit, or no motion around it respects every limit.
         ParameterOutOfRange: ``collected`` is not a finite matrix of that size without negative eigenvalues.
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
     """
     settings = settings or ExcitationSettings()
     begin = clock()
@@ -247,7 +247,10 @@ def plan_excitation(
         search.run_start(None if starts or begin_with is None else problem.space.coordinates(begin_with))
         starts += 1
     if not np.isfinite(search.cost):
-        raise NoExcitationFound(starts)
+        raise NoExcitationFound(
+            f"none of {starts} exciting motions around the start position respects all limits, however small it is "
+            "made; start elsewhere, or give narrower bounds of the payload"
+        )
     plan = search.describe(collected, earlier, starts, clock() - begin)
     on_progress(1.0, f"condition number {plan.condition_number:.1f}")
     return plan
@@ -390,7 +393,7 @@ class _Search:
 
     def _require_not_cancelled(self) -> None:
         if self.is_cancelled():
-            raise PlanningCancelled("the excitation planner was cancelled")
+            raise Cancelled("the excitation planner was cancelled")
 
     def describe(
         self, collected: ArrayLike | None, earlier: Sequence[Trajectory], starts: int, planning_time: float

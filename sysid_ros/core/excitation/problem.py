@@ -22,8 +22,8 @@ from sysid_ros.core.excitation.criteria import (
 from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import (
     ExcitationModel,
-    StartOutsideLimits,
     build_limits,
+    unusable_start,
 )
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
@@ -50,7 +50,7 @@ class FourierSpace:
         samples: Number of sample times, evenly spread over the duration.
 
     Raises:
-        InvalidTrajectory: Fewer than two harmonics.
+        ParameterOutOfRange: Fewer than two harmonics.
     """
 
     def __init__(self, q_start: ArrayLike, harmonics: int, duration: float, samples: int):
@@ -147,7 +147,7 @@ class ExcitationProblem:
         earlier: Motions made before, for a whole arm.
 
     Raises:
-        StartOutsideLimits: The start position violates a limit, or cannot be held with the worst payload.
+        NoExcitationFound: The start position violates a limit, or cannot be held with the worst payload.
         ParameterOutOfRange: ``collected`` is not a finite matrix of the right size without negative eigenvalues.
 
     Source: EXCITE (9a)-(9g), (11c); SAFE-ID (28), (30).
@@ -377,11 +377,11 @@ class ExcitationProblem:
         if usage[joint] > limits.torque_usage:
             what = f"the torque to hold the worst payload of the box at joint '{robot.joint_names[joint]}' [Nm]"
             allowed = f"at most {limits.torque_usage * robot.limits.tau_held[joint]:.4g}"
-            raise StartOutsideLimits(what, float(usage[joint] * robot.limits.tau_held[joint]), allowed)
+            raise unusable_start(what, float(usage[joint] * robot.limits.tau_held[joint]), allowed)
         distances = self._distances.evaluate(q)
         if distances.size and distances.min() < limits.clearance:
             what = "the smallest distance of collision spheres to each other, ground and obstacles [m]"
-            raise StartOutsideLimits(what, float(distances.min()), f"at least {limits.clearance:.4g}")
+            raise unusable_start(what, float(distances.min()), f"at least {limits.clearance:.4g}")
 
 
 def _checked_information(collected: ArrayLike | None, size: int) -> Array | None:

@@ -22,9 +22,9 @@ from sysid_ros.core.certification.stop_model import (
 )
 from sysid_ros.core.certification.verify import Beginning, certify
 from sysid_ros.core.collision.clearance import build_scene_model
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import BaseParameters
-from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, unusable_start
 from sysid_ros.core.excitation.planner import (
     ExcitationPlan,
     base_regressor,
@@ -34,11 +34,10 @@ from sysid_ros.core.excitation.planner import (
 )
 from sysid_ros.core.excitation.problem import FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import ARM_TARGET, MOST_HARMONICS, ExcitationSettings
-from sysid_ros.core.tracking_bound.allocation import TrackingAllocation
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import slowdown_states
 from sysid_ros.core.trajectories.families import FourierTrajectory
 
@@ -100,20 +99,23 @@ _LEAST_SEARCH = 0.05
 """Least time for the search from a start [s]."""
 
 
-class NoProvenMotion(SysidError):
-    """No motion of a whole arm could be proven.
+_VERIFIER = VerifierSettings()
+"""What motions may use."""
 
-    Args:
-        reasons: Why each was refused, the slowest last.
+
+@dataclass(frozen=True)
+class PlannedErrors:
+    """Tracking errors that a plan leaves room for: of motions like it, with stops; no bounds of the motion planned.
+
+    Attributes:
+        position: Of ``|q_d - q|``, (n,) [rad].
+        velocity: Of ``|v_d - v|``, (n,) [rad/s].
+        torque: Of the commanded torque less the torque the desired motion needs, (n,) [Nm].
     """
 
-    def __init__(self, reasons: tuple[str, ...]):
-        self.reasons = reasons
-        slowest = _SPEED_SHARES[-1]
-        super().__init__(
-            f"no motion could be proven, not even with {100 * slowest:g} % of the speed limits: "
-            f"{reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
-        )
+    position: Array
+    velocity: Array
+    torque: Array
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,6 @@ def plan_arm_excitation(
     q_start: ArrayLike,
     settings: ExcitationSettings | None = None,
     motions: int = 1,
-    verifier: VerifierSettings | None = None,
-    now: float = 0.0,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
     clock: Callable[[], float] = time.perf_counter,
@@ -180,18 +180,15 @@ def plan_arm_excitation(
         q_start: Start and end position, (n,) [rad].
         settings: Settings of trajectories and search, for a whole arm; :meth:`ExcitationSettings.for_arm` without it.
         motions: Number of motions.
-        verifier: What the motions may use.
-        now: Time of the loop's clock, from which certificates are valid [s].
         is_cancelled: Looked at in every iteration.
         on_progress: Called with the fraction done, 0..1, and a sentence.
         clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
 
     Raises:
-        StartOutsideLimits: The start position violates a limit.
-        NoExcitationFound: No motion around it respects every limit at the samples.
-        NoProvenMotion: None could be proven.
+        NoExcitationFound: The start position violates a limit, no motion around it respects every limit at the
+            samples, or none could be proven.
         ParameterOutOfRange: The settings are for a payload, or there is to be no motion.
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
 
     Source: EXCITE III, IV-A.
     """
@@ -203,13 +200,13 @@ def plan_arm_excitation(
     begin, robot = clock(), assumptions.robot
     start = np.asarray(q_start, dtype=float)
     if start.shape != (robot.n,):
-        raise StartOutsideLimits("the number of positions", float(start.size), f"{robot.n}, one per joint")
+        raise unusable_start("the number of positions", float(start.size), f"{robot.n}, one per joint")
     plans: list[CertifiedPlan] = []
     excitations: list[ExcitationPlan] = []
     smallest, starts = 1.0, list[int]()
     for index in range(motions):
         if is_cancelled():
-            raise PlanningCancelled("the excitation planner was cancelled")
+            raise Cancelled("the excitation planner was cancelled")
 
         def tell(share: float, text: str, index: int = index) -> None:
             on_progress((index + share) / motions, f"motion {index + 1} of {motions}{text}")
@@ -217,7 +214,7 @@ def plan_arm_excitation(
         tell(0.0, "")
         one = replace(settings, seed=settings.seed + index)
         earlier = tuple(plan.trajectory for plan in plans)
-        task = _Task(assumptions, start, verifier or VerifierSettings(), now, is_cancelled, tell, clock)
+        task = _Task(assumptions, start, is_cancelled, tell, clock)
         search = _ProvenSearch(task, one, earlier)
         plan, excitation, share = search.run()
         starts.append(search.starts)
@@ -243,73 +240,11 @@ def plan_arm_excitation(
 
 
 @dataclass(frozen=True)
-class ShortestMotion:
-    """The shortest motion found that reaches a wanted width.
-
-    Attributes:
-        excitation: The motion, proven.
-        tried: Durations [s] and relative widths [-] that were tried, in order.
-    """
-
-    excitation: ArmExcitation
-    tried: tuple[tuple[float, float], ...]
-
-
-def find_shortest_motion(
-    assumptions: Assumptions,
-    q_start: ArrayLike,
-    wanted: float,
-    settings: ExcitationSettings | None = None,
-    shortest: float = 2.0,
-    rounds: int = 5,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> ShortestMotion:
-    """Find how short a motion can be for a wanted width, by bisection over durations.
-
-    Args:
-        assumptions: As in :func:`plan_arm_excitation`.
-        q_start: Start and end position, (n,) [rad].
-        wanted: Largest :attr:`ArmExcitation.relative_width` allowed [-].
-        settings: Settings; their duration is the longest that is tried, and their number of harmonics is kept.
-        shortest: Shortest duration that is tried [s].
-        rounds: Number of bisections.
-        is_cancelled: Looked at in every iteration.
-
-    Raises:
-        ParameterOutOfRange: Not even the longest duration reaches the width.
-        SysidError: As :func:`plan_arm_excitation`, for the longest duration.
-    """
-    settings = settings or ExcitationSettings.for_arm(criterion="bounds", starts=2)
-    best = plan_arm_excitation(assumptions, q_start, settings, is_cancelled=is_cancelled)
-    tried = [(settings.duration, best.relative_width)]
-    if best.relative_width > wanted:
-        raise ParameterOutOfRange("wanted width [-]", wanted, f"at least {best.relative_width:.3g}, or longer motions")
-    lower, upper = shortest, settings.duration
-    for _ in range(rounds):
-        middle = float(np.sqrt(lower * upper))
-        try:
-            found = plan_arm_excitation(
-                assumptions, q_start, replace(settings, duration=middle), is_cancelled=is_cancelled
-            )
-        except NoProvenMotion:
-            lower = middle
-            continue
-        tried.append((middle, found.relative_width))
-        if found.relative_width <= wanted:
-            best, upper = found, middle
-        else:
-            lower = middle
-    return ShortestMotion(best, tuple(tried))
-
-
-@dataclass(frozen=True)
 class _Task:
     """What is the same for all motions of a sequence, as in :func:`plan_arm_excitation`."""
 
     assumptions: Assumptions
     q_start: Array
-    verifier: VerifierSettings
-    now: float
     is_cancelled: Callable[[], bool]
     on_progress: Callable[[float, str], None]
     """As there, for one motion; the sentence goes on."""
@@ -375,7 +310,7 @@ class _ProvenSearch:
                 errors = self._allocate([bound], _MARGIN)
                 least = replace(errors, torque=0.5 * errors.torque)
                 self._run_start(share, self._within_room(errors, least), self._left)
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 self._reasons.append(str(reason))
         assert self._best is not None
         return self._best
@@ -394,10 +329,9 @@ class _ProvenSearch:
         """Go through shares of the limits from above until a motion is proven.
 
         Raises:
-            StartOutsideLimits, NoExcitationFound: The slowest motions have no room, though they have tracking bounds.
-            NoProvenMotion: None is proven.
+            NoExcitationFound: None is proven, or the slowest motions have no room, though they have tracking bounds.
         """
-        refusal: StartOutsideLimits | NoExcitationFound | None = None
+        refusal: NoExcitationFound | None = None
         for share in _SPEED_SHARES:
             if self._left <= _LEAST_SEARCH and self._slow_refused_down():
                 return
@@ -410,13 +344,16 @@ class _ProvenSearch:
                 self._require_room(errors)
                 most = _MOST * self._assumptions.robot.limits.tau_held
                 self._run_start(share, replace(errors, torque=np.minimum(errors.torque, most)), 0.5 * self._left)
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 refusal = reason
                 self._reasons.append(str(reason))
             if self._best is not None:
                 return
         if not self._slow_refused_down():
-            raise refusal or NoProvenMotion(tuple(self._reasons))
+            raise refusal or NoExcitationFound(
+                f"no motion could be proven, not even with {100 * _SPEED_SHARES[-1]:g} % of the speed limits: "
+                f"{self._reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
+            )
 
     def _slow_refused_down(self) -> bool:
         """Try to prove what was refused more slowly, one motion after the other; return whether one is proven."""
@@ -427,7 +364,7 @@ class _ProvenSearch:
                 self._keep(attempt.proven, plan, share)
         return self._best is not None
 
-    def _run_start(self, share: float, errors: TrackingAllocation, seconds: float) -> None:
+    def _run_start(self, share: float, errors: PlannedErrors, seconds: float) -> None:
         """Plan from one start and prove what may be the best: what the proof leaves of it counts.
 
         What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
@@ -439,8 +376,7 @@ class _ProvenSearch:
             seconds: Time for the first search [s].
 
         Raises:
-            StartOutsideLimits: The start position leaves no room for these errors.
-            NoExcitationFound: No motion from it does.
+            NoExcitationFound: The start position, or every motion from it, leaves no room for these errors.
         """
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
@@ -472,7 +408,7 @@ class _ProvenSearch:
     def _plan(
         self,
         share: float,
-        errors: TrackingAllocation,
+        errors: PlannedErrors,
         seconds: float,
         begin_with: FourierTrajectory | None = None,
         bound: TrackingBound | None = None,
@@ -540,7 +476,7 @@ class _ProvenSearch:
 
     def _stops_of(self, bound: TrackingBound) -> Iterator[StopBound]:
         """Bound the errors of a motion in stops, for each time to rest with which there is a bound."""
-        for brake_time in self._task.verifier.brake_times:
+        for brake_time in _VERIFIER.brake_times:
             try:
                 yield bound.in_stops(brake_time)
             except BoundNotAvailable:
@@ -555,8 +491,8 @@ class _ProvenSearch:
         self._task.on_progress(min(max(used, 0.0), 1.0), text)
 
     def _plan_again(
-        self, share: float, attempt: _Attempt, path: FourierTrajectory, before: TrackingAllocation
-    ) -> tuple[ExcitationPlan | None, TrackingAllocation, float]:
+        self, share: float, attempt: _Attempt, path: FourierTrajectory, before: PlannedErrors
+    ) -> tuple[ExcitationPlan | None, PlannedErrors, float]:
         """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room.
 
         Args:
@@ -582,7 +518,7 @@ class _ProvenSearch:
                 errors = self._with_stops(errors, attempt.bound)
             try:
                 return self._plan(share, errors, self._left, path, attempt.bound), errors, share
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 self._reasons.append(str(reason))
             before = self._within_room(errors, before)
         slower = _SLOWER * share
@@ -590,7 +526,7 @@ class _ProvenSearch:
         if attempt.refusal is not None and share <= _SLOW and slower >= _SPEED_SHARES[-1]:
             try:
                 return self._plan(slower, before, self._left, path), before, slower
-            except (StartOutsideLimits, NoExcitationFound) as reason:
+            except NoExcitationFound as reason:
                 self._reasons.append(str(reason))
         return None, before, share
 
@@ -624,7 +560,7 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
         return found
 
-    def _with_stops(self, errors: TrackingAllocation, bound: TrackingBound) -> TrackingAllocation:
+    def _with_stops(self, errors: PlannedErrors, bound: TrackingBound) -> PlannedErrors:
         """Return errors with what those of a motion are in stops, in place of what is assumed of that."""
         stops = next(self._stops_of(bound), None)
         if stops is None:
@@ -641,39 +577,36 @@ class _ProvenSearch:
         room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_held - holding)
         return room
 
-    def _require_room(self, errors: TrackingAllocation) -> None:
-        """Raise StartOutsideLimits where holding the start leaves less torque than these errors take."""
+    def _require_room(self, errors: PlannedErrors) -> None:
+        """Raise NoExcitationFound where holding the start leaves less torque than these errors take."""
         room, robot = self._room() / _OF_ROOM, self._assumptions.robot
         joint = int((errors.torque - room).argmax())
         if errors.torque[joint] > room[joint]:
             what = f"the torque of the feedback at joint '{robot.joint_names[joint]}' [Nm]"
-            raise StartOutsideLimits(
-                what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves"
-            )
+            raise unusable_start(what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves")
 
-    def _within_room(self, errors: TrackingAllocation, least: TrackingAllocation) -> TrackingAllocation:
+    def _within_room(self, errors: PlannedErrors, least: PlannedErrors) -> PlannedErrors:
         """Return errors whose torque is no more than the start has left, and no less than the least ones."""
         room = self._room()
         return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
 
-    def _allocate(self, bounds: list[TrackingBound], allowance: float) -> TrackingAllocation:
+    def _allocate(self, bounds: list[TrackingBound], allowance: float) -> PlannedErrors:
         """Allocate the largest of these errors with an allowance, and what stops need on top."""
         robot = self._assumptions.robot
         chosen = [np.max([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
         position, velocity, torque = (allowance * part for part in chosen)
         # Stops along the path need more, and are proven, too.
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
-        claims = "Tracking errors of motions like this one, with stops; not a bound of the motion planned."
-        return TrackingAllocation(STOP_ERRORS * position, velocity, torque, False, claims)
+        return PlannedErrors(STOP_ERRORS * position, velocity, torque)
 
     def _attempt(self, path: FourierTrajectory) -> _Attempt:
         """Try to prove a motion."""
         bound, task = None, self._task
         if task.is_cancelled():
-            raise PlanningCancelled("the excitation planner was cancelled")
+            raise Cancelled("the excitation planner was cancelled")
         try:
             bound = self._assumptions.bound(path)
-            return _Attempt(_certify(self._assumptions, path, bound, task.verifier, task.now), bound)
+            return _Attempt(_certify(self._assumptions, path, bound), bound)
         except BoundNotAvailable as reason:
             self._reasons.append(str(reason))
             return _Attempt()
@@ -768,28 +701,24 @@ class _ProvenSearch:
         return attempt
 
 
-def prove_motion(
-    assumptions: Assumptions, path: Trajectory, verifier: VerifierSettings, now: float = 0.0
-) -> CertifiedPlan:
+def prove_motion(assumptions: Assumptions, path: Trajectory) -> CertifiedPlan:
     """Prove a motion from rest with its own tracking bound.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
         path: The motion.
-        verifier: What it may use.
-        now: Time of the loop's clock, from which the certificate is valid [s].
 
     Raises:
         BoundNotAvailable: There is no tracking bound.
         PlanRejected: The motion violates a limit.
     """
-    return _certify(assumptions, path, assumptions.bound(path), verifier, now)
+    return _certify(assumptions, path, assumptions.bound(path))
 
 
-def _certify(
-    assumptions: Assumptions, path: Trajectory, bound: TrackingBound, verifier: VerifierSettings, now: float
-) -> CertifiedPlan:
-    certificate = certify(assumptions, path, bound, verifier, Beginning(rest_before=bound.settling_time, issued_at=now))
+def _certify(assumptions: Assumptions, path: Trajectory, bound: TrackingBound) -> CertifiedPlan:
+    certificate = certify(
+        assumptions, path, bound, _VERIFIER, Beginning(rest_before=bound.settling_time, issued_at=0.0)
+    )
     return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)
 
 

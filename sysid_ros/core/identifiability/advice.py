@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.identifiability.data import ArmInformation, DataAnalysis
+from sysid_ros.core.identifiability.data import DETERMINED, ArmInformation, DataAnalysis
 from sysid_ros.core.identifiability.wording import MINUS
 from sysid_ros.core.model.robot import RobotModel
 
@@ -133,7 +133,7 @@ def advise(
         directions=missing,
         before=float(analysis.singular_values[-1]),
         after=float(after[-1]),
-        determined=int(np.count_nonzero(after >= analysis.limit)),
+        determined=int(np.count_nonzero(after >= DETERMINED)),
         text="",
     )
     return replace(result, text=_sentence(robot, analysis, result, recorded_speeds))
@@ -144,7 +144,7 @@ class _Gain:
 
     def __init__(self, analysis: DataAnalysis, source: ArmInformation, information: Array, count: int):
         self._chosen = list(analysis.structure.chosen)
-        self._source, self._analysis = source, analysis
+        self._source = source
         self._known = np.asarray(information)[np.ix_(self._chosen, self._chosen)]
         self._weak, self._all = np.array(analysis.weakest(count)), np.array(analysis.directions)
 

@@ -165,7 +165,6 @@ class DataAnalysis:
         deviations_with_prior: Expected standard deviations from data and prior together, (nb,).
         lower: Guaranteed lower bounds of the base parameters, (nb,), where an estimator gave bounds; otherwise None.
         upper: Guaranteed upper bounds, (nb,), or None.
-        limit: Smallest singular value of a determined combination.
     """
 
     structure: Structure
@@ -177,7 +176,6 @@ class DataAnalysis:
     deviations_with_prior: Array
     lower: Array | None
     upper: Array | None
-    limit: float = DETERMINED
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -187,7 +185,7 @@ class DataAnalysis:
     @property
     def determined(self) -> int:
         """Number of combinations the data determine."""
-        return int(np.count_nonzero(self.singular_values >= self.limit))
+        return int(np.count_nonzero(self.singular_values >= DETERMINED))
 
     @property
     def condition_number(self) -> float:
@@ -200,7 +198,7 @@ class DataAnalysis:
     @property
     def is_determined(self) -> NDArray[np.bool_]:
         """Whether the data alone determine each base parameter better than the prior, (nb,)."""
-        return self.deviations <= self.prior_deviations / self.limit
+        return self.deviations <= self.prior_deviations / DETERMINED
 
     def weakest(self, count: int) -> Array:
         """Return the ``count`` least determined directions, (count, nb), the weakest first."""
@@ -208,7 +206,7 @@ class DataAnalysis:
 
 
 def analyze_data(
-    structure: Structure, information: ArrayLike, scale: ArrayLike, box: Box | None = None, limit: float = DETERMINED
+    structure: Structure, information: ArrayLike, scale: ArrayLike, box: Box | None = None
 ) -> DataAnalysis:
     """Compare the information of data with what is identifiable at all.
 
@@ -218,7 +216,6 @@ def analyze_data(
             their error, (P, P).
         scale: Prior standard deviation of each parameter, (P,), for instance the radii of a prior box.
         box: Guaranteed bounds of the parameters (P,), from an estimator.
-        limit: See :class:`DataAnalysis`.
 
     Returns:
         The analysis.
@@ -264,7 +261,6 @@ def analyze_data(
         deviations_with_prior=np.sqrt((part / (1.0 + values[:, None])).sum(axis=0)),
         lower=lower,
         upper=upper,
-        limit=limit,
     )
 
 

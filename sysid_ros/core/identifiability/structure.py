@@ -202,15 +202,6 @@ class Structure:
         """Units of the base parameters."""
         return tuple(self.units[k] for k in self.chosen)
 
-    @property
-    def nullspace(self) -> Array:
-        """Changes of the parameters that change nothing measured, (P, P - nb); not normalised."""
-        removed = [k for k in range(len(self.names)) if k not in set(self.chosen)]
-        result = np.zeros((len(self.names), len(removed)))
-        result[removed, np.arange(len(removed))] = 1.0
-        result[list(self.chosen)] = -self.matrix[:, removed]
-        return result
-
     def count_of_body(self, index: int) -> int:
         """Count the base parameters named after parameters of a body."""
         return sum(self.body_of[k] == index for k in self.chosen)
@@ -226,34 +217,6 @@ class Structure:
             raise ParameterOutOfRange("parameters", values.shape, f"{len(self.names)} values, see `names`")
         base: Array = self.matrix @ values
         return base
-
-    def full_from_base(self, base: ArrayLike, near: ArrayLike | None = None, scale: ArrayLike | None = None) -> Array:
-        """Choose values (P,) of all unknown parameters with given base parameters, out of the many there are.
-
-        Args:
-            base: Values of the base parameters, (nb,).
-            near: Values (P,) to stay near to, for instance of a CAD model; without them, only the parameters that
-                base parameters are named after differ from zero.
-            scale: Unit of change of each parameter, (P,); all one by default.
-
-        Returns:
-            The values; ``base_from_full`` of them is ``base``. They need not be physically consistent.
-
-        Raises:
-            ParameterOutOfRange: Another number of values.
-        """
-        values = np.asarray(base, dtype=float)
-        if values.shape != (self.count,):
-            raise ParameterOutOfRange("base parameters", values.shape, f"{self.count} values, see `base_names`")
-        if near is None:
-            result = np.zeros(len(self.names))
-            result[list(self.chosen)] = values
-            return result
-        start = np.asarray(near, dtype=float)
-        missing = values - self.base_from_full(start)
-        weight = np.ones(len(self.names)) if scale is None else np.asarray(scale, dtype=float)
-        step, *_ = np.linalg.lstsq(self.matrix * weight, missing, rcond=None)
-        return start + weight * step
 
     def columns(self, names: Sequence[str]) -> list[int]:
         """Return the position of each unknown parameter in ``names``, to select columns of a regressor.

@@ -172,10 +172,6 @@ class KinematicTree:
         far = [distance for distance in distances if distance > max(1e-3 * max(distances), _SMALLEST_LENGTH)]
         return float(np.median(far)) if far else 1.0
 
-    def children(self, index: int) -> tuple[int, ...]:
-        """List the indices of the bodies a body carries."""
-        return tuple(k for k, body in enumerate(self.bodies) if body.parent == index)
-
     def with_gravity(self, gravity: ArrayLike) -> KinematicTree:
         """Return the same tree in other gravity (3,) [m/s^2]."""
         return replace(self, gravity=np.array(gravity, dtype=float))

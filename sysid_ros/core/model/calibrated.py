@@ -13,7 +13,7 @@ import pinocchio as pin
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.calibration import ArmCalibration, CalibrationError
+from sysid_ros.core.model.calibration import ArmCalibration, unusable_calibration
 from sysid_ros.core.model.inertia import require_physically_consistent
 from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, GripperState, RobotModel
 
@@ -33,25 +33,25 @@ def apply_calibration(
         today: Day at which it has to be valid; today's by default.
 
     Raises:
-        CalibrationError: It is of another arm, has expired, counts on a state of the gripper that the robot has not,
+        ModelError: It is of another arm, has expired, counts on a state of the gripper that the robot has not,
             or its box and that of the settings do not meet.
     """
     calibration.record.check(source, today)
     if calibration.robot != robot.name:
-        raise CalibrationError(source, "its robot", calibration.robot, f"{robot.name}, the robot that is used")
+        raise unusable_calibration(source, "its robot", calibration.robot, f"{robot.name}, the robot that is used")
     if calibration.kinematics != hash_kinematics(robot):
         allowed = f"made with the kinematics, gravity and meaning of torques of {robot.name} as they are now"
-        raise CalibrationError(source, "its model", "another one", allowed)
+        raise unusable_calibration(source, "its model", "another one", allowed)
     state = calibration.record.gripper
     if state and state not in robot.gripper_states:
         known = ", ".join(robot.gripper_states) or "none"
-        raise CalibrationError(source, "its state of the gripper", state, f"one that {robot.name} has: {known}")
+        raise unusable_calibration(source, "its state of the gripper", state, f"one that {robot.name} has: {known}")
     prior = robot.with_gripper(state).theta_box
     box = calibration.box.intersect(prior)
     if box is None:
         apart = np.flatnonzero((calibration.box.lower > prior.upper) | (calibration.box.upper < prior.lower))
         allowed = f"inside the robot's box, which it misses in {apart.size} parameters: another arm?"
-        raise CalibrationError(source, "its parameter box", "elsewhere", allowed)
+        raise unusable_calibration(source, "its parameter box", "elsewhere", allowed)
     nominal = np.clip(calibration.nominal, box.lower, box.upper)
     model = robot.pin_model.copy()
     for body, name in enumerate(robot.joint_names, start=1):

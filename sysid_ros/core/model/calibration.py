@@ -18,7 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
 
 Array = NDArray[np.float64]
@@ -26,8 +26,8 @@ Array = NDArray[np.float64]
 FORMAT = "sysid_ros arm calibration 1"
 
 
-class CalibrationError(SysidError):
-    """A calibration that cannot be used.
+def unusable_calibration(source: str, what: str, value: object, allowed: str) -> ModelError:
+    """Return the error of a calibration that cannot be used.
 
     Args:
         source: The file, or what else it comes from.
@@ -35,10 +35,7 @@ class CalibrationError(SysidError):
         value: What was found.
         allowed: What is allowed, in words.
     """
-
-    def __init__(self, source: str, what: str, value: object, allowed: str):
-        self.source, self.what, self.value, self.allowed = source, what, value, allowed
-        super().__init__(f"calibration {source}: {what} is {value}; expected {allowed}")
+    return ModelError(f"calibration {source}", f"{what} is {value}; expected {allowed}")
 
 
 @dataclass(frozen=True)
@@ -76,15 +73,15 @@ class CalibrationRecord:
         """Check that the record can be read and has not expired.
 
         Raises:
-            CalibrationError: A date is none, or the calibration has expired.
+            ModelError: A date is none, or the calibration has expired.
         """
         for name, text in (("date", self.date), ("expires", self.expires)):
             try:
                 day = None if text is None else datetime.date.fromisoformat(text)
             except ValueError:
-                raise CalibrationError(source, name, text, "a date like 2026-11-22") from None
+                raise unusable_calibration(source, name, text, "a date like 2026-11-22") from None
             if name == "expires" and day is not None and (today or datetime.date.today()) > day:
-                raise CalibrationError(source, "its last day", text, "today or later: calibrate the arm again")
+                raise unusable_calibration(source, "its last day", text, "today or later: calibrate the arm again")
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ class ArmCalibration:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         if not (np.all(np.isfinite(self.matrix)) and np.all(self.lower <= self.upper)):
-            raise CalibrationError(
+            raise unusable_calibration(
                 f"of {self.robot}", "a row", "not finite or empty", "finite directions, lower <= upper"
             )
 
@@ -175,23 +172,23 @@ def load_calibration(path: str | Path) -> ArmCalibration:
     """Read a calibration.
 
     Raises:
-        CalibrationError: The file cannot be read or is not a calibration.
+        ModelError: The file cannot be read or is not a calibration.
     """
     name = Path(path).name
     try:
         values = read_yaml(path)
     except UnreadableYaml as error:
-        raise CalibrationError(
+        raise unusable_calibration(
             name, "the file", f"unreadable ({error.reason})", "a file written by sysid calibrate"
         ) from error
     if not isinstance(values, Mapping) or values.get("format") != FORMAT:
         found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
-        raise CalibrationError(name, "its format", found, FORMAT)
+        raise unusable_calibration(name, "its format", found, FORMAT)
     try:
         record = dict(values["record"])
         unknown = set(record) - {field.name for field in fields(CalibrationRecord)}
         if unknown:
-            raise CalibrationError(name, "its record", sorted(unknown), "known entries only")
+            raise unusable_calibration(name, "its record", sorted(unknown), "known entries only")
         for key in ("offset_change", "recordings", "weights"):
             record[key] = tuple(record.get(key, ()))
         rows = values["rows"]
@@ -209,7 +206,9 @@ def load_calibration(path: str | Path) -> ArmCalibration:
             constants=_constants_from_list(values.get("constants", [])),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CalibrationError(name, "its content", f"damaged ({error!r})", "as sysid calibrate writes it") from error
+        raise unusable_calibration(
+            name, "its content", f"damaged ({error!r})", "as sysid calibrate writes it"
+        ) from error
 
 
 _CONSTANT = ("lower", "upper", "lower_before", "upper_before")

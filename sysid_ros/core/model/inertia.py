@@ -19,9 +19,6 @@ from sysid_ros.core.common.spatial import skew
 PARAMETER_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 PARAMETER_UNITS = ("kg",) + ("kg m",) * 3 + ("kg m^2",) * 6
 
-# Position of each of our parameters in the order of SAFE-ID (16): m, mcx, mcy, mcz, XX, YY, ZZ, XY, YZ, XZ.
-SAFE_ID_ORDER = np.array([0, 1, 2, 3, 4, 6, 9, 5, 8, 7])
-
 
 def inertia_matrix(theta: ArrayLike) -> NDArray[np.float64]:
     """Return the 3x3 inertia matrix about the body frame origin [kg m^2]."""

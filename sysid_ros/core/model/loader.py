@@ -48,7 +48,7 @@ def load_robot(
         The robot.
 
     Raises:
-        CalibrationError: The calibration is unreadable, of another arm, or expired.
+        ModelError: The calibration is unreadable, of another arm, or expired.
         ModelError: Unknown name, unreadable file, or a URDF that cannot be used (the message names what is wrong).
         ParameterOutOfRange: A setting is unknown, missing or out of range.
         NotPhysicallyConsistent: An inertia no body can have.

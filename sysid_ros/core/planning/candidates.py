@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from sysid_ros.core.certification.plan import PlanStatistics
 from sysid_ros.core.certification.stop_model import PlanRejected, TrackingErrors, VerifierSettings
 from sysid_ros.core.certification.verify import Proof, Verification, prove_throughout, verify, with_room
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.planning.constraints import AssumedErrors, Margins, Reserve
 from sysid_ros.core.planning.problem import NoMotion, PlannerModel, PlanProblem, build_cost
 from sysid_ros.core.planning.request import PlanFailureCode, PlanRequest, Rejection
 from sysid_ros.core.planning.search import FEASIBLE, Iterate, Search
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 Array = NDArray[np.float64]
@@ -187,14 +187,14 @@ class Candidates:
         """Bound the errors of a motion; None if there is no time, or if there is no bound, with the reason noted.
 
         Raises:
-            PlanningCancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` said so.
             ParameterOutOfRange: The prover returned no errors.
         """
         if self.must_stop():
             return None
         try:
             bound = self._timed("bound", lambda: self._prover.bound(self.request, trajectory))
-        except PlanningCancelled:
+        except Cancelled:
             raise
         except SysidError as failure:
             text = f"no bound of the tracking errors: {failure}"
@@ -241,10 +241,10 @@ class Candidates:
         """Return whether there is no time to bound and verify another candidate.
 
         Raises:
-            PlanningCancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` said so.
         """
         if self._is_cancelled():
-            raise PlanningCancelled("the receding-horizon planner was cancelled")
+            raise Cancelled("the receding-horizon planner was cancelled")
         return self._is_late(sum(times.expected for times in self._times.values()))
 
     def last_rejection(self) -> Rejection:

@@ -17,19 +17,19 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, Proof, make_certificate, with_room
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.candidates import CallTimes, Candidate, Candidates, Prover, RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.costs import condition_number
-from sysid_ros.core.planning.problem import PlannerModel
+from sysid_ros.core.planning.problem import NoMotion, PlannerModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings, Rejection
-from sysid_ros.core.planning.route import MARGINS, NoRoute, PostureCheck, find_route, shortest_time
+from sysid_ros.core.planning.route import MARGINS, PostureCheck, find_route, shortest_time
 from sysid_ros.core.planning.strategy import Strategy, WarmStart
 from sysid_ros.core.tracking_bound.motion import SHORTEST_MOTION
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled, Trajectory
+from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 Array = NDArray[np.float64]
@@ -94,10 +94,10 @@ class Patience:
         """Return whether the time is up.
 
         Raises:
-            PlanningCancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` said so.
         """
         if self._is_cancelled():
-            raise PlanningCancelled("the planner was cancelled")
+            raise Cancelled("the planner was cancelled")
         return time.monotonic() > self._deadline
 
     def part(self, share: float) -> Patience:
@@ -180,7 +180,7 @@ class CertifiedPlanner:
 
         Raises:
             PlanFailure: Nothing could be certified in time.
-            PlanningCancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` said so.
             ParameterOutOfRange: The predecessor cannot be left at the takeover time, or the prover gave no errors.
         """
         _ = request.history  # raises where the predecessor cannot be left
@@ -221,7 +221,7 @@ class CertifiedPlanner:
             PlanRejected: A limit is broken with such a bound.
             BoundNotAvailable: There is no such bound, or drivers would not accept it.
             PlanFailure: No motion was found in the time that the proof leaves.
-            PlanningCancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` said so.
         """
         if not self.settings.proves_throughout:
             return search(seconds)
@@ -317,7 +317,7 @@ class CertifiedPlanner:
         Raises:
             BoundNotAvailable: There is no tracking bound for it.
             PlanRejected: A limit is broken, or could not be proven to hold.
-            InvalidTrajectory: The motion does not fit the robot, or is of a kind that cannot be verified.
+            ParameterOutOfRange: The motion does not fit the robot, or is of a kind that cannot be verified.
         """
         request = PlanRequest(assumptions, start=trajectory.start)
         return self._prove(request, now, lambda _: self._certify(request, trajectory, now), [Try()])
@@ -354,7 +354,7 @@ class CertifiedPlanner:
             is_cancelled: Looked at between tries.
 
         Raises:
-            PlanningCancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` said so.
             PlanRejected: No duration is good enough; tells what is wrong with the last one.
             BoundNotAvailable: No duration has a tracking bound.
             ParameterOutOfRange: The request has no goal, or takes over from a plan.
@@ -611,7 +611,7 @@ class CertifiedPlanner:
             try:
                 check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
                 return find_route(check, start, goal, self.settings.seed + number, until.is_up, is_short)
-            except NoRoute:
+            except NoMotion:
                 if patience.is_up():
                     break
         return None

@@ -45,18 +45,7 @@ _APART = 0.5
 
 
 class NoMotion(SysidError):
-    """No motion of the family respects the limits of a joint.
-
-    Args:
-        joint: Name of the joint.
-    """
-
-    def __init__(self, joint: str):
-        self.joint = joint
-        super().__init__(
-            f"no motion to rest in the plan's duration respects the position, velocity and acceleration limits of "
-            f"joint '{joint}' with the tracking error"
-        )
+    """No motion respects the limits, or no way to the goal was found."""
 
 
 class PlannerModel:
@@ -130,7 +119,10 @@ class PlanProblem:
         preferred = limits if request.goal is not None else margins.with_reserve().state_limits(robot.limits, errors)
         lower, upper = allowed_ends(start, limits, preferred, settings.duration, widest)
         for joint in np.flatnonzero(~(lower <= upper)):
-            raise NoMotion(robot.joint_names[joint])
+            raise NoMotion(
+                "no motion to rest in the plan's duration respects the position, velocity and acceleration limits of "
+                f"joint '{robot.joint_names[joint]}' with the tracking error"
+            )
         self.space = Space(0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), _SMALLEST_HALF))
         self.minimum_acceleration = self.space.coordinates(minimum_acceleration_offset(start, settings.duration))
         self._margins, self._errors = margins, errors

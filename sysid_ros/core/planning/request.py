@@ -102,7 +102,7 @@ class PlanRequest:
     Raises:
         ParameterOutOfRange: There is neither a start nor a predecessor with a bound, or ``information`` is not a finite
             (10, 10) Gram matrix.
-        InvalidTrajectory: A vector has the wrong length or is not finite.
+        ParameterOutOfRange: A vector has the wrong length or is not finite.
     """
 
     assumptions: Assumptions

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import JointLimits
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.distances import FreeDistances
-from sysid_ros.core.planning.problem import PlannerModel
+from sysid_ros.core.planning.problem import NoMotion, PlannerModel
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -70,18 +69,6 @@ class RouteMargins:
 
 MARGINS = (RouteMargins(0.03, 0.5), RouteMargins(0.01, 0.3), RouteMargins(0.002, 0.1))
 """Wide margins leave room for fast motions; where no way keeps them, the next ones are tried."""
-
-
-class NoRoute(SysidError):
-    """No way was found.
-
-    Args:
-        why: What is wrong.
-    """
-
-    def __init__(self, why: str):
-        self.why = why
-        super().__init__(f"no way to the goal was found: {why}")
 
 
 class PostureCheck:
@@ -203,18 +190,18 @@ def find_route(
         The postures after the start, (n,) each; the goal is the last.
 
     Raises:
-        NoRoute: No way was found.
+        NoMotion: No way was found.
     """
     rng = np.random.default_rng(seed)
     way = _beside(check, start, goal, rng, must_stop)
     if way is None and is_short:
-        raise NoRoute("there is none by two postures beside the straight one")
+        raise NoMotion("no way to the goal was found: there is none by two postures beside the straight one")
     if way is None:
         ways = list[list[Array]]()
         while not ways or (len(ways) < _TREES and not must_stop()):
             try:
                 ways.append(_shortened(check, _connect(check, start, goal, rng, must_stop), rng, must_stop))
-            except NoRoute:  # the time is up
+            except NoMotion:  # the time is up
                 if not ways:
                     raise
         way = min(ways, key=lambda one: _time_of(check, one))
@@ -324,7 +311,7 @@ def _connect(
                 here, there = halves if growing == 0 else halves[::-1]
                 return [*here[::-1], *there]
         growing = 1 - growing
-    raise NoRoute("the time is up")
+    raise NoMotion("no way to the goal was found: the time is up")
 
 
 def _shortened(

@@ -202,7 +202,7 @@ class Strategy:
             The best proven candidate; None if there is none, see :attr:`rejection`.
 
         Raises:
-            PlanningCancelled: The call was cancelled.
+            Cancelled: The call was cancelled.
             ParameterOutOfRange: The prover returned no errors.
         """
         found = self._first() or self._proven_fallback
@@ -275,7 +275,8 @@ class Strategy:
         found = self._candidates.verify(candidate)
         if isinstance(found, PlanRejected):
             if not is_tight:
-                self._widen(found)
+                # Widen the margin that was missing
+                self._margins = self._margins.grown(found, self._robot.joint_names)
             return None
         return found
 
@@ -356,10 +357,6 @@ class Strategy:
         """Give up what the search keeps free for what lies between samples; the verifier decides then."""
         if not self._is_relaxed:
             self._is_relaxed, self._margins = True, Margins.least(self._robot.n)
-
-    def _widen(self, rejection: PlanRejected) -> None:
-        """Widen the margin that was missing."""
-        self._margins = self._margins.grown(rejection, self._robot.joint_names)
 
     def _is_good(self, found: Candidate) -> bool:
         return condition_number(self.information(found)) <= self._settings.good_condition

@@ -65,11 +65,10 @@ __all__ = [
     "Progress",
     "StopUnconfirmed",
     "TareStep",
+    "build_procedure",
     "end_tare",
-    "run_collection",
     "run_identification",
     "run_move",
-    "run_tare",
 ]
 
 _PROCEDURES: dict[str, Callable[..., Procedure]] = {
@@ -79,6 +78,26 @@ _PROCEDURES: dict[str, Callable[..., Procedure]] = {
 }
 
 
+def build_procedure(
+    ports: Ports,
+    policy: ModelPolicy,
+    settings: IdentificationSettings,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Procedure:
+    """Build the procedure of the strategy that is asked for, to be run once.
+
+    Args:
+        ports: The planner, the arm and the source of estimates.
+        policy: Decides on the payload model that planner and controller use: an :class:`EmptyHandPolicy` for a tare, a
+            :class:`KnownLoadPolicy` where data about the arm itself are wanted and the load is known.
+        settings: What the user asks for.
+        is_cancelled: Looked at between all steps and while the arm moves.
+        on_progress: Called with every change.
+    """
+    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress)
+
+
 def run_identification(
     ports: Ports,
     policy: ModelPolicy,
@@ -86,46 +105,14 @@ def run_identification(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Identification:
-    """Identify the payload; on any failure the arm is braked before the error leaves this function.
-
-    Args:
-        ports: The planner, the arm and the source of estimates.
-        policy: Decides on the payload model that planner and controller use.
-        settings: What the user asks for.
-        is_cancelled: Looked at between all steps and while the arm moves.
-        on_progress: Called with every change.
+    """Identify the payload, see :func:`build_procedure`; on any failure the arm is braked before the error leaves.
 
     Raises:
         IdentificationFailed: With the code and a sentence.
 
     Source: SAFE-ID Algorithm 2.
     """
-    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).run()
-
-
-def run_tare(
-    ports: Ports,
-    policy: ModelPolicy,
-    settings: IdentificationSettings,
-    is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Collection:
-    """Move as :func:`run_identification` does, with the empty hand, for what payloads are identified with later.
-
-    Nothing rests on the hand being empty: motions are proven for every payload that agrees with the data. It also ends
-    at rest on any failure. What it tells counts from :func:`end_tare` on.
-
-    Args:
-        ports: The planner, the arm and the source of estimates.
-        policy: An :class:`EmptyHandPolicy`.
-        settings: How the arm is moved.
-        is_cancelled: Looked at between all steps and while the arm moves.
-        on_progress: Called with every change.
-
-    Raises:
-        IdentificationFailed: With the code and a sentence.
-    """
-    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).tare()
+    return build_procedure(ports, policy, settings, is_cancelled, on_progress).run()
 
 
 def end_tare(ports: Ports, policy: ModelPolicy) -> None:
@@ -136,25 +123,3 @@ def end_tare(ports: Ports, policy: ModelPolicy) -> None:
     """
     ports.estimates.reset("the tare ends", TareStep.END)
     give_prior(ports.arm, policy)
-
-
-def run_collection(
-    ports: Ports,
-    policy: ModelPolicy,
-    settings: IdentificationSettings,
-    is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Collection:
-    """Move as :func:`run_identification` does, for data about the arm itself; also ends at rest on any failure.
-
-    Args:
-        ports: The planner, the arm and the source of estimates.
-        policy: Decides on the payload model; a :class:`KnownLoadPolicy` where the load is known.
-        settings: How the arm is moved.
-        is_cancelled: Looked at between all steps and while the arm moves.
-        on_progress: Called with every change.
-
-    Raises:
-        IdentificationFailed: With the code and a sentence.
-    """
-    return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress).collect()

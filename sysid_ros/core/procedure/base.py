@@ -108,6 +108,8 @@ class Procedure(ABC):
     def tare(self) -> Collection:
         """Move as :meth:`run` does, with the empty hand; :func:`end_tare` keeps what that tells of the arm.
 
+        Nothing rests on the hand being empty: motions are proven for every payload that agrees with the data.
+
         Raises:
             IdentificationFailed: With the code and a sentence.
         """

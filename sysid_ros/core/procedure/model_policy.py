@@ -110,7 +110,17 @@ class ModelPolicy:
         self.require_consistent(estimate)
         if estimate is None or not self.may_tighten or estimate.target != PAYLOAD:
             return self.in_use
-        return self._tightened(estimate)
+        # Cut the estimate down to the box in use: both contain the truth
+        lower = np.maximum(estimate.lower, self.in_use.box.lower)
+        upper = np.minimum(estimate.upper, self.in_use.box.upper)
+        inside = replace(
+            estimate,
+            values=np.clip(estimate.values, lower, upper),
+            lower=lower,
+            upper=upper,
+            rest=estimate.rest or rest_of(self.in_use.box),
+        )
+        return PayloadModel(inside.box, self.in_use.nominal, inside)
 
     def easiest_to_hold(self, posture: Array) -> PayloadModel:
         """Return the model in use with the nominal payload that leaves the most torque in holding a posture.
@@ -174,16 +184,3 @@ class ModelPolicy:
                 f"overlap the bounds in use, [{box.lower[i]:.6g}, {box.upper[i]:.6g}]: an assumption does not hold, or "
                 "the payload was changed",
             )
-
-    def _tightened(self, estimate: ParameterEstimate) -> PayloadModel:
-        """Cut the estimate down to the box in use: both contain the truth."""
-        lower = np.maximum(estimate.lower, self.in_use.box.lower)
-        upper = np.minimum(estimate.upper, self.in_use.box.upper)
-        inside = replace(
-            estimate,
-            values=np.clip(estimate.values, lower, upper),
-            lower=lower,
-            upper=upper,
-            rest=estimate.rest or rest_of(self.in_use.box),
-        )
-        return PayloadModel(inside.box, self.in_use.nominal, inside)

@@ -154,12 +154,9 @@ class RecedingProcedure(Procedure):
             model = self._policy.for_plan(self._estimates.latest())
         time_left = np.inf if before is None else self._time_until_handover(before) - self._arm.check_time
         plan = self._planner.plan(MotionRequest(model, information, start, before, time_left, self._posture_wanted))
-        self._note_planned(plan)
-        return plan, model
-
-    def _note_planned(self, plan: CertifiedPlan) -> None:
         self._plan_duration, self._handover_time = plan.duration, plan.time_until_next
         self._planned += 1
+        return plan, model
 
     @property
     def _posture_wanted(self) -> NDArray[np.float64] | None:

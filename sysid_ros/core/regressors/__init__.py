@@ -2,13 +2,12 @@
 
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.joint_tree import JointTree
-from sysid_ros.core.regressors.columns import Columns, InvalidSamples
+from sysid_ros.core.regressors.columns import Columns
 from sysid_ros.core.regressors.momentum import MomentumRegressor, RegressorDerivatives
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
 __all__ = [
     "Columns",
-    "InvalidSamples",
     "JointTree",
     "MomentumRegressor",
     "RegressorDerivatives",

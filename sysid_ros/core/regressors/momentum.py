@@ -97,7 +97,7 @@ class MomentumRegressor:
             ``W_m`` with ``p = W_m theta`` [Nm s] and ``W_c`` with ``dp/dt = W_c theta + tau`` [Nm], both (N, n, k).
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
 
         Source: SAFE-ID (11), (12).
         """
@@ -124,7 +124,7 @@ class MomentumRegressor:
             The sum, (n, k) [Nm s].
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
 
         Source: the integral in SAFE-ID (13); a sum over samples of products is a matrix product over the samples.
         """
@@ -148,7 +148,7 @@ class MomentumRegressor:
             v: Velocities, (K, n) [rad/s].
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
         """
         n = self.columns.n
         q, v = as_samples(n, q=q, v=v)

@@ -70,7 +70,7 @@ class TorqueRegressor:
             ``W``, (N, n, k) [Nm per unit of the parameter].
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
 
         Source: SAFE-ID (10).
         """
@@ -102,7 +102,7 @@ class TorqueRegressor:
             weight: (N, n, k), or (N, n, 10 m) for the inertial columns alone.
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
         """
         q, v, a = as_samples(self.columns.n, q=q, v=v, a=a)
         slopes = np.empty((3, *q.shape))

@@ -14,22 +14,14 @@ The modules follow the steps of the proof in docs/theory/tracking_bound.md:
 8. all stops of a motion: :mod:`stops`, :meth:`bound.TrackingBound.in_stops`.
 """
 
-from sysid_ros.core.tracking_bound.allocation import (
-    TrackingAllocation,
-    allocate_tracking_errors,
-    typical_feedback_torque,
-)
 from sysid_ros.core.tracking_bound.bound import TrackingBound, TrackingHistory, tracking_bound
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 __all__ = [
     "BoundNotAvailable",
-    "TrackingAllocation",
     "TrackingBound",
     "TrackingHistory",
     "choose_payload",
-    "typical_feedback_torque",
-    "allocate_tracking_errors",
     "tracking_bound",
 ]

@@ -108,7 +108,6 @@ class Vertices:
         return self._products @ upper
 
 
-_MOMENTS = slice(4, 10)
 _DIAGONAL = [4, 6, 9]
 _PRODUCTS = ((5, 4, 6, 9), (7, 4, 9, 6), (8, 6, 9, 4))  # Ixy: Ixx, Iyy, and the moment about the third axis, ...
 _MASSES = 8

@@ -8,31 +8,11 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 
 Array = NDArray[np.float64]
 
 State = tuple[Array, Array, Array]
-
-
-class InvalidTrajectory(SysidError):
-    """Coefficients no trajectory can be made of.
-
-    Args:
-        what: Which coefficient, with joint and unit.
-        value: What was given.
-        allowed: What is allowed, in words.
-    """
-
-    def __init__(self, what: str, value: object, allowed: str):
-        self.what = what
-        self.value = value
-        self.allowed = allowed
-        super().__init__(f"invalid {what.removeprefix('the ')} {value}: expected {allowed}")
-
-
-class PlanningCancelled(SysidError):
-    """Planning ended because its caller asked for it."""
 
 
 class Trajectory(ABC):
@@ -172,15 +152,15 @@ def joint_vector(name: str, values: ArrayLike, n: int | None = None) -> Array:
         The numbers, (n,).
 
     Raises:
-        InvalidTrajectory: The length is wrong or an entry is not finite.
+        ParameterOutOfRange: The length is wrong or an entry is not finite.
     """
     vector = np.array(values, dtype=float)
     if vector.ndim != 1 or vector.size == 0 or (n is not None and vector.size != n):
         wanted = "one number per joint" if n is None else f"{n} numbers, one per joint"
-        raise InvalidTrajectory(f"the shape of {name}", vector.shape, wanted)
+        raise ParameterOutOfRange(f"the shape of {name}", vector.shape, wanted)
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
-        raise InvalidTrajectory(f"{name} of joint {bad[0] + 1}", vector[bad[0]], "a finite number")
+        raise ParameterOutOfRange(f"{name} of joint {bad[0] + 1}", vector[bad[0]], "a finite number")
     vector.setflags(write=False)
     return vector
 
@@ -189,9 +169,9 @@ def positive_number(name: str, value: float) -> float:
     """Return the value as a float.
 
     Raises:
-        InvalidTrajectory: It is not finite and positive.
+        ParameterOutOfRange: It is not finite and positive.
     """
     number = float(value)
     if not (np.isfinite(number) and number > 0.0):
-        raise InvalidTrajectory(name, number, "a finite number above 0")
+        raise ParameterOutOfRange(name, number, "a finite number above 0")
     return number

@@ -8,7 +8,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sysid_ros.core.trajectories.base import Array, InvalidTrajectory, State, Trajectory, positive_number
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.trajectories.base import (
+    Array,
+    State,
+    Trajectory,
+    positive_number,
+)
 from sysid_ros.core.trajectories.families import BezierTrajectory, CycloidTrajectory, FourierTrajectory
 
 _Time = TypeVar("_Time", float, Array)
@@ -33,14 +39,14 @@ class BrakedTrajectory(Trajectory):
         brake_time: Time until rest [s].
 
     Raises:
-        InvalidTrajectory: A time is out of range.
+        ParameterOutOfRange: A time is out of range.
     """
 
     def __init__(self, trajectory: Trajectory, t_brake: float, brake_time: float):
         self.trajectory = trajectory
         self.t_brake = float(t_brake)
         if not 0.0 <= self.t_brake <= trajectory.duration:
-            raise InvalidTrajectory("t_brake [s]", self.t_brake, f"0 to the duration {trajectory.duration}")
+            raise ParameterOutOfRange("t_brake [s]", self.t_brake, f"0 to the duration {trajectory.duration}")
         self.brake_time = positive_number("brake_time [s]", brake_time)
         self.n = trajectory.n
         self.duration = self.t_brake + self.brake_time
@@ -137,17 +143,17 @@ def trajectory_from_dict(kind: str, duration: float, coefficients: _Numbers) -> 
         The trajectory, with the same hash as the one the numbers were read from.
 
     Raises:
-        InvalidTrajectory: The kind is unknown, a coefficient is missing or unknown, or one cannot be used.
+        ParameterOutOfRange: The kind is unknown, a coefficient is missing or unknown, or one cannot be used.
     """
     if kind.startswith(_BRAKED):
         inner = {name: value for name, value in coefficients.items() if name not in _BRAKE_TIMES}
         path_duration, t_brake, brake_time = (_scalar(coefficients, name) for name in _BRAKE_TIMES)
         return BrakedTrajectory(trajectory_from_dict(kind[len(_BRAKED) :], path_duration, inner), t_brake, brake_time)
     if kind not in _KINDS:
-        raise InvalidTrajectory("kind", repr(kind), f"one of {', '.join(_KINDS)}")
+        raise ParameterOutOfRange("kind", kind, f"one of {', '.join(_KINDS)}")
     wanted, make = _KINDS[kind]
     if set(coefficients) != set(wanted):
-        raise InvalidTrajectory("coefficients", ", ".join(coefficients) or "empty", f"exactly {', '.join(wanted)}")
+        raise ParameterOutOfRange("coefficients", list(coefficients), f"exactly {', '.join(wanted)}")
     return make(coefficients, duration)
 
 
@@ -164,12 +170,12 @@ def _cycloid(numbers: _Numbers, duration: float) -> Trajectory:
     period, knots = _scalar(numbers, "period"), np.asarray(numbers["knots"], dtype=float)
     intervals = duration / period if period > 0.0 else np.nan
     if not (intervals < np.inf and abs(intervals - round(intervals)) <= _ROUNDING * intervals):
-        raise InvalidTrajectory("duration [s]", duration, f"a whole number of periods of {period} s")
+        raise ParameterOutOfRange("duration [s]", duration, f"a whole number of periods of {period} s")
     rows = round(intervals) + 1
     if knots.ndim == 1 and knots.size % rows == 0:
         knots = knots.reshape(rows, -1)
     if len(knots) != rows:
-        raise InvalidTrajectory("the shape of knots", knots.shape, f"({rows}, n) for a duration of {duration} s")
+        raise ParameterOutOfRange("the shape of knots", knots.shape, f"({rows}, n) for a duration of {duration} s")
     return CycloidTrajectory(knots, period)
 
 
@@ -184,5 +190,5 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Numbers, float], Trajectory]
 def _scalar(coefficients: _Numbers, name: str) -> float:
     values = np.asarray(coefficients.get(name, ()), dtype=float)
     if values.size != 1:
-        raise InvalidTrajectory(f"the number of entries of {name}", values.size, "1")
+        raise ParameterOutOfRange(f"the number of entries of {name}", values.size, "1")
     return float(values.reshape(()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.base import (
     Array,
     BasisTrajectory,
-    InvalidTrajectory,
     State,
     Trajectory,
     joint_vector,
@@ -43,7 +43,7 @@ class BezierTrajectory(BasisTrajectory):
         duration: Duration [s].
 
     Raises:
-        InvalidTrajectory: An entry is not finite, a length differs or the duration is not positive.
+        ParameterOutOfRange: An entry is not finite, a length differs or the duration is not positive.
 
     Source: SAFE-ID section V (the trajectory class of ARMOUR).
     """
@@ -151,7 +151,7 @@ class FourierTrajectory(BasisTrajectory):
         duration: Duration [s].
 
     Raises:
-        InvalidTrajectory: An entry is not finite, a shape differs, the duration is not a whole number of periods, or
+        ParameterOutOfRange: An entry is not finite, a shape differs, the duration is not a whole number of periods, or
             the trajectory does not start at rest.
 
     Source: EXCITE (9b), (9c).
@@ -165,12 +165,12 @@ class FourierTrajectory(BasisTrajectory):
         self.sine = _harmonics("sine [rad/s]", sine, n)
         self.cosine = _harmonics("cosine [rad/s]", cosine, n)
         if self.sine.shape != self.cosine.shape:
-            raise InvalidTrajectory("the shape of cosine", self.cosine.shape, f"the shape of sine, {self.sine.shape}")
+            raise ParameterOutOfRange("the shape of cosine", self.cosine.shape, f"the shape of sine, {self.sine.shape}")
         self.base_frequency = positive_number("base_frequency [Hz]", base_frequency)
         total = positive_number("duration [s]", duration)
         periods = total * self.base_frequency
         if round(periods) < 1 or abs(periods - round(periods)) > 1e-9 * periods:
-            raise InvalidTrajectory("duration in periods", periods, "a whole number, at least 1")
+            raise ParameterOutOfRange("duration in periods", periods, "a whole number, at least 1")
         order = np.arange(1, self.sine.shape[1] + 1)
         self._omega = 2.0 * np.pi * self.base_frequency * order  # (L,)
         _require_rest("velocity [rad/s]", self.sine.sum(axis=1), np.abs(self.sine).sum(axis=1))
@@ -247,10 +247,10 @@ def rest_projection(harmonics: int) -> tuple[Array, Array]:
         ``cosine = cosine_basis @ y`` fulfils ``sum_l l b_l = 0`` for any x, y (L - 1,).
 
     Raises:
-        InvalidTrajectory: Fewer than two harmonics (only the motionless trajectory is left).
+        ParameterOutOfRange: Fewer than two harmonics (only the motionless trajectory is left).
     """
     if harmonics < 2:
-        raise InvalidTrajectory("harmonics", harmonics, "at least 2")
+        raise ParameterOutOfRange("harmonics", harmonics, "at least 2")
     order = np.arange(1.0, harmonics + 1.0)
     return _null_space(np.ones(harmonics)), _null_space(order)
 
@@ -265,11 +265,11 @@ def _harmonics(name: str, values: ArrayLike, n: int) -> Array:
     if array.ndim == 1 and array.size and array.size % n == 0:
         array = array.reshape(n, -1)
     if array.ndim != 2 or array.shape[0] != n or array.shape[1] == 0:
-        raise InvalidTrajectory(f"the shape of {name}", array.shape, f"({n}, number of harmonics)")
+        raise ParameterOutOfRange(f"the shape of {name}", array.shape, f"({n}, number of harmonics)")
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         joint, order = bad[0]
-        raise InvalidTrajectory(f"{name} of joint {joint + 1}, harmonic {order + 1}", array[joint, order], "finite")
+        raise ParameterOutOfRange(f"{name} of joint {joint + 1}, harmonic {order + 1}", array[joint, order], "finite")
     array.setflags(write=False)
     return array
 
@@ -277,7 +277,7 @@ def _harmonics(name: str, values: ArrayLike, n: int) -> Array:
 def _require_rest(what: str, residual: Array, scale: Array) -> None:
     bad = np.flatnonzero(np.abs(residual) > _REST_TOLERANCE * (1.0 + scale))
     if bad.size:
-        raise InvalidTrajectory(f"start {what} of joint {bad[0] + 1}", residual[bad[0]], "0 (start at rest)")
+        raise ParameterOutOfRange(f"start {what} of joint {bad[0] + 1}", residual[bad[0]], "0 (start at rest)")
 
 
 class CycloidTrajectory(Trajectory):
@@ -291,7 +291,7 @@ class CycloidTrajectory(Trajectory):
         period: Length of an interval T [s].
 
     Raises:
-        InvalidTrajectory: There are fewer than two knots, or a number is not finite.
+        ParameterOutOfRange: There are fewer than two knots, or a number is not finite.
 
     Source: SPACE (28), (29).
     """
@@ -301,10 +301,10 @@ class CycloidTrajectory(Trajectory):
     def __init__(self, knots: ArrayLike, period: float):
         values = np.array(knots, dtype=float)
         if values.ndim != 2 or len(values) < 2 or values.shape[1] == 0:
-            raise InvalidTrajectory("the shape of knots", values.shape, "(K + 1, n) with one interval or more")
+            raise ParameterOutOfRange("the shape of knots", values.shape, "(K + 1, n) with one interval or more")
         if not np.all(np.isfinite(values)):
             row, joint = np.argwhere(~np.isfinite(values))[0]
-            raise InvalidTrajectory(f"knot {row} of joint {joint + 1}", values[row, joint], "a finite number")
+            raise ParameterOutOfRange(f"knot {row} of joint {joint + 1}", values[row, joint], "a finite number")
         values.setflags(write=False)
         self.knots = values
         self.period = positive_number("period [s]", period)

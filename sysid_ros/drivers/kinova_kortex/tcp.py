@@ -104,7 +104,6 @@ class TcpSession:
     Attributes:
         is_open: Whether the connection stands.
         reason: Why it does not.
-        notifications: Number of notifications received and not used.
     """
 
     def __init__(self, settings: KortexSettings):
@@ -112,7 +111,6 @@ class TcpSession:
         self._socket: socket.socket | None = None
         self.is_open = False
         self.reason: str | None = "not connected"
-        self.notifications = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -249,8 +247,6 @@ class TcpSession:
         self._answered_at = time.monotonic()
         if frame.kind is FrameType.PING:
             self._send(frame._replace(kind=FrameType.PONG))
-        elif frame.kind is FrameType.NOTIFICATION:
-            self.notifications += 1
         elif frame.kind is FrameType.RESPONSE and frame.message in self._waiting:
             self._waiting.discard(frame.message)
             self._responses[frame.message] = frame

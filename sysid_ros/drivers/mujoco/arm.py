@@ -8,7 +8,6 @@ Stamps are simulated time and start at 0 unless told otherwise.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,7 +62,6 @@ class MujocoArm(SimulatedArm):
         payload: True payload about the frame of the last joint, (10,); None for no payload.
         start: Start position, (n,) [rad]; home if None.
         settings: How it is simulated.
-        wait: If given, the arm paces the loop: ``read`` calls this before it returns, as FRI blocks for a packet.
 
     Attributes:
         physics: What moves.
@@ -79,13 +77,11 @@ class MujocoArm(SimulatedArm):
         payload: Array | None = None,
         start: Array | None = None,
         settings: MujocoSettings | None = None,
-        wait: Callable[[], None] | None = None,
     ):
         self.settings = settings or MujocoSettings()
         self.joint_names = robot.joint_names
         self.period = self.settings.period
-        self.pacing = Pacing.CLIENT if wait is None else Pacing.CONTROLLER
-        self._wait = wait
+        self.pacing = Pacing.CLIENT
         self._robot = robot
         self._theta = np.array(robot.theta_nominal if theta is None else theta, dtype=float)
         self._payload = None if payload is None else np.array(payload, dtype=float)
@@ -128,8 +124,6 @@ class MujocoArm(SimulatedArm):
         """See :meth:`Arm.read`."""
         if not self._is_connected:
             raise ArmError("read() needs a connected arm; call connect() first")
-        if self._wait is not None:
-            self._wait()
         effort = self._static_effort() if self._is_first_read else self._advance()
         self._is_first_read = False
         if self._faults.power_loss:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
@@ -33,7 +33,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
 from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import Arrival, InvalidFrame, SequenceMonitor
 from sysid_ros.emulators.fri.inner_loop import InnerLoop, LbrState, Overlay
-from sysid_ros.emulators.fri.ios import IoRefused, IoTable
+from sysid_ros.emulators.fri.ios import IoTable
 from sysid_ros.emulators.plant import PERIOD
 from sysid_ros.emulators.program import RefusalReporter
 
@@ -338,7 +338,7 @@ class FriController:
         """Set the outputs of an answer; one that cannot be set spoils nothing else of the answer: own rule."""
         try:
             changes = self.ios.set_outputs(command.ios)
-        except IoRefused as error:
+        except SysidError as error:
             self.rejected_ios += 1
             self._refuse(f"an output in {self.state.name}: {error}")
         else:

@@ -15,19 +15,6 @@ _LARGEST_DIGITAL = 2**64 - 1
 _FORM = "NAME:boolean|digital|analog:input|output[=VALUE], such as gripper_closed:boolean:input=1"
 
 
-class IoRefused(SysidError):
-    """An input or output that cannot be set, with the reason.
-
-    Args:
-        name: Its name.
-        reason: Why.
-    """
-
-    def __init__(self, name: str, reason: str):
-        self.name, self.reason = name, reason
-        super().__init__(f"'{name}' cannot be set: {reason}")
-
-
 def read_io(text: str) -> IoValue:
     """Read an input or output of a command line.
 
@@ -46,8 +33,8 @@ def read_io(text: str) -> IoValue:
         return io._replace(value=_checked(io, float(value or 0.0)))
     except (KeyError, ValueError):
         raise ParameterOutOfRange("--io", text, _FORM) from None
-    except IoRefused as error:
-        raise ParameterOutOfRange("--io", text, f"{_FORM}; {error.reason}") from None
+    except SysidError as error:
+        raise ParameterOutOfRange("--io", text, f"{_FORM}; {error}") from None
 
 
 class IoTable:
@@ -77,7 +64,7 @@ class IoTable:
         """Set an input, as the cell around the robot does.
 
         Raises:
-            IoRefused: There is no such input, or the value does not fit its type.
+            SysidError: There is no such input, or the value does not fit its type.
         """
         self._ios[name] = self._changed(name, IoDirection.INPUT, value)
 
@@ -85,7 +72,7 @@ class IoTable:
         """Set the outputs a client asks for, all or none; return what changes, each as ``name = value``.
 
         Raises:
-            IoRefused: With the first that cannot be set.
+            SysidError: With the first that cannot be set.
         """
         changed = [self._changed(one.name, IoDirection.OUTPUT, one.value, one.kind) for one in wanted]
         news = [f"{io.name} = {io.value:g}" for io in changed if self._ios[io.name].value != io.value]
@@ -96,18 +83,20 @@ class IoTable:
         known = self._ios.get(name)
         if known is None or known.direction is not direction:
             there = ", ".join(io.name for io in self._ios.values() if io.direction is direction) or "none"
-            raise IoRefused(name, f"it is no {direction.name.lower()} of this application, which has {there}")
+            raise SysidError(
+                f"'{name}' cannot be set", f"it is no {direction.name.lower()} of this application, which has {there}"
+            )
         if kind not in (None, known.kind):
-            raise IoRefused(name, f"it is {known.kind.name}, the request says {kind.name}")
+            raise SysidError(f"'{name}' cannot be set", f"it is {known.kind.name}, the request says {kind.name}")
         return known._replace(value=_checked(known, value))
 
 
 def _checked(io: IoValue, value: float) -> float:
     """Return a value that fits the type of an input or output."""
     if io.kind is IoType.BOOLEAN and value not in (0, 1):
-        raise IoRefused(io.name, f"{value:g} is not 0 or 1")
+        raise SysidError(f"'{io.name}' cannot be set", f"{value:g} is not 0 or 1")
     if io.kind is IoType.DIGITAL and not (0 <= value <= _LARGEST_DIGITAL and value == int(value)):
-        raise IoRefused(io.name, f"{value:g} is not a whole number from 0")
+        raise SysidError(f"'{io.name}' cannot be set", f"{value:g} is not a whole number from 0")
     if not math.isfinite(value):
-        raise IoRefused(io.name, f"{value} is not a number")
+        raise SysidError(f"'{io.name}' cannot be set", f"{value} is not a number")
     return value

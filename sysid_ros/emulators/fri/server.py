@@ -63,7 +63,7 @@ class EmulatorServer:
         is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
 
     Raises:
-        SocketUnavailable: The own port cannot be opened.
+        ArmError: The own port cannot be opened.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class EmulatorServer:
         period = controller.settings.send_period / real_time_factor
         self._pacer = Pacer(period) if is_paced else None
         self._was_answered = False
-        self.slipped = 0.0
 
     @property
     def address(self) -> Address:
@@ -110,12 +109,11 @@ class EmulatorServer:
         self._controller.finish()  # while the client computes
 
     def _wait_for_answer(self) -> list[bytes]:
-        started, spent, first = time.monotonic(), 0.0, None
+        spent, first = 0.0, None
         while first is None and spent < self.patience and self._controller.is_answer_expected:
             first = self._endpoint.receive(min(_SLICE, self.patience - spent))
             spent += _SLICE
             self._calls.work()
-        self.slipped += time.monotonic() - started
         return [] if first is None else [first, *self._endpoint.receive_all()]
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:

@@ -14,8 +14,9 @@ from typing import TypeVar
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import KORTEX
+from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kinova_kortex.frame import LARGEST_FRAME, TcpFrames, wrap_for_tcp
-from sysid_ros.drivers.network import Address, InvalidFrame, SocketUnavailable
+from sysid_ros.drivers.network import Address, InvalidFrame, unavailable_socket
 from sysid_ros.emulators.kortex.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.emulators.plant import PERIOD
 from sysid_ros.emulators.program import CallQueue, EmulatorSetup
@@ -69,7 +70,7 @@ class EmulatorServer:
         tcp_delay: How long an answer over TCP takes [s].
 
     Raises:
-        SocketUnavailable: A port cannot be opened.
+        ArmError: A port cannot be opened.
     """
 
     def __init__(
@@ -86,14 +87,13 @@ class EmulatorServer:
         self._listener = _bind(socket.SOCK_STREAM, (host, port))
         try:
             self._udp = _bind(socket.SOCK_DGRAM, (host, port_realtime))
-        except SocketUnavailable:
+        except ArmError:
             self._listener.close()
             raise
         self._listener.listen()
         self._connections: dict[int, _Connection] = {}
         self._due: deque[tuple[float, _Connection, bytes]] = deque()
         self._started = time.monotonic()
-        self.slipped = 0.0
 
     @property
     def address(self) -> Address:
@@ -120,7 +120,6 @@ class EmulatorServer:
             self._calls.work()
             if now >= deadline:
                 spent += min(time.monotonic() - now, PERIOD)
-        self.slipped += max(0.0, self._started - deadline)
         base.advance()
         while self._due and self._due[0][0] <= base.time:
             _, connection, data = self._due.popleft()
@@ -224,6 +223,6 @@ def _bind(kind: int, address: Address) -> socket.socket:
         one.bind(address)
     except OSError as error:
         one.close()
-        raise SocketUnavailable(address, str(error)) from None
+        raise unavailable_socket(address, str(error)) from None
     one.setblocking(False)
     return one

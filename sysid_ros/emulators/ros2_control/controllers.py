@@ -154,6 +154,8 @@ class ForwardController:
 _HARMONICS = 3
 _BASE_FREQUENCY = 0.15
 _RAMP = 2.0
+_SPEED, _REACH = 0.4, 0.5
+"""Largest speed over the limit of each joint [-], and largest distance from home [rad]."""
 
 
 class HomeMotion:
@@ -162,12 +164,10 @@ class HomeMotion:
     Args:
         robot: Home, limits.
         seed: Of amplitudes and phases.
-        speed: Largest speed over the limit of each joint [-].
-        reach: Largest distance from home [rad].
         start: When it begins [s].
     """
 
-    def __init__(self, robot: RobotModel, seed: int = 0, speed: float = 0.4, reach: float = 0.5, start: float = 0.0):
+    def __init__(self, robot: RobotModel, seed: int = 0, start: float = 0.0):
         rng = np.random.default_rng((seed, 11))
         n = robot.n
         self._home, self._start = np.array(robot.home), start
@@ -175,12 +175,12 @@ class HomeMotion:
         amplitude = rng.uniform(0.3, 1.0, (_HARMONICS, n)) / np.arange(1, _HARMONICS + 1)[:, None]
         self._phase = rng.uniform(0.0, 2.0 * np.pi, (_HARMONICS, n))
         limits = robot.limits
-        room = np.minimum(reach, 0.8 * np.minimum(limits.q_upper - robot.home, robot.home - limits.q_lower))
+        room = np.minimum(_REACH, 0.8 * np.minimum(limits.q_upper - robot.home, robot.home - limits.q_lower))
         # The ramp adds a third of the amplitude per second at most; half of every limit is left for it.
         most = np.min([
             np.maximum(room, 0.0) / amplitude.sum(axis=0),
-            0.5 * speed * limits.v_max / (amplitude * self._omega).sum(axis=0),
-            0.5 * speed * limits.a_max / (amplitude * self._omega**2).sum(axis=0),
+            0.5 * _SPEED * limits.v_max / (amplitude * self._omega).sum(axis=0),
+            0.5 * _SPEED * limits.a_max / (amplitude * self._omega**2).sum(axis=0),
         ], axis=0)  # fmt: skip
         self._amplitude = amplitude * most
 

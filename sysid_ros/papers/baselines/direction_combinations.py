@@ -78,7 +78,7 @@ def plan_by_direction_combinations(
         The plan.
 
     Raises:
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
 
     Source: SPACE sections 5.2 to 5.6, (28) to (37), Algorithm 1.
     """

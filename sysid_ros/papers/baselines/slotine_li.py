@@ -61,7 +61,7 @@ class SlotineLiRegressor:
             ``Y``, (n, 14 n).
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
         """
         n = self.columns.n
         try:
@@ -95,7 +95,7 @@ class SlotineLiRegressor:
             ``Y``, (N, n, 14 n).
 
         Raises:
-            InvalidSamples: A shape is wrong or an entry is not finite.
+            SysidError: A shape is wrong or an entry is not finite.
         """
         n = self.columns.n
         q, v, v_a, a_a = as_samples(n, q=q, v=v, v_a=v_a, a_a=a_a)

@@ -303,8 +303,6 @@ def fit_whole_arm(
     robot: RobotModel,
     motion: Motion,
     settings: WholeArmSettings | None = None,
-    law: FrictionLaw | None = None,
-    terms: NDArray[np.bool_] | None = None,
 ) -> WholeArmFit:
     """Fit all bodies, friction, tilt and lag to measured torques.
 
@@ -312,10 +310,8 @@ def fit_whole_arm(
         robot: The arm and its nominal parameters.
         motion: Smoothed samples.
         settings: Weights of what is known before.
-        law: Friction law; the simple one by default.
-        terms: Which of its terms each joint has, (n, K); all by default.
     """
-    return _Fitting(robot, motion, settings or WholeArmSettings(), law or FrictionLaw(), terms).run()
+    return _Fitting(robot, motion, settings or WholeArmSettings(), FrictionLaw(), None).run()
 
 
 class _Fitting:

@@ -110,19 +110,6 @@ CLOSE_TIMEOUT = 20.0
 """Longest wait for the disk when closing [s]."""
 
 
-class RecordingError(SysidError):
-    """A recording cannot be written.
-
-    Args:
-        path: The file.
-        reason: Why.
-    """
-
-    def __init__(self, path: Path, reason: str):
-        self.path = path
-        super().__init__(f"cannot write the recording {path}: {reason}")
-
-
 GRIPPER = "gripper"
 """Name of the metadata that says in which state the gripper was."""
 FIRST_STAMP = "first_stamp_ns"
@@ -156,7 +143,7 @@ class RecordingWriter:
         definitions: Full definitions of messages by type name; others are looked up where ROS packages are installed.
 
     Raises:
-        RecordingError: The file cannot be created.
+        SysidError: The file cannot be created.
     """
 
     def __init__(
@@ -174,7 +161,7 @@ class RecordingWriter:
         try:
             self._file = open(self.path, "wb")  # noqa: SIM115 - closed by the thread
         except OSError as error:
-            raise RecordingError(self.path, str(error.strerror or error)) from error
+            raise self._fault(str(error.strerror or error)) from error
         self._metadata = dict(metadata or {})
         # A daemon, so that an interpreter that ends does not wait for it before the exit handler closes it.
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
@@ -237,7 +224,7 @@ class RecordingWriter:
         """Write what is waiting, finish the file and close it; doing so twice is harmless.
 
         Raises:
-            RecordingError: Not everything that was taken is in the file.
+            SysidError: Not everything that was taken is in the file.
         """
         with self._lock:
             if self._is_closed:
@@ -251,14 +238,14 @@ class RecordingWriter:
                     break
                 except queue.Full:
                     if time.monotonic() > end:
-                        raise RecordingError(self.path, "the disk is too slow, messages are still waiting") from None
+                        raise self._fault("the disk is too slow, messages are still waiting") from None
             self._thread.join(max(0.1, end - time.monotonic()))
         if self._thread.is_alive():
-            raise RecordingError(self.path, f"the disk takes longer than {CLOSE_TIMEOUT:g} s")
+            raise self._fault(f"the disk takes longer than {CLOSE_TIMEOUT:g} s")
         if self._error is not None:
-            raise RecordingError(self.path, str(self._error)) from self._error
+            raise self._fault(str(self._error)) from self._error
         if self._faults:
-            raise RecordingError(self.path, "messages are missing: " + "; ".join(self._faults.values()))
+            raise self._fault("messages are missing: " + "; ".join(self._faults.values()))
 
     def __enter__(self) -> RecordingWriter:
         return self
@@ -268,10 +255,13 @@ class RecordingWriter:
     ) -> None:
         self.close()
 
+    def _fault(self, reason: str) -> SysidError:
+        return SysidError(f"cannot write the recording {self.path}: {reason}")
+
     def _close_at_exit(self) -> None:
         try:
             self.close()
-        except RecordingError as error:
+        except SysidError as error:
             os.write(2, f"{error}\n".encode())
 
     def _run(self) -> None:

@@ -61,7 +61,7 @@ def trajectory_from_message(message: messages.Trajectory, joint_names: Sequence[
 
     Raises:
         InvalidMessage: Joint names, shapes or the hash do not fit.
-        InvalidTrajectory: The coefficients make no trajectory.
+        ParameterOutOfRange: The coefficients make no trajectory.
     """
     order = joint_order("Trajectory", message.joint_names, joint_names)
     if np.any(np.diff(order) != 1):

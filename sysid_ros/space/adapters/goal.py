@@ -10,14 +10,13 @@ import numpy as np
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import contents_of
-from sysid_ros.space.adapters.link import DriverSilent, FreeFlyerLink, MotionFailed
+from sysid_ros.space.adapters.link import FreeFlyerLink, GoalFailed
 from sysid_ros.space.adapters.pictures import FloatingPictures
 from sysid_ros.space.core.bounds import InconsistentMomentum
 from sysid_ros.space.core.identification import (
@@ -44,11 +43,8 @@ from sysid_ros.space.report import (
 )
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
-    (PlanningCancelled, Identify.Result.CANCELED),
     (Cancelled, Identify.Result.CANCELED),
     (SelfCollision, Identify.Result.PLAN_FAILED),
-    (MotionFailed, Identify.Result.EXECUTION_FAILED),
-    (DriverSilent, Identify.Result.DRIVER_NOT_READY),
     (NotIdentifiable, Identify.Result.NOT_IDENTIFIED),
     (InconsistentMomentum, Identify.Result.INCONSISTENT),
     (InvalidMessage, Identify.Result.NO_SAMPLES),
@@ -64,8 +60,8 @@ _PHASES = {
 }
 
 
-class _InvalidGoal(SysidError):
-    """A goal that cannot be carried out."""
+def _invalid_goal(text: str) -> GoalFailed:
+    return GoalFailed(Identify.Result.INVALID_GOAL, text)
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ class FreeFlyerGoal:
 
         def carry_out(result: Identify.Result) -> None:
             if goal.target_mass_width:
-                raise _InvalidGoal("target_mass_width is for objects in the hand; allowed here: 0")
+                raise _invalid_goal("target_mass_width is for objects in the hand; allowed here: 0")
             found = identify_free_flyer(self._task_of(goal), self._link, self._is_cancelled, self._tell)
             self.identification = found
             result.motion_time = float(sum(part.end - part.begin for part in found.parts))
@@ -152,7 +148,7 @@ class FreeFlyerGoal:
 
         def carry_out(result: Identify.Result) -> None:
             if not np.isfinite(goal.target_mass_width) or goal.target_mass_width < 0.0:
-                raise _InvalidGoal(f"target_mass_width [kg] is {goal.target_mass_width}; expected 0 or more")
+                raise _invalid_goal(f"target_mass_width [kg] is {goal.target_mass_width}; expected 0 or more")
             wanted = replace(settings, target_width=float(goal.target_mass_width))
             held = identify_object(
                 self._task_of(goal), wanted, known_robot(), self._link, self._is_cancelled, self._tell
@@ -195,7 +191,7 @@ class FreeFlyerGoal:
     def _task_of(self, goal: Identify.Goal) -> Task:
         settings = self._task.settings
         if not np.isfinite(goal.max_motion_time) or goal.max_motion_time < 0.0:
-            raise _InvalidGoal(f"max_motion_time [s] is {goal.max_motion_time}; expected 0 or more")
+            raise _invalid_goal(f"max_motion_time [s] is {goal.max_motion_time}; expected 0 or more")
         try:
             if goal.max_motion_time:
                 intervals = int(goal.max_motion_time / self._task.excitation.period)
@@ -203,7 +199,7 @@ class FreeFlyerGoal:
             if goal.number_of_trajectories:
                 settings = replace(settings, parts=int(goal.number_of_trajectories))
         except ParameterOutOfRange as error:
-            raise _InvalidGoal(str(error)) from error
+            raise _invalid_goal(str(error)) from error
         return replace(self._task, settings=settings)
 
     def _tell(self, progress: Progress) -> None:
@@ -246,8 +242,8 @@ class FreeFlyerGoal:
 
     @staticmethod
     def _code(error: SysidError) -> int:
-        if isinstance(error, _InvalidGoal):
-            return int(Identify.Result.INVALID_GOAL)
+        if isinstance(error, GoalFailed):
+            return error.code
         return next((code for kind, code in _CODES if isinstance(error, kind)), int(Identify.Result.INTERNAL))
 
 
@@ -259,10 +255,10 @@ def _folder(goal: Identify.Goal, files: GoalFiles) -> Path | None:
             folder.mkdir(parents=True, exist_ok=True)
             for name in (ESTIMATE, RECORDING):
                 if (folder / name).exists():
-                    raise _InvalidGoal(f"the results folder {folder} holds the {name} of an earlier goal")
+                    raise _invalid_goal(f"the results folder {folder} holds the {name} of an earlier goal")
             return folder
         return make_results_directory(folder_below(files.root, files.default)) if files.default else None
     except ParameterOutOfRange as error:
-        raise _InvalidGoal(str(error)) from error
+        raise _invalid_goal(str(error)) from error
     except OSError as error:
-        raise _InvalidGoal(f"the results folder cannot be used: {error.strerror or error}") from error
+        raise _invalid_goal(f"the results folder cannot be used: {error.strerror or error}") from error

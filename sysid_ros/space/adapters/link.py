@@ -18,6 +18,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
+from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, Trajectory
 from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.trajectories.families import CycloidTrajectory
@@ -34,32 +35,27 @@ _STOP_TIMEOUT = 10.0
 """How long the robot may take to come to rest after it was asked to, by the clock on the wall [s]."""
 
 
-class DriverSilent(SysidError):
-    """The driver of a free-flying robot does not say what is needed.
+class GoalFailed(SysidError):
+    """A goal that cannot be carried out.
 
     Args:
-        what: What is missing.
-        seconds: How long was waited for it [s].
-    """
-
-    def __init__(self, what: str, seconds: float):
-        self.what, self.seconds = what, seconds
-        super().__init__(
-            f"no {what} from free_flyer_driver within {seconds:g} s; start it, or check namespace and ROS_DOMAIN_ID"
-        )
-
-
-class MotionFailed(SysidError):
-    """A motion that was refused, or ended before its end.
-
-    Args:
-        code: Code of the driver's status.
-        text: What the driver says.
+        code: Which error of ``Identify.Result`` it is.
+        text: What is wrong, and what to do.
     """
 
     def __init__(self, code: int, text: str):
-        self.code, self.text = code, text
-        super().__init__(f"the motion failed: {text}")
+        self.code = code
+        super().__init__(text)
+
+
+def _driver_silent(what: str, seconds: float) -> GoalFailed:
+    advice = "start it, or check namespace and ROS_DOMAIN_ID"
+    text = f"no {what} from free_flyer_driver within {seconds:g} s; {advice}"
+    return GoalFailed(Identify.Result.DRIVER_NOT_READY, text)
+
+
+def _motion_failed(text: str) -> GoalFailed:
+    return GoalFailed(Identify.Result.EXECUTION_FAILED, f"the motion failed: {text}")
 
 
 class FreeFlyerLink:
@@ -158,7 +154,7 @@ class FreeFlyerLink:
         """Wait for the status of the driver and for samples.
 
         Raises:
-            DriverSilent: One of them does not come.
+            GoalFailed: One of them does not come.
             InvalidMessage: Odometry or joint states are not those of the robot.
         """
         self._wait(lambda: self._status is not None, "status")
@@ -168,7 +164,7 @@ class FreeFlyerLink:
         """See :meth:`FreeFlyerPort.reference`."""
         status = self._require_status()
         if status.mode != DriverStatus.MODE_HOLD:
-            raise MotionFailed(int(status.code), f"the robot does not rest: {status.text}")
+            raise _motion_failed(f"the robot does not rest: {status.text}")
         order = joint_order("DriverStatus", status.joint_names, self._names)
         return np.array(status.reference_position)[order]
 
@@ -176,8 +172,7 @@ class FreeFlyerLink:
         """See :meth:`FreeFlyerPort.follow`.
 
         Raises:
-            DriverSilent: The driver does not answer.
-            MotionFailed: It refused the motion, or ended it early.
+            GoalFailed: The driver does not answer, refused the motion, or ended it early.
             Cancelled: ``is_cancelled`` said so; the robot has been brought to rest.
         """
         try:
@@ -200,7 +195,7 @@ class FreeFlyerLink:
         self._wait(lambda: self._require_status().plan_id == message.hash, "answer to a trajectory")
         status = self._require_status()
         if status.mode == DriverStatus.MODE_HOLD:
-            raise MotionFailed(int(status.code), status.text)
+            raise _motion_failed(status.text)
         while (status := self._require_status()).plan_id == message.hash:
             self._heartbeat.publish(Empty())
             if self.is_cancelled():
@@ -210,7 +205,7 @@ class FreeFlyerLink:
                 on_progress(float(status.progress))
             time.sleep(0.1)
         if status.code != DriverStatus.CODE_OK:
-            raise MotionFailed(int(status.code), status.text)
+            raise _motion_failed(status.text)
 
     def _stop(self) -> None:
         """Bring the robot to rest; without the service it brakes by itself, when heartbeats have ceased."""
@@ -222,14 +217,14 @@ class FreeFlyerLink:
 
     def _require_status(self) -> DriverStatus:
         if self._status is None:
-            raise DriverSilent("status", 0.0)
+            raise _driver_silent("status", 0.0)
         return self._status
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + self.timeout
         while not condition():
             if time.monotonic() > end:
-                raise DriverSilent(what, self.timeout)
+                raise _driver_silent(what, self.timeout)
             if self.is_cancelled():
                 raise Cancelled("cancelled; the robot has come to rest")
             time.sleep(_POLL)

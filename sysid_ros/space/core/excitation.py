@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.intervals import (
     FloatingMotion,
@@ -162,7 +161,7 @@ def plan_with_free_knots(
         The plan: within the limits by the exact extrema of its cycloids, and proven clear of itself at all times.
 
     Raises:
-        PlanningCancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` said so.
         SelfCollision: No motion that keeps clear of itself was found.
         ParameterOutOfRange: ``intervals`` is below 1, the guess has another number, or the start is beyond a limit.
     """
@@ -390,7 +389,7 @@ def require_wanted(is_cancelled: Callable[[], bool]) -> None:
     """Require that nobody asked for the end.
 
     Raises:
-        PlanningCancelled: Somebody did.
+        Cancelled: Somebody did.
     """
     if is_cancelled():
-        raise PlanningCancelled("planning of the exciting motion was cancelled")
+        raise Cancelled("planning of the exciting motion was cancelled")

@@ -82,7 +82,7 @@ def identify_free_flyer(
         on_progress: Called with every change.
 
     Raises:
-        PlanningCancelled: ``is_cancelled`` said so while planning.
+        Cancelled: ``is_cancelled`` said so while planning.
         Cancelled: ``is_cancelled`` said so while bounds were computed.
         SelfCollision: No motion that keeps clear was found.
         NotIdentifiable: The data do not determine all minimal parameters.
@@ -120,7 +120,7 @@ def identify_object(
         on_progress: Called with every change; after each part with what is known of the object.
 
     Raises:
-        PlanningCancelled: ``is_cancelled`` said so while planning.
+        Cancelled: ``is_cancelled`` said so while planning.
         Cancelled: ``is_cancelled`` said so while bounds were computed.
         SelfCollision: No motion that keeps clear was found.
         ParameterOutOfRange: There is no such frame.

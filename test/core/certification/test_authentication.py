@@ -10,7 +10,6 @@ from sysid_ros.core.certification import authentication
 from sysid_ros.core.certification.authentication import (
     KEY_FILE_VARIABLE,
     AuthenticationKey,
-    KeyUnusable,
     canonical_bytes,
     create_key_file,
     key_from_environment,
@@ -19,6 +18,7 @@ from sysid_ros.core.certification.authentication import (
 )
 from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.stop_model import LimitKind
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import ControlLaw
 
 CERTIFICATE = Certificate(
@@ -73,14 +73,14 @@ def test_only_files_of_this_user_alone_are_keys(tmp_path):
         create_key_file(path)
     for mode in (0o640, 0o604, 0o660, 0o666):
         path.chmod(mode)
-        with pytest.raises(KeyUnusable, match="chmod 600"):
+        with pytest.raises(SysidError, match="chmod 600"):
             load_key(path)
     path.chmod(0o600)
     for text, words in (("", "64 or more hexadecimal digits"), ("zz" * 32, "hexadecimal"), ("ab" * 8, "not 8")):
         path.write_text(text)
-        with pytest.raises(KeyUnusable, match=words):
+        with pytest.raises(SysidError, match=words):
             load_key(path)
-    with pytest.raises(KeyUnusable, match="No such file.*launch file and sysid identify make one"):
+    with pytest.raises(SysidError, match="No such file.*launch file and sysid identify make a key file"):
         load_key(tmp_path / "none")
 
 
@@ -98,5 +98,5 @@ def test_a_run_uses_the_key_of_the_user_or_makes_one(monkeypatch, tmp_path):
     monkeypatch.setenv(KEY_FILE_VARIABLE, str(own))
     assert make_run_key() == own and key_from_environment() == load_key(own)
     os.chmod(own, 0o644)
-    with pytest.raises(KeyUnusable):
+    with pytest.raises(SysidError):
         make_run_key()

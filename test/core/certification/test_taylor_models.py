@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.certification.chain import bounds, enclose_path, quadratic
-from sysid_ros.core.trajectories.base import InvalidTrajectory
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 
 U = np.linspace(-1.0, 1.0, 41)
@@ -49,5 +49,5 @@ def test_paths_are_enclosed(path_maker, seed):
 
 def test_a_stopped_path_is_refused(make_bezier):
     stopped = BrakedTrajectory(make_bezier(0), 0.5, 0.3)
-    with pytest.raises(InvalidTrajectory, match="kind 'braked:bezier': expected bezier or fourier"):
+    with pytest.raises(ParameterOutOfRange, match="kind 'braked:bezier': expected bezier or fourier"):
         enclose_path(stopped, np.array([0.1]), np.array([0.1]))

@@ -19,7 +19,6 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.model import TorqueDemand
 from sysid_ros.core.model.robot import Sphere
 from sysid_ros.core.tracking_bound.stops import StopBound
-from sysid_ros.core.trajectories.base import InvalidTrajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -278,7 +277,7 @@ def test_fourier_plans_are_verified_and_stopped_ones_refused(arms, make_errors, 
     largest = np.maximum(*map(np.abs, plan.velocity_extrema()))
     exact = (1.0 - (largest + 1.05 * errors.velocity) / robot.limits.v_max).min()
     assert exact - 0.011 <= proven.margins[LimitKind.VELOCITY].value <= exact + 1e-6
-    with pytest.raises(InvalidTrajectory, match="braked:fourier"):
+    with pytest.raises(ParameterOutOfRange, match="braked:fourier"):
         verify(robot, BrakedTrajectory(plan, 1.0, 0.5), boxes, errors)
 
 
@@ -290,7 +289,7 @@ def test_arguments_that_do_not_fit_are_refused(arms, make_errors, small_payload)
     short, elsewhere = Box(np.zeros(9), np.ones(9)), Scene(payload_spheres=(Sphere(3, ZERO[:3], 0.1, "x"),))
     inside = Scene((Obstacle("in the way", [0, 0, 0.1], [0.1] * 3),))
     cases = [
-        (InvalidTrajectory, "number of joints 6", (six, boxes, errors)),
+        (ParameterOutOfRange, "number of joints 6", (six, boxes, errors)),
         (ParameterOutOfRange, "payload's parameter box 9", (plan, (boxes[0], short), errors)),
         (ParameterOutOfRange, "errors.torque", (plan, boxes, replace(errors, torque=np.full(7, np.nan)))),
         (ParameterOutOfRange, "errors.position", (plan, boxes, replace(errors, position=-errors.position))),

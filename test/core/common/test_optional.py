@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from sysid_ros.core.common.optional import PackageNotInstalled, optional_module, require_module
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import optional_module, require_module
 from sysid_ros.processes import EMULATED, IDENTIFY, SPACE
 
 OPTIONAL = ("casadi", "mcap", "mcap_ros2", "mujoco", "rosbags")
@@ -16,9 +17,9 @@ def test_the_first_use_says_what_is_missing_and_how_to_get_it(monkeypatch, name)
     require_module(name)
     monkeypatch.setitem(sys.modules, name, None)
     module = optional_module(name)
-    with pytest.raises(PackageNotInstalled, match=f"package {name} is not installed, .* pip install {name[:4]}"):
+    with pytest.raises(SysidError, match=f"package {name} is not installed, .* pip install {name[:4]}"):
         module.anything  # noqa: B018
-    with pytest.raises(PackageNotInstalled):
+    with pytest.raises(SysidError):
         require_module(name)
 
 
@@ -61,5 +62,5 @@ def test_a_simulated_arm_says_that_mujoco_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     monkeypatch.setattr(simulation, "mujoco", optional_module("mujoco"))
     robot = load_robot("kinova_gen3")
-    with pytest.raises(PackageNotInstalled, match="which is needed for simulated arms"):
+    with pytest.raises(SysidError, match="which is needed for simulated arms"):
         simulation.build_mujoco_model(robot, robot.theta_nominal, None, 1e-3)

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from textbook import textbook_file
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation import calibration as calibration_module
 from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
@@ -37,12 +37,7 @@ from sysid_ros.core.estimation.windows.rows import Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.calibrated import apply_calibration
-from sysid_ros.core.model.calibration import (
-    CalibrationError,
-    CalibrationRecord,
-    load_calibration,
-    save_calibration,
-)
+from sysid_ros.core.model.calibration import CalibrationRecord, load_calibration, save_calibration
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning
@@ -271,7 +266,7 @@ def test_a_gripper_whose_state_is_not_stated_may_have_moved_since_the_calibratio
         calibrate_arm(arm, [], RECORD, EstimatorSettings(gripper="as_calibrated"))
     other = dataclasses.replace(arm, gripper_states={}, gripper_change=None)
     stated = dataclasses.replace(found["closed"][1].calibration, kinematics=known.calibration.kinematics)
-    with pytest.raises(CalibrationError, match="its state of the gripper is closed; expected one that .* has: none"):
+    with pytest.raises(ModelError, match="its state of the gripper is closed; expected one that .* has: none"):
         apply_calibration(stated, other, today=TODAY)
 
 
@@ -438,31 +433,31 @@ def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, t
 
 def test_calibrations_that_cannot_be_used_are_refused(calibrated, arm, tmp_path):
     _, calibration = calibrated
-    with pytest.raises(CalibrationError, match="arm.yaml: its last day is 2026-12-31; expected today or later"):
+    with pytest.raises(ModelError, match="arm.yaml: its last day is 2026-12-31; expected today or later"):
         apply_calibration(calibration, arm, "arm.yaml", datetime.date(2027, 1, 1))
     other = dataclasses.replace(arm, name="kuka_lbr_med7")
-    with pytest.raises(CalibrationError, match="its robot is kinova_gen3_2f85; expected kuka_lbr_med7"):
+    with pytest.raises(ModelError, match="its robot is kinova_gen3_2f85; expected kuka_lbr_med7"):
         apply_calibration(calibration, other, today=TODAY)
     tilted = dataclasses.replace(arm, pin_model=arm.pin_model.copy())
     tilted.pin_model.gravity.linear = np.array([0.0, 1.0, -9.7])
-    with pytest.raises(CalibrationError, match="its model is another one"):
+    with pytest.raises(ModelError, match="its model is another one"):
         apply_calibration(calibration, tilted, today=TODAY)
     moved = dataclasses.replace(arm, theta_box=arm.theta_box + Box.around(np.full(98, 50.0), np.zeros(98)))
-    with pytest.raises(CalibrationError, match="misses in 98 parameters: another arm"):
+    with pytest.raises(ModelError, match="misses in 98 parameters: another arm"):
         apply_calibration(calibration, moved, today=TODAY)
     bad = dataclasses.replace(calibration, record=dataclasses.replace(RECORD, date="yesterday"))
-    with pytest.raises(CalibrationError, match="date is yesterday"):
+    with pytest.raises(ModelError, match="date is yesterday"):
         apply_calibration(bad, arm, today=TODAY)
     for text, match in (("{", "unreadable"), ("format: 2", "its format is 2"), ("[1]", "its format is list")):
         (tmp_path / "bad.yaml").write_text(text)
-        with pytest.raises(CalibrationError, match=match):
+        with pytest.raises(ModelError, match=match):
             load_calibration(tmp_path / "bad.yaml")
     save_calibration(calibration, tmp_path / "good.yaml")
     damaged = (tmp_path / "good.yaml").read_text().replace("nominal:", "nominals:")
     (tmp_path / "bad.yaml").write_text(damaged)
-    with pytest.raises(CalibrationError, match="damaged"):
+    with pytest.raises(ModelError, match="damaged"):
         load_calibration(tmp_path / "bad.yaml")
-    with pytest.raises(CalibrationError, match="not finite or empty"):
+    with pytest.raises(ModelError, match="not finite or empty"):
         dataclasses.replace(calibration, lower=calibration.upper + 1.0)
 
 

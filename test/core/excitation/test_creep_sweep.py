@@ -13,12 +13,11 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.verify import verify
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.excitation.creep_sweep import SPEEDS, certain_speed, creep_speeds, plan_creep_sweep, sweep_motion
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.core.trajectories.base import PlanningCancelled
 
 EMPTY = Box(np.zeros(10), np.zeros(10))
 
@@ -54,7 +53,7 @@ def test_the_direction_is_certain_at_every_speed(name, period):
 
 def test_a_sweep_can_be_cancelled_and_needs_time():
     assumptions = assumptions_of(load_textbook("kuka_lbr_med7"))
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         plan_creep_sweep(assumptions, assumptions.robot.home, is_cancelled=lambda: True)
     with pytest.raises(ParameterOutOfRange, match=r"duration of a sweep \[s\] 0.0: expected above 0"):
         plan_creep_sweep(assumptions, assumptions.robot.home, 0.0)

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.collision.clearance import build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.planner import (
@@ -21,7 +21,6 @@ from sysid_ros.core.excitation.planner import (
     plan_excitation,
 )
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 
 N = 7
@@ -139,7 +138,7 @@ def test_it_can_be_cancelled_on_the_way(model, gen3):
         calls.append(1)
         return len(calls) > 4
 
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         plan_excitation(model, gen3.home, SETTINGS, is_cancelled=is_cancelled)
     assert len(calls) < 10
 

@@ -12,7 +12,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, build_criterion
 from sysid_ros.core.excitation.distances import MissingDistances
-from sysid_ros.core.excitation.model import ExcitationModel, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.problem import ExcitationProblem, FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
 
@@ -196,29 +196,29 @@ def test_bad_starts_are_refused(model, gen3, start, message):
     q = gen3.home.copy()
     for joint, value in start.items():
         q[joint] = value
-    with pytest.raises(StartOutsideLimits, match=message):
+    with pytest.raises(NoExcitationFound, match=message):
         ExcitationProblem(model, q, ExcitationSettings())
 
 
 def test_a_start_of_the_wrong_length_is_refused(model, gen3):
-    with pytest.raises(StartOutsideLimits, match="number of positions is 6; expected 7, one per joint"):
+    with pytest.raises(NoExcitationFound, match="number of positions is 6; expected 7, one per joint"):
         ExcitationProblem(model, gen3.home[:6], ExcitationSettings())
 
 
 def test_a_start_inside_an_obstacle_is_refused(gen3):
     model = ExcitationModel.of(gen3, obstacles=[Obstacle("crate", [0.45, 0, 0.4], [0.2, 0.2, 0.2])])
-    with pytest.raises(StartOutsideLimits, match="smallest distance of collision spheres"):
+    with pytest.raises(NoExcitationFound, match="smallest distance of collision spheres"):
         ExcitationProblem(model, gen3.home, ExcitationSettings())
 
 
 def test_a_controller_that_needs_all_torque_is_refused(model, gen3):
     feedback = np.where(np.arange(N) == 4, 8.0, 0.0)
-    with pytest.raises(StartOutsideLimits, match="at joint 'joint_5'"):
+    with pytest.raises(NoExcitationFound, match="at joint 'joint_5'"):
         ExcitationProblem(replace(model, feedback_torque=feedback), gen3.home, ExcitationSettings())
 
 
 def test_a_tracking_error_that_leaves_no_speed_is_refused(model, gen3):
-    with pytest.raises(StartOutsideLimits, match="speed left at joint 'joint_1'"):
+    with pytest.raises(NoExcitationFound, match="speed left at joint 'joint_1'"):
         ExcitationProblem(replace(model, tracking_velocity=np.full(N, 2.0)), gen3.home, ExcitationSettings())
 
 

@@ -13,11 +13,11 @@ from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.excitation import planner, whole_arm
-from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, StartOutsideLimits
+from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, unusable_start
 from sysid_ros.core.excitation.planner import plan_excitation
 from sysid_ros.core.excitation.problem import FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import ExcitationSettings
-from sysid_ros.core.excitation.whole_arm import NoProvenMotion, plan_arm_excitation
+from sysid_ros.core.excitation.whole_arm import plan_arm_excitation
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 DURATION = 4.0
@@ -289,7 +289,7 @@ def test_what_has_no_bound_is_tried_a_little_smaller_and_goes_on_from_there(robo
 
 
 def test_what_leaves_no_room_for_its_errors_is_made_slower_beginning_with_itself(robot, search):
-    no_room = StartOutsideLimits("the torque", 60.0, "at most 50")
+    no_room = unusable_start("the torque", 60.0, "at most 50")
     shows = [14.0, no_room, no_room, no_room, 15.0, no_room, 16.0, 18.0]
     refusals = dict.fromkeys(range(3), "refused")
     script = search(shows, refusals, bound=lambda path: Bound(robot.n, 4.0))
@@ -310,14 +310,15 @@ def test_errors_are_allocated_as_far_as_the_start_has_the_torque(robot, search):
     script = search([15.0], bound=lambda path: Bound(robot.n, np.r_[0.7 * limit, np.full(robot.n - 1, 1.0)]))
     np.testing.assert_allclose(script.calls[0].model.feedback_torque, np.r_[0.5 * limit, np.full(robot.n - 1, 1.25)])
     script = search([], bound=lambda path: Bound(robot.n, np.r_[limit, np.full(robot.n - 1, 1.0)]))
-    assert isinstance(script.found, StartOutsideLimits) and not script.calls
+    assert isinstance(script.found, NoExcitationFound) and not script.calls
     assert "the torque of the feedback at joint 'lbr_A1' [Nm]" in str(script.found)
-    assert script.found.value == pytest.approx(limit) and script.found.allowed.endswith("what holding leaves")
+    assert f"is {limit:.4g}; expected at most" in str(script.found)
+    assert str(script.found).endswith("what holding leaves")
 
 
 def test_in_a_last_try_what_was_refused_is_stretched(robot, search):
     """None is proven as planned; one of those that were refused is, more slowly."""
-    no_room = StartOutsideLimits("the torque", 60.0, "at most 50")
+    no_room = unusable_start("the torque", 60.0, "at most 50")
     shows = [15.0, no_room, 16.0, no_room, *[no_room] * 4]
     script = search(shows, {0: "always", 1: lambda path: path.duration < 1.2 * DURATION}, starts=1)
     (plan,) = script.found.plans
@@ -334,24 +335,22 @@ def test_when_the_time_is_over_what_was_refused_is_stretched_before_slower_ones_
 
 
 def test_why_nothing_is_proven_is_said(robot, search):
-    no_room = StartOutsideLimits("the torque", 60.0, "at most 50")
+    no_room = unusable_start("the torque", 60.0, "at most 50")
     script = search([no_room] * 6)
     assert script.found is no_room
-    script = search([NoExcitationFound(1)] * 6)
-    assert isinstance(script.found, NoExcitationFound)
 
     def no_bound(path):
         raise BoundNotAvailable("too uncertain")
 
     script = search([], bound=no_bound)
-    assert isinstance(script.found, NoProvenMotion) and not script.calls
-    assert "not even with 18 % of the speed limits" in str(script.found) and len(script.found.reasons) == 12
+    assert isinstance(script.found, NoExcitationFound) and not script.calls
+    assert "not even with 18 % of the speed limits" in str(script.found)
 
 
 def test_the_wrong_number_of_positions_is_refused(robot):
     scene, empty = Scene(payload_spheres=()), Box(np.zeros(10), np.zeros(10))
     assumptions = Assumptions(robot, (robot.theta_box, empty), np.zeros(10), scene)
-    with pytest.raises(StartOutsideLimits, match="the number of positions is 3; expected 7"):
+    with pytest.raises(NoExcitationFound, match="the number of positions is 3; expected 7"):
         plan_arm_excitation(assumptions, np.zeros(3))
 
 

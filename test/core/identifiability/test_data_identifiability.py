@@ -122,7 +122,7 @@ def test_what_was_not_moved_is_not_determined(arm):
         f"{missing} of {arm.structure.count} combinations that can be known have not been excited enough"
     )
     # the weakest direction really changes no torque of these motions
-    change = arm.structure.full_from_base(analysis.weakest(1)[0])
+    change = np.linalg.pinv(arm.structure.matrix) @ analysis.weakest(1)[0]
     w = TorqueRegressor(arm.robot).evaluate(*arm.swing((0, 1, 2), 0, posture=np.zeros(7)).states())
     theta = np.zeros(98)
     theta[arm.source.columns] = change

@@ -8,8 +8,6 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
 from sysid_ros.core.common.spatial import inverse_placement, rotation_from_rpy
 from sysid_ros.core.model.inertia import (
-    PARAMETER_NAMES,
-    SAFE_ID_ORDER,
     from_com_form,
     from_pseudo_inertia,
     inertia_matrix,
@@ -89,11 +87,6 @@ def test_body_without_mass():
     mass, com, inertia = to_com_form(np.array([0.0, 1.0, 0.0, 0.0, 3.0, 0.0, 3.0, 0.0, 0.0, 3.0]))
     assert (mass, *com) == (0.0, 0.0, 0.0, 0.0)
     assert inertia == pytest.approx(3.0 * np.eye(3))
-
-
-def test_order_of_safe_id():
-    listed = [PARAMETER_NAMES[i] for i in SAFE_ID_ORDER]
-    assert listed == ["m", "mcx", "mcy", "mcz", "Ixx", "Iyy", "Izz", "Ixy", "Iyz", "Ixz"]
 
 
 @pytest.mark.parametrize(

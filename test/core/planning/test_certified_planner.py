@@ -13,17 +13,16 @@ from textbook import load_textbook
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.checks import AllowedErrors
 from sysid_ros.core.certification.recheck import BoundRechecker, check_sequence, recheck
-from sysid_ros.core.certification.reproof import NotProven, Reprover
+from sysid_ros.core.certification.reproof import Reprover
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import prove_throughout, verify
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.planner import CertifiedPlanner, Try
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ZERO, TAKEOVER = np.zeros(7), 1.5
@@ -276,7 +275,7 @@ def test_a_search_that_is_cancelled_is_not_proven(gen3, narrow):
         return bool(asked)
 
     prover.prove = lambda *given: asked.append(1) or Doubtful.prove(prover, *given)
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         planner.plan(PlanRequest(narrow, start=gen3.home, time_limit=60.0), is_cancelled=is_cancelled)
     assert asked == [1]
 
@@ -310,7 +309,7 @@ def test_a_driver_accepts_no_larger_errors_because_a_certificate_says_how_they_w
         if problem is None:
             prove(plan.trajectory, stated, narrow)
             continue
-        with pytest.raises(NotProven, match=problem):
+        with pytest.raises(SysidError, match=problem):
             prove(plan.trajectory, stated, narrow)
 
 

@@ -12,14 +12,15 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import Cancelled
 from sysid_ros.core.planning import route
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
+from sysid_ros.core.planning.problem import NoMotion
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
-from sysid_ros.core.planning.route import NoRoute, PostureCheck, RouteMargins, find_route
+from sysid_ros.core.planning.route import PostureCheck, RouteMargins, find_route
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 TURN = np.array([1.3, 0, 0, 0, 0, 0, 0])
@@ -93,7 +94,7 @@ def test_a_goal_where_the_arm_cannot_be_held_is_refused_at_once(gen3):
 
 def test_a_search_can_be_cancelled(gen3):
     wanted = PlanRequest(payload_within(gen3, 0.05, Scene()), gen3.home, goal=gen3.home + TURN)
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         CertifiedPlanner(gen3).plan(wanted, is_cancelled=lambda: True)
 
 
@@ -132,7 +133,7 @@ def test_the_same_seed_gives_the_same_way_and_no_time_gives_none(gen3):
     ways = [find_route(check, gen3.home, goal, seed, lambda: False) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(ways[0], ways[1])
     assert len(ways[0]) != len(ways[2]) or not np.array_equal(ways[0], ways[2])
-    with pytest.raises(NoRoute, match="the time is up"):
+    with pytest.raises(NoMotion, match="the time is up"):
         find_route(check, gen3.home, goal, 0, lambda: True)
 
 

@@ -6,9 +6,9 @@ import pytest
 from scipy.integrate import solve_ivp
 from textbook import load_textbook
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor, TorqueRegressor
+from sysid_ros.core.regressors import MomentumRegressor, TorqueRegressor
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 
@@ -204,26 +204,26 @@ def test_results_can_be_written_into_the_callers_arrays(chain):
     momentum, rate = regressor.evaluate(chain.q, chain.v, out=out)
     assert momentum is out[0] and rate is out[1]
     np.testing.assert_array_equal(rate, regressor.evaluate(chain.q, chain.v)[1])
-    with pytest.raises(InvalidSamples, match=r"'out': shape \(3, 5, 70\).*expected C-contiguous float64"):
+    with pytest.raises(SysidError, match=r"'out': shape \(3, 5, 70\).*expected C-contiguous float64"):
         regressor.evaluate(chain.q, chain.v, out=(out[0][:3], out[1]))
 
 
 def test_bad_input_is_named(chain):
     regressor = MomentumRegressor(chain.model)
-    with pytest.raises(InvalidSamples, match=r"'q': shape \(5,\), expected \(N, 5\)"):
+    with pytest.raises(SysidError, match=r"'q': shape \(5,\), expected \(N, 5\)"):
         regressor.evaluate(chain.q[0], chain.v)
-    with pytest.raises(InvalidSamples, match="'v': 3 rows, expected 4 as in 'q'"):
+    with pytest.raises(SysidError, match="'v': 3 rows, expected 4 as in 'q'"):
         regressor.evaluate(chain.q, chain.v[:3])
     broken = chain.v.copy()
     broken[2, 1] = np.nan
     for call in (regressor.evaluate, regressor.momentum, lambda q, v: regressor.integrate(q, v, np.ones(4))):
-        with pytest.raises(InvalidSamples, match="'v': entry nan of sample 2, joint 1 is not finite"):
+        with pytest.raises(SysidError, match="'v': entry nan of sample 2, joint 1 is not finite"):
             call(chain.q, broken)
-    with pytest.raises(InvalidSamples, match=r"'weights': shape \(3,\), expected \(4,\)"):
+    with pytest.raises(SysidError, match=r"'weights': shape \(3,\), expected \(4,\)"):
         regressor.integrate(chain.q, chain.v, np.ones(3))
-    with pytest.raises(InvalidSamples, match="'weights': entry 1 is not finite"):
+    with pytest.raises(SysidError, match="'weights': entry 1 is not finite"):
         regressor.integrate(chain.q, chain.v, [1.0, np.inf, 1.0, 1.0])
-    with pytest.raises(InvalidSamples, match="'direction': 2 rows"):
+    with pytest.raises(SysidError, match="'direction': 2 rows"):
         regressor.evaluate(chain.q, chain.v, chain.v[:2])
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.regressors import MomentumRegressor
 
 STEP = 1e-5
 
@@ -40,5 +41,5 @@ def test_the_force_changes_with_velocity_as_the_momentum_with_position(case):
 
 
 def test_bad_input_is_named(chain):
-    with pytest.raises(InvalidSamples, match="v"):
+    with pytest.raises(SysidError, match="v"):
         MomentumRegressor(chain.model).differentiate(chain.q, chain.v[:, 1:])

@@ -4,8 +4,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import InvalidSamples
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 STEP = 1e-5
@@ -84,15 +84,15 @@ def test_link_side_torque_has_no_friction_columns(chain):
 def test_bad_input_is_named(chain):
     regressor = SlotineLiRegressor(chain.model)
     q, v, a = chain.q[0], chain.v[0], chain.a[0]
-    with pytest.raises(InvalidSamples, match=r"'v_a': shape \(1, 4\), expected \(N, 5\)"):
+    with pytest.raises(SysidError, match=r"'v_a': shape \(1, 4\), expected \(N, 5\)"):
         regressor.evaluate_one(q, v, v[:4], a)
     broken = a.copy()
     broken[2] = np.nan
-    with pytest.raises(InvalidSamples, match="'a_a': entry nan of sample 0, joint 2 is not finite"):
+    with pytest.raises(SysidError, match="'a_a': entry nan of sample 0, joint 2 is not finite"):
         regressor.evaluate_one(q, v, v, broken)
-    with pytest.raises(InvalidSamples, match=r"'direction': shape \(1, 3\)"):
+    with pytest.raises(SysidError, match=r"'direction': shape \(1, 3\)"):
         regressor.evaluate_one(q, v, v, a, direction=[1.0, 0.0, 1.0])
-    with pytest.raises(InvalidSamples, match="'a_a': 3 rows, expected 4 as in 'q'"):
+    with pytest.raises(SysidError, match="'a_a': 3 rows, expected 4 as in 'q'"):
         regressor.evaluate(chain.q, chain.v, chain.v, chain.a[:3])
-    with pytest.raises(InvalidSamples, match=r"'direction': shape \(4, 2\)"):
+    with pytest.raises(SysidError, match=r"'direction': shape \(4, 2\)"):
         regressor.evaluate(chain.q, chain.v, chain.v, chain.a, direction=chain.v[:, :2])

@@ -4,8 +4,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import InvalidSamples, MomentumRegressor, TorqueRegressor
+from sysid_ros.core.regressors import MomentumRegressor, TorqueRegressor
 
 
 def test_every_column_is_the_rate_of_momentum_minus_its_cause(case):
@@ -58,9 +59,9 @@ def test_link_side_torque_has_no_friction_columns(chain):
 
 def test_bad_input_is_named(chain):
     regressor = TorqueRegressor(chain.model)
-    with pytest.raises(InvalidSamples, match=r"'a': shape \(4, 4\), expected \(N, 5\)"):
+    with pytest.raises(SysidError, match=r"'a': shape \(4, 4\), expected \(N, 5\)"):
         regressor.evaluate(chain.q, chain.v, chain.a[:, :4])
     broken = chain.a.copy()
     broken[3, 4] = np.inf
-    with pytest.raises(InvalidSamples, match="'a': entry inf of sample 3, joint 4 is not finite"):
+    with pytest.raises(SysidError, match="'a': entry inf of sample 3, joint 4 is not finite"):
         regressor.evaluate(chain.q, chain.v, broken)

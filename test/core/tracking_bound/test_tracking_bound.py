@@ -21,9 +21,7 @@ from sysid_ros.core.model.robot import PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.tracking_bound import (
     BoundNotAvailable,
-    allocate_tracking_errors,
     choose_payload,
-    typical_feedback_torque,
 )
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.model_terms import ModelTerms, TermStates, compute_model_terms
@@ -438,18 +436,3 @@ def test_every_robot_can_be_held():
         model = ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, 0.1 * np.abs(payload)))
         bound = tracking_bound(robot, model, robot.home)
         assert np.all(np.degrees(bound.position) < 1.0), name
-
-
-def test_allocations_say_what_they_are(robot, fast):
-    model, motion, _, bound = fast
-    boxes = (model.theta_box, model.payload_box)
-    proven = allocate_tracking_errors(robot, boxes, motion, model.payload)
-    assert proven.is_proven and proven.claims == bound.claims
-    np.testing.assert_allclose(proven.position, bound.position)
-    unproven = allocate_tracking_errors(robot, None, reach(robot, 0.8))
-    assert not unproven.is_proven and "not proven bounds: no tracking bound" in unproven.claims
-    assert not allocate_tracking_errors(robot).is_proven
-    np.testing.assert_allclose(proven.torque, bound.torque)
-    np.testing.assert_allclose(unproven.torque, typical_feedback_torque(robot))
-    feedback = typical_feedback_torque(robot, boxes)
-    assert np.all((0.01 < feedback) & (feedback < 2.0))

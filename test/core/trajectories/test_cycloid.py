@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from sysid_ros.core.trajectories.base import InvalidTrajectory
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.braking import BrakedTrajectory, trajectory_from_dict
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 
@@ -85,7 +85,7 @@ def test_round_trip_keeps_hash_and_values(motion, is_flat, is_braked):
 def test_messages_that_make_no_cycloid(motion, change, text):
     parts = {"duration": motion.duration, **motion.coefficients, **change}
     duration = parts.pop("duration")
-    with pytest.raises(InvalidTrajectory, match=text):
+    with pytest.raises(ParameterOutOfRange, match=text):
         trajectory_from_dict("cycloid", duration, parts)
 
 
@@ -98,5 +98,5 @@ def test_messages_that_make_no_cycloid(motion, change, text):
     ],
 )
 def test_input_that_cannot_be_used(knots, period, text):
-    with pytest.raises(InvalidTrajectory, match=text):
+    with pytest.raises(ParameterOutOfRange, match=text):
         CycloidTrajectory(knots, period)

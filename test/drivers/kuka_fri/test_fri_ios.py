@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fri_bench import make_controller
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import FriSession
 from sysid_ros.drivers.kuka_fri.messages import Command, IoDirection, IoType, IoValue, SessionState
@@ -12,7 +12,7 @@ from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import InvalidFrame
 from sysid_ros.emulators.arguments import fri_parser
 from sysid_ros.emulators.fri.__main__ import setup_of
-from sysid_ros.emulators.fri.ios import IoRefused, IoTable, read_io
+from sysid_ros.emulators.fri.ios import IoTable, read_io
 
 CLOSED = IoValue("closed", IoType.BOOLEAN, IoDirection.INPUT, 1)
 CLOSE = IoValue("close", IoType.BOOLEAN, IoDirection.OUTPUT, 0)
@@ -58,7 +58,7 @@ def test_what_cannot_be_set_is_told_and_spoils_nothing_else(asked, reason):
     assert any(reason in text for text in controller.reports)
     assert (controller.rejected_ios, controller.rejected, controller.malformed) == (1, 0, 0)
     assert controller.ios.values == ALL  # all or none
-    with pytest.raises(IoRefused, match="no input of this application, which has closed"):
+    with pytest.raises(SysidError, match="no input of this application, which has closed"):
         controller.ios.set_input("close", 1)
 
 

@@ -466,10 +466,6 @@ def test_a_torque_that_is_not_finite_never_leaves(robot):
     assert len(link.sent) == sent
 
 
-def test_takeover_refused_is_an_arm_error():
-    assert issubclass(TakeoverRefused, ArmError)
-
-
 def test_states_that_are_missing_for_a_moment_only_delay_the_takeover(robot):
     link = link_to(robot)
     link.broadcaster.faults = BroadcastFaults(drop_every=4)

@@ -8,8 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.trajectories.base import PlanningCancelled
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.papers.baselines.direction_combinations import (
     direction_combinations,
@@ -348,7 +347,7 @@ def test_cancelled_late_and_impossible(robot):
         lambda **more: plan_with_free_knots(robot, robot.truth, 10, SMALL, **more),
         lambda **more: plan_by_direction_combinations(robot, robot.truth, SMALL, **more),
     ):
-        with pytest.raises(PlanningCancelled):
+        with pytest.raises(Cancelled):
             plan(is_cancelled=lambda: True)
     ticks = iter(np.arange(0.0, 1e6, 10.0))  # a clock by which the time is over at once
     hurried = plan_with_free_knots(robot, robot.truth, 10, SMALL, start=robot.home, clock=lambda: next(ticks))

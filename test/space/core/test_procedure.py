@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateStatus, Quantity
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
-from sysid_ros.core.trajectories.base import PlanningCancelled
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.adapters.driver import FreeFlyerLoop
 from sysid_ros.space.core.assumptions import Assumptions
@@ -230,7 +229,7 @@ def test_nothing_moves_and_bad_settings(robot):
         select_motion(robot, port.samples())
     with pytest.raises(ParameterOutOfRange, match="two for each part"):
         identify_free_flyer(Task(robot, ProcedureSettings(intervals=3, parts=2), FAST), port)
-    with pytest.raises(PlanningCancelled):
+    with pytest.raises(Cancelled):
         identify_free_flyer(Task(robot, excitation=FAST), port, is_cancelled=lambda: True)
 
 
