@@ -77,9 +77,9 @@ class EvidenceSource:
         # Rows without the tare that the estimator has give wider bounds.
         is_whole = estimate.is_guaranteed and (tare is not None or not records.tare)
         found = Box(estimate.lower, estimate.upper) if is_whole else None
-        known = known_rows(self.robot, unknowns, settings, rows, tare)
-        agreement = measure_agreement(unknowns, [*known, *rows], found)
-        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box, known)
+        beside = known_rows(self.robot, unknowns, settings, rows, tare)
+        agreement = measure_agreement(unknowns, [*beside, *rows], found)
+        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box, beside)
         return Evidence(statistical=statistical, agreement=agreement)
 
     def _tare_of(self, settings: EstimatorSettings, records: Records) -> Tare | None:
