@@ -41,7 +41,9 @@ def paper_robot(name: str = "kinova_gen3_2f85") -> RobotModel:
     nothing = np.zeros(robot.n)
     sensors = replace(
         robot.sensors,
+        effort_meaning=EffortMeaning.MOTOR_SIDE,
         effort_relative_error=np.full(robot.n, TORQUE_ERROR),
+        effort_gain_error=nothing,
         effort_absolute_error=nothing,
         position_resolution=nothing,
         velocity_error=nothing,

@@ -40,6 +40,18 @@ Array = NDArray[np.float64]
 ROBOT = "kinova_gen3_2f85"
 LARGEST_MASS = 4.0
 """Of what may be held [kg]; the paper restricts the payload to this."""
+ARM = {
+    "friction": {
+        f"joint_{k}": {"nominal": nominal, "radius": radius}
+        for joints, nominal, radius in (
+            (range(1, 5), [0.5, 1.0, 0.25, 0.0], [0.05, 0.1, 0.0125, 0.05]),
+            (range(5, 8), [0.15, 0.3, 0.1, 0.0], [0.015, 0.03, 0.005, 0.02]),
+        )
+        for k in joints
+    },
+    "inertial_uncertainty": {"relative": 0.05},
+}
+"""Of the paper's arm, not of a real one: bodies within 5 %, torques before friction and rotors (SAFE-ID (5), (6), VI)."""
 PICK = (0.38, np.radians(55.0), 0.17)
 """Where dumbbells are picked up: distance from the axis of joint 1 [m], angle about it [rad], height [m]."""
 IDENTIFY = (0.30, np.radians(55.0), 0.35)
@@ -66,6 +78,7 @@ def experiment_robot() -> RobotModel:
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     prior = values["payload_priors"][values["payload_prior"]]
     prior["mass"] = [0.0, LARGEST_MASS]
+    values = {**values, **ARM, "sensors": {**values["sensors"], "effort_meaning": "motor_side"}}
     urdf = (path.parent / values["urdf"]).read_text(encoding="utf-8")
     return build_robot(ROBOT, read_urdf(urdf), Section(values, path.name))
 
