@@ -51,7 +51,7 @@ ARM = {
     },
     "inertial_uncertainty": {"relative": 0.05},
 }
-"""Of the paper's arm, not of a real one: bodies within 5 %, torques before friction and rotors (SAFE-ID (5), (6), VI)."""
+"""Of the paper's arm, not of a real one: bodies within 5 %, torques with friction and rotors (SAFE-ID (5), (6), VI)."""
 PICK = (0.38, np.radians(55.0), 0.17)
 """Where dumbbells are picked up: distance from the axis of joint 1 [m], angle about it [rad], height [m]."""
 IDENTIFY = (0.30, np.radians(55.0), 0.35)
