@@ -7,7 +7,7 @@ from textbook import load_textbook
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, tool_transform
-from sysid_ros.drivers.arm import ArmError, ArmLost, InjectedFaults, Pacing
+from sysid_ros.drivers.arm import ArmError, ArmLost, InjectedFaults
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import load_payload
@@ -288,12 +288,3 @@ def test_faults_name_joints_that_exist_and_sensible_numbers(robot):
     for wrong in ({"period": 0.1}, {"substeps": 0}):
         with pytest.raises(ParameterOutOfRange):
             MujocoSettings(**wrong)
-
-
-def test_an_arm_with_its_own_clock_paces_the_loop(robot):
-    waits = []
-    arm = connected(robot, wait=lambda: waits.append(None))
-    assert arm.pacing is Pacing.CONTROLLER
-    swing(arm, 5)
-    assert len(waits) == 5
-    assert MujocoArm(robot).pacing is Pacing.CLIENT

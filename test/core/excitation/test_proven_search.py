@@ -55,7 +55,7 @@ class Script:
     def shape(self, path):
         return path.sine[0, 0] / path.sine[1, 0]
 
-    def prove(self, assumptions, path, bound, verifier, now):
+    def prove(self, assumptions, path, bound):
         index = self.index(path)
         self.tried.append((index, path.duration))
         refusal = self.refusals.get(index)
