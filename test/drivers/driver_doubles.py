@@ -9,6 +9,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.drivers.arm import Pacing
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
@@ -116,7 +117,16 @@ def build_reporting_loop(path):
 
 
 def build_loop_paced_by_its_arm():
-    return build_loop(wait=Pacer(0.001).wait, settings=LoopSettings(late_limit=10.0))
+    """A loop whose arm blocks in ``read`` for a millisecond, as FRI does for a packet, until it is lost."""
+    loop, pacer = build_loop(settings=LoopSettings(late_limit=10.0)), Pacer(0.001)
+    read = loop.arm.read
+
+    def read_in_time():
+        pacer.wait()
+        return read()
+
+    loop.arm.pacing, loop.arm.read = Pacing.CONTROLLER, read_in_time
+    return loop
 
 
 def build_nothing():

@@ -112,7 +112,7 @@ def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, est
     last = int(turned[-1].stamps[-1])
     alarm = replace(estimate, is_consistent=False, alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload agrees"))
     records = Records(first_stamp_ns=int(turned[2].stamps[0]))
-    monitor = SimpleNamespace(estimate=alarm, estimate_stamp_ns=last, sample_stamp_ns=0, records=records)
+    monitor = SimpleNamespace(estimate=alarm, estimate_stamp_ns=last, sample_stamp_ns=0, records=records, tare=None)
     told, warned = [], []
 
     def wait_until(condition, seconds):

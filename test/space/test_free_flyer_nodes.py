@@ -43,6 +43,7 @@ def wait(condition, seconds=PATIENCE):
 @pytest.fixture
 def bench():
     given = {
+        "model": "servicer",
         "free_flyer_driver:speed": 5.0,
         "free_flyer_driver:commander_timeout": 3.0,
         "free_flyer_identification:excitation_time_limit": 12.0,
