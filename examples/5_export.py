@@ -1,4 +1,4 @@
-"""Write every file of a result, and read what a controller would be given."""
+"""Identify with a tare, write every file of the result, and read what a controller would be given."""
 
 import tempfile
 from pathlib import Path
@@ -8,7 +8,8 @@ from simulate import dumbbell, simulate
 import sysid_ros as sr
 
 robot = sr.load_robot("kinova_gen3_2f85")
-result = sr.identify(simulate(robot, dumbbell(robot=robot), seconds=5.0), robot)
+empty = simulate(robot, 0.0 * dumbbell(robot=robot), seconds=5.0, seed=1)
+result = sr.identify(simulate(robot, dumbbell(robot=robot), seconds=5.0), robot, tare=empty)
 written = sr.write_results(result, tempfile.mkdtemp())
 print("files:", ", ".join(written.files))
 for sentence in written.left_out:

@@ -9,11 +9,11 @@ import sysid_ros as sr
 
 
 def simulate(robot, payload, seconds=3.0, rate=500.0, seed=0):
-    """Return arrays t [s], q, v, tau of a motion with a payload; torques are those before friction of a nominal arm.
+    """Return arrays t [s], q, v, tau of a motion with a payload; torques are as sensors of a nominal arm measure them.
 
     Args:
         robot: The arm, of ``sr.load_robot``.
-        payload: Ten inertial parameters about the frame of the last joint, (10,).
+        payload: Ten inertial parameters about the frame of the last joint, (10,); zeros for none.
         seconds: Length of the motion [s].
         rate: Samples per second [Hz].
         seed: Of motion and noise.
@@ -21,7 +21,8 @@ def simulate(robot, payload, seconds=3.0, rate=500.0, seed=0):
     rng = np.random.default_rng(seed)
     t = np.arange(round(seconds * rate) + 1) / rate
     model = robot.pin_model.copy()
-    model.inertias[robot.n] = model.inertias[robot.n] + pin.Inertia.FromDynamicParameters(payload)
+    if np.any(payload):
+        model.inertias[robot.n] = model.inertias[robot.n] + pin.Inertia.FromDynamicParameters(payload)
     data = model.createData()
     size, phase = rng.uniform(0.3, 0.7, robot.n), rng.uniform(0.0, 2.0 * np.pi, robot.n)
     omega = 2.0 * np.pi * rng.uniform(0.3, 0.6, robot.n)
@@ -35,9 +36,10 @@ def simulate(robot, payload, seconds=3.0, rate=500.0, seed=0):
     def torque(at):
         q, v, a = motion(at)
         rigid = np.array([pin.rnea(model, data, *row) for row in zip(q, v, a, strict=True)])
-        if robot.sensors.effort_meaning.value == "link_side":
-            return rigid
-        return rigid + coulomb * np.sign(v) + viscous * v + armature * a + offset
+        meaning = robot.sensors.effort_meaning
+        if meaning.has_friction:
+            rigid += coulomb * np.sign(v) + viscous * v + offset
+        return rigid + armature * a * meaning.has_armature
 
     # A held effort is the mean since the sample before.
     tau = _mean(torque, t, 1.0 / rate) if robot.sensors.effort_is_held else torque(t)

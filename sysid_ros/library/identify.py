@@ -33,6 +33,7 @@ def identify(
     settings: EstimatorSettings | None = None,
     options: ReadOptions | None = None,
     on_progress: Callable[[float, ParameterEstimate], None] = lambda seconds, estimate: None,
+    tare: str | Path | Recording | Mapping[str, ArrayLike] | None = None,
 ) -> IdentificationResult:
     """Identify what an arm holds from recorded samples.
 
@@ -42,6 +43,7 @@ def identify(
         settings: Settings of the estimator.
         options: What a file leaves open: topics, names, units, sign.
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
+        tare: The same arm with its hand empty, a little before; None without.
 
     Returns:
         The result: ``estimate`` with values and bounds, ``is_usable``, ``explanation`` of an alarm. Write it with
@@ -51,13 +53,14 @@ def identify(
         SysidError: Arm, data or settings cannot be used; the message says what to do.
     """
     model = robot if isinstance(robot, RobotModel) else load_robot(robot)
-    if isinstance(data, Mapping):
-        recording = recording_from_arrays(data, model)
-    elif isinstance(data, Recording):
-        recording = data
-    else:
-        recording = read_recording(Path(data), model, options or ReadOptions())
-    return identify_recording(recording, model, settings or EstimatorSettings(), on_progress)
+
+    def read(what: str | Path | Recording | Mapping[str, ArrayLike]) -> Recording:
+        if isinstance(what, Mapping):
+            return recording_from_arrays(what, model)
+        return what if isinstance(what, Recording) else read_recording(Path(what), model, options or ReadOptions())
+
+    empty = None if tare is None else read(tare)
+    return identify_recording(read(data), model, settings or EstimatorSettings(), on_progress, tare=empty)
 
 
 def recording_from_arrays(arrays: Mapping[str, ArrayLike], robot: RobotModel) -> Recording:

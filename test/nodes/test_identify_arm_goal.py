@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from textbook import textbook_file
 
 from sysid_msgs.action import Identify, IdentifyArm
 from sysid_ros.adapters.identification import arm_goal
@@ -90,7 +91,9 @@ class Goal:
             scene=Scene(ground_height=0.0), control_law=RobustSettings(),
         )  # fmt: skip
         suite = SimpleNamespace(node=node, robot=robot, monitor=self.monitor, clients=None, key=None)
-        options = options or IdentificationParameters(arm=FAST, results_root=tempfile.gettempdir())
+        options = options or IdentificationParameters(
+            arm=FAST, model=textbook_file(), results_root=tempfile.gettempdir()
+        )
         fields = {"serial_number": "K7", "results_directory": "" if folder is None else str(folder)} | fields
         self.is_cancelled = False
         self.run_ = ArmGoalRun(suite, options, IdentifyArm.Goal(**fields), lambda: self.is_cancelled)
@@ -207,7 +210,7 @@ def test_the_arm_is_the_one_that_its_driver_says(robot, monkeypatch):
 
 
 def test_an_arm_that_others_move_and_a_used_folder_are_refused(robot, monkeypatch, tmp_path):
-    options = IdentificationParameters(arm=FAST, results_root=tempfile.gettempdir())
+    options = IdentificationParameters(arm=FAST, model=textbook_file(), results_root=tempfile.gettempdir())
     observing = dataclasses.replace(options, procedure=dataclasses.replace(options.procedure, strategy="observe"))
     result = Goal(robot, monkeypatch, options=observing).run()
     assert result.error_code == Identify.Result.INVALID_GOAL and "sysid calibrate arm" in result.error_text

@@ -212,7 +212,7 @@ def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys
     status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"])
     printed = capsys.readouterr().out
     assert status == ExitStatus.OK
-    assert "s of data" in printed and "Payload of kinova_gen3_2f85" in printed and "warning" in printed
+    assert "s of data" in printed and printed.count("guaranteed") >= 2 and "warning" in printed
     (folder,) = (tmp_path / "results").iterdir()
     assert f"Files: {folder}" in printed
     data = yaml.safe_load((folder / "estimate.yaml").read_text())
