@@ -18,9 +18,10 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +33,8 @@ Work = Callable[..., Any]
 """A function of a module, called with the job as keyword arguments; returns what JSON can hold."""
 ATTEMPTS = 2
 """How often a run that fails is tried."""
-_IGNORE_CTRL_C = (signal.SIGINT, signal.SIG_IGN)
+_LOOK = 0.1
+"""Longest time between two looks at the shares that runs tell [s]."""
 _CONNECT_TIMEOUT = 10.0
 """How long the scheduler of a cluster is looked for [s]."""
 
@@ -58,21 +60,35 @@ class Completion:
     processor_seconds: float = float("nan")
 
 
+_listener: Callable[[float], object] | None = None
+
+
+def tell_share(share: float) -> None:
+    """Tell which share of the run that this process carries out is done, 0..1; for the functions of runs."""
+    if _listener is not None:
+        _listener(share)
+
+
 class Executor(Protocol):
     """What carries out runs.
 
     Attributes:
         workers: Runs at a time.
+        on_share: Called with a run and the share of it that is done, as far as it tells it (:func:`tell_share`) and is
+            carried out on this machine.
     """
 
     workers: int
+    on_share: Callable[[Job, float], object]
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """Carry out all jobs, and yield each as it ends, in any order; a failure ends no other run."""
 
 
-def carry_out(work: Work, job: Job) -> Completion:
-    """Carry out one run here, and note how it ended."""
+def carry_out(work: Work, job: Job, on_share: Callable[[float], object] | None = None) -> Completion:
+    """Carry out one run here, pass on the shares of it that it tells, and note how it ended."""
+    global _listener  # noqa: PLW0603 - a process carries out one run at a time
+    _listener = on_share
     begin, worker = (time.monotonic(), time.process_time()), f"{os.uname().nodename}:{os.getpid()}"
     try:
         result, failure = work(**job), None
@@ -80,6 +96,8 @@ def carry_out(work: Work, job: Job) -> Completion:
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         where = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         result, failure = None, f"{type(error).__name__}: {error} ({where})"
+    finally:
+        _listener = None
     return Completion(job, result, failure, worker, time.monotonic() - begin[0], time.process_time() - begin[1])
 
 
@@ -88,10 +106,13 @@ class InProcess:
 
     workers = 1
 
+    def __init__(self) -> None:
+        self.on_share: Callable[[Job, float], object] = lambda job, share: None
+
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
         for job in jobs:
-            yield carry_out(work, job)
+            yield carry_out(work, job, partial(self.on_share, job))
 
 
 class LocalProcesses:
@@ -108,39 +129,74 @@ class LocalProcesses:
         if workers < 1:
             raise ParameterOutOfRange("workers", workers, "1 or more")
         self.workers = workers
+        self.on_share: Callable[[Job, float], object] = lambda job, share: None
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
-        waiting, idle = deque(jobs), [_pool_of_one() for _ in range(min(self.workers, len(jobs)))]
-        busy: dict[futures.Future[Completion], tuple[futures.ProcessPoolExecutor, Job]] = {}
+        waiting, idle = deque(jobs), [_Worker() for _ in range(min(self.workers, len(jobs)))]
+        busy: dict[futures.Future[Completion], tuple[_Worker, Job]] = {}
         try:
             while waiting or busy:
                 while waiting and idle:
-                    pool, job = idle.pop(), waiting.popleft()
-                    busy[pool.submit(carry_out, work, job)] = pool, job
-                for future in futures.wait(busy, None, futures.FIRST_COMPLETED).done:
-                    pool, job = busy.pop(future)
+                    worker, job = idle.pop(), waiting.popleft()
+                    busy[worker.pool.submit(_carry_out_there, work, job)] = worker, job
+                done, _ = futures.wait(busy, _LOOK, futures.FIRST_COMPLETED)
+                for worker, job in busy.values():
+                    for share in worker.take_shares():
+                        self.on_share(job, share)
+                for future in done:
+                    worker, job = busy.pop(future)
                     error = future.exception()
                     is_dead = isinstance(error, futures.BrokenExecutor)
-                    idle.append(_pool_of_one() if is_dead else pool)
+                    idle.append(_Worker() if is_dead else worker)
                     failure = "its process died: killed, or out of memory" if is_dead else f"{error!r}"
                     yield Completion(job, None, failure, "", float("nan")) if error else future.result()
         finally:
-            for pool in (*idle, *(pool for pool, _ in busy.values())):
-                _kill(pool)
+            for worker in (*idle, *(worker for worker, _ in busy.values())):
+                worker.kill()
 
 
-def _pool_of_one() -> futures.ProcessPoolExecutor:
-    """Return a pool of one process, so that its death breaks no other run; Ctrl-C is for the one that started it."""
-    return futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), signal.signal, _IGNORE_CTRL_C)
+class _Worker:
+    """A pool of one process, so that its death breaks no other run, and the pipe through which its runs tell shares."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe(duplex=False)
+        self.pool = futures.ProcessPoolExecutor(1, context, _begin_worker, (theirs,))
+        self._pid: int | None = None
+
+    def take_shares(self) -> Iterator[float]:
+        """Yield the shares since the last call; the first message is the number of the process."""
+        with suppress(EOFError, OSError):
+            while self._pipe.poll():
+                if self._pid is None:
+                    self._pid = self._pipe.recv()
+                else:
+                    yield self._pipe.recv()
+
+    def kill(self) -> None:
+        """End the process, whatever it is at."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        list(self.take_shares())
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
 
 
-def _kill(pool: futures.ProcessPoolExecutor) -> None:
-    """End the process of a pool, whatever it is at."""
-    processes = list(pool._processes.values())  # before Python 3.14 there is no public way
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.kill()
+_pipe: Any = None
+"""Of a worker, to the process that started it."""
+
+
+def _begin_worker(pipe: Any) -> None:
+    """Prepare the process of a worker; Ctrl-C is for the one that started it."""
+    global _pipe  # noqa: PLW0603 - of this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _pipe = pipe
+    pipe.send(os.getpid())
+
+
+def _carry_out_there(work: Work, job: Job) -> Completion:
+    return carry_out(work, job, _pipe.send)
 
 
 class DaskCluster:
@@ -164,6 +220,7 @@ class DaskCluster:
             self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of what is no address
             raise SysidError(f"no cluster at '{address}'", f"{type(error).__name__}: {error}") from error
+        self.on_share: Callable[[Job, float], object] = lambda job, share: None
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
         if not self.workers:
             self.close()
@@ -298,7 +355,8 @@ class Progress:
         failed: Failures so far; a run that is repeated can have several.
         elapsed: Time since the start [s].
         left: Expected time until the end [s]; None before the first run has ended.
-        completion: The run that has just ended; None at the start.
+        completion: The run that has just ended; None at the start and on the way.
+        under_way: What is done of runs that have not ended, in runs.
     """
 
     done: int
@@ -307,6 +365,7 @@ class Progress:
     elapsed: float
     left: float | None
     completion: Completion | None
+    under_way: float = 0.0
 
 
 def run_all(
@@ -323,7 +382,7 @@ def run_all(
         jobs: All runs; a job that comes twice is run once.
         results: Results so far; those of the runs are added.
         executor: Who carries them out; this process if None.
-        on_progress: Called at the start, and with every run that ends.
+        on_progress: Called at the start, with every run that ends, and with what runs tell of themselves.
 
     Returns:
         What failed :data:`ATTEMPTS` times; empty where there are results of all.
@@ -333,12 +392,18 @@ def run_all(
     pending = [job for job in wanted.values() if job not in results]
     before, ended, failed = len(wanted) - len(pending), 0, 0
     failures: list[Completion] = []
+    shares: dict[str, float] = {}
 
     def tell(completion: Completion | None = None) -> None:
-        count, elapsed = ended + failed, time.monotonic() - begin
+        count, elapsed = ended + failed + sum(shares.values()), time.monotonic() - begin
         left = elapsed * ((len(wanted) - before + failed) / count - 1.0) if count else None
-        on_progress(Progress(before + ended, len(wanted), failed, elapsed, left, completion))
+        on_progress(Progress(before + ended, len(wanted), failed, elapsed, left, completion, sum(shares.values())))
 
+    def note(job: Job, share: float) -> None:
+        shares[key_of(job)] = share
+        tell()
+
+    executor.on_share = note
     tell()
     for _ in range(ATTEMPTS):
         failures = []
@@ -349,6 +414,7 @@ def run_all(
             else:
                 failures.append(completion)
                 failed += 1
+            shares.pop(key_of(completion.job), None)
             tell(completion)
         pending = [completion.job for completion in failures]
         if not pending:

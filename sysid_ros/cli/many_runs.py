@@ -39,7 +39,7 @@ class RunDisplay:
         text = f"{progress.done} of {progress.total} runs, {duration_text(progress.elapsed)}{failed}"
         if completion is not None and completion.failure is None:
             self._last = name_of(completion)
-        share = progress.done / max(1, progress.total)
+        share = (progress.done + progress.under_way) / max(1, progress.total)
         self._display.update(text, share, self._last, progress.left)
 
     def finish(self) -> None:

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from sysid_ros.core.control.settings import Controller
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.drivers.mujoco.arm import MujocoArm
+from sysid_ros.executor import tell_share
 
 Array = NDArray[np.float64]
 Reference = Callable[[float], State]
 """Desired position, velocity and acceleration at a time [s]."""
+_TOLD_EVERY = 1000
+"""Cycles between two shares of the run that are told."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ def follow(
         rows.append((truth.q, truth.v, desired[0], torque, state.q, state.v, state.tau))
         stamps.append(state.stamp_ns)
         on_cycle(cycle)
+        if cycle % _TOLD_EVERY == 0:
+            tell_share(cycle * arm.period / duration)
     q, v, wanted, command, *measured = (np.array(column) for column in zip(*rows, strict=True))
     times = arm.period * np.arange(len(rows), dtype=np.float64)
     return Trace(times, q, v, wanted, command, np.array(stamps, dtype=np.int64), np.array(measured))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.executor import tell_share
 
 Array = NDArray[np.float64]
 
@@ -68,4 +69,5 @@ def condition_numbers(robot: RobotModel, motions: int, seed: int, period: float)
             ends = np.arange(0, len(times), h)
             integral = STEP * np.add.reduceat(w_c[: ends[-1]], ends[:-1], axis=0)
             of_y[k, j] = np.linalg.cond((np.diff(w_m[ends], axis=0) - integral).reshape(-1, INERTIAL))
+        tell_share((k + 1.0) / motions)
     return of_w, of_y

@@ -43,6 +43,7 @@ from sysid_ros.drivers.loop_types import LoopSample
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.executor import tell_share
 from sysid_ros.papers.baselines.adaptive import AdaptiveController, AdaptiveSettings
 from sysid_ros.papers.closed_loop import Reference, Trace, follow
 from sysid_ros.papers.names import FOURIER, METHODS, OURS, RANDOM, WAYS
@@ -189,7 +190,9 @@ def _identify_certified(dumbbell: str, seed: int) -> dict[str, Any]:
     wanted = IdentificationSettings(trajectories=PLANS, max_motion_time=60.0, shrink_threshold=0.0, weighing_time=1.0)
     failure, estimate = "", None
     try:
-        estimate = run_identification(backend.ports, backend.make_policy(), wanted).estimate
+        estimate = run_identification(
+            backend.ports, backend.make_policy(), wanted, on_progress=lambda one: tell_share(one.progress)
+        ).estimate
     except IdentificationFailed as failed:
         failure = str(failed)
     attempts = {one.plan.plan_id: one.plan for one in backend.records.attempts if one.plan is not None}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sysid_ros import executor
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 
@@ -58,3 +59,9 @@ def wait_and_die(folder, seed):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
     return draw(seed)
+
+
+def tell_quarters(seed):
+    for quarter in range(1, 4):
+        executor.tell_share(0.25 * quarter)
+    return seed

@@ -44,6 +44,23 @@ def test_what_is_in_the_file_is_not_run_again(tmp_path):
     assert {"seed": 1} in results and {"seed": 1, "name": "b"} not in results
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_tells_how_far_it_is(workers):
+    """And what has ended is not counted twice."""
+    seen = []
+    with open_executor(workers) as executor:
+        assert run_all(runs.tell_quarters, jobs(2), ResultsFile(None), executor, seen.append) == []
+    assert {0.25, 0.5, 0.75} <= {one.under_way % 1.0 for one in seen} and seen[0].left is None
+    assert max(one.done + one.under_way for one in seen) <= 2.0
+    assert [one.done + one.under_way for one in seen if one.completion is None] == sorted(
+        one.done + one.under_way for one in seen if one.completion is None
+    )
+    assert seen[-1].under_way == 0.0 and seen[-1].left == 0.0
+    count = len(seen)
+    runs.tell_quarters(seed=0)  # once more, for nobody: it may be called outside of an executor, and after one
+    assert len(seen) == count
+
+
 def test_failures_are_told_and_tried_again(tmp_path):
     seen = []
     results = ResultsFile(None)
