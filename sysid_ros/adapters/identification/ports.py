@@ -202,8 +202,9 @@ class RosEstimates:
         if not response.success:
             code = IdentificationErrorCode.INCONSISTENT if tare is TareStep.END else IdentificationErrorCode.INTERNAL
             raise IdentificationFailed(code, f"estimator: {response.message}")
-        monitor, block = self._monitor, samples_of_estimate(self._monitor.records)
-        if tare is TareStep.END and block is not None:
+        monitor = self._monitor
+        block = samples_of_estimate(monitor.records) if tare is TareStep.END else None
+        if block is not None:
             monitor.tare = TareSamples(response.tare, block, monitor.records.gripper)
         monitor.forget_estimates(response.until, response.gripper, response.tare)
 

@@ -96,7 +96,7 @@ class Tare:
 def known_rows(
     robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings, rows: Sequence[Rows], tare: Tare | None
 ) -> list[Rows]:
-    """Return the rows of a calibration and of a tare that hold beside those of windows (one at least, if any)."""
+    """Return the rows of a calibration and of a tare that hold where those of these windows begin."""
     calibrated = calibration_rows(robot, unknowns, settings)
     result = [] if calibrated is None else [calibrated]
     if tare is not None and rows:

@@ -348,6 +348,12 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
     sign = settings.number("effort_sign", "-", -1.0, 1.0)
     if abs(sign) != 1.0:
         raise ParameterOutOfRange(f"{settings.path}.effort_sign", sign, "1 or -1")
+    if "error_window" in settings:
+        # A mean over windows of one length says too little of shorter and longer times to be converted.
+        allowed = (
+            "none: say how far errors integrate, at most mean T + integral over any time T (sysid calibrate sensors)"
+        )
+        raise ParameterOutOfRange(f"{settings.path}.error_window", settings.get("error_window", None), allowed)
     relative = settings.per_joint("effort_relative_error", n, "-", 0.0, 0.5)
     absolute = settings.per_joint("effort_absolute_error", n, "Nm", 0.0, _TORQUE_MAX)
     velocity = settings.per_joint("velocity_error", n, "rad/s", 0.0, _VELOCITY_MAX)
@@ -391,12 +397,6 @@ def _part_of(settings: Section, key: str, unit: str, whole: Array, default: floa
 def _integral_of(settings: Section, what: str, n: int, unit: str) -> Array:
     """Read how far an error with a lasting part integrates beyond that, (n,); the two come together."""
     mean, key = f"{what}_mean_error", f"{what}_integral_error"
-    if "error_window" in settings:
-        raise ParameterOutOfRange(
-            f"{settings.path}.error_window", settings.get("error_window", None),
-            "no such key any longer: errors are bounded by mean times T plus integral over any time T; for a mean over"
-            f" windows of T alone give {key} = T times what was {mean}, and what remains of it in long ones as {mean}",
-        )  # fmt: skip
     if (mean in settings) != (key in settings):
         missing = key if mean in settings else mean
         raise ParameterOutOfRange(
