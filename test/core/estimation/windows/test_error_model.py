@@ -236,3 +236,23 @@ def test_a_sensor_on_the_link_side_sees_no_friction_of_any_kind(world, tools, du
     truth = theta.copy()
     truth.reshape(-1)[70:].reshape(7, 4)[:, :3] = 0.0
     assert not residual(linked, block, truth, dumbbell, settings=settings)[1]["friction"].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"error_window": 0.5}, "error_window.*how far errors integrate"),
+        ({"velocity_mean_error": 1e-3}, "missing.*velocity_integral_error.*both"),
+        ({"velocity_integral_error": 1e-3}, "missing.*velocity_mean_error.*both"),
+    ],
+)
+def test_a_lasting_error_and_its_integral_come_together(robot, change, reason):
+    import yaml
+
+    from sysid_ros.core.model.robot_files import config_directories
+
+    values = yaml.safe_load((config_directories()[0] / "kinova_gen3_2f85.yaml").read_text())
+    values.pop("urdf"), values.pop("protocol")
+    values["sensors"] |= change
+    with pytest.raises(ParameterOutOfRange, match=reason):
+        load_robot_from_urdf(robot.urdf, joint_names=robot.joint_names, settings=values)
