@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNEL = ROOT / "sysid_ros" / "core" / "kernel"
 TESTS = "test/core/regressors"
 FIRST = f"{TESTS}/test_kernel.py"
+TERMS_TESTS = [f"test/core/tracking_bound/test_{name}.py" for name in ("uncertainty", "model_terms")]
 LIMIT = 300.0
 """A fault that makes the tests run longer is caught, too [s]."""
 
@@ -55,8 +56,8 @@ class Fault:
     equivalent: str = ""
 
 
-NUMBERS, TREE, DYNAMICS, SAMPLES, BINDING = (
-    f"{name}.hpp" for name in ("numbers", "tree", "dynamics", "samples", "binding")
+NUMBERS, TREE, DYNAMICS, SAMPLES, BINDING, NORMS, TERMS = (
+    f"{name}.hpp" for name in ("numbers", "tree", "dynamics", "samples", "binding", "norms", "terms")
 )
 FAULTS = (
     Fault(NUMBERS, "lanes subtracted the other way round", "return a.value - b.value;", "return b.value - a.value;"),
@@ -196,6 +197,40 @@ FAULTS = (
     Fault(SAMPLES, "axes of the body", "joint.own.r + 3 * axis", "joint.turn.r + 3 * axis"),
     Fault(BINDING, "a rotation taken for none", "turn.is_identity && rows[k]", "turn.is_identity || rows[k]"),
     Fault(BINDING, "parameters in the frame of the joint", "make_turn(frame + 9 * i)", "make_turn(frame)"),
+    Fault(NORMS, "a test of eigenvalues that always passes", "if (!(pivot > 0.0)) return false;", ""),
+    Fault(NORMS, "reflection with the other sign", "< 0.0 ? -1.0 : 1.0", "< 0.0 ? 1.0 : -1.0"),
+    Fault(
+        NORMS,
+        "entries beside the diagonal not squared",
+        "square[k] = a[k + 1][k] * a[k + 1][k] + below;",
+        "square[k] = below;",
+    ),
+    Fault(
+        NORMS, "iteration stops early", "if (!(step > 1e-15 * size)) return x;", "if (!(step > 1e-3 * size)) return x;"
+    ),
+    Fault(NORMS, "second derivative of the determinant", "(second - 2.0 * slope * first)", "(second - slope * first)"),
+    Fault(NORMS, "mixed products counted once", "o > p ? sum.at(i, j) + sum.at(j, i) : sum.at(i, j)", "sum.at(i, j)"),
+    Fault(NORMS, "magnitudes of entries", "const Lanes<4> size = magnitude(one);", "const Lanes<4> size = one;"),
+    Fault(
+        TERMS,
+        "armatures have no inertia",
+        "inertia_.at(i, i) + known_.nominal[kInertial * n_ + i]",
+        "inertia_.at(i, i)",
+    ),
+    Fault(
+        TERMS,
+        "order of two axes",
+        "bodies_.motion(i, before), bodies_.motion(i, after)",
+        "bodies_.motion(i, after), bodies_.motion(i, before)",
+    ),
+    Fault(TERMS, "a part of the Christoffel symbols", "half[b][a][x] + half[b][x][a]", "half[b][a][x]"),
+    Fault(TERMS, "drag without the Christoffel matrix", "add(m, -1.0, coriolis[x], drag_[x]);", ""),
+    Fault(TERMS, "slope of E halved", "add(m, 1.0, transposed(m, coriolis[x]), ratio_[x]);", ""),
+    Fault(TERMS, "rate of the drag", "add(m, -1.0, now, drag_now_);", "add(m, 1.0, now, drag_now_);"),
+    Fault(TERMS, "a changing inertia", "result.row[x] -= value * turned_[x].row[b];", ""),
+    Fault(TERMS, "weights of the spread", "radius / size, x[k]", "radius, x[k]"),
+    Fault(TERMS, "the center of the payloads", "collect(&off_[0], middle);", "collect(&own_[0], middle);"),
+    Fault(TERMS, "velocity in other coordinates", "xi[a] += root_.at(j, a) * v[j];", "xi[a] += root_.at(a, j) * v[j];"),
 )
 
 
@@ -251,7 +286,11 @@ def find(fault: Fault | None) -> str:
     """Return which test finds a fault, empty if none does."""
     with tempfile.TemporaryDirectory() as folder:
         module = compile_kernel(Path(folder), fault)
-        return run_tests(module, FIRST) or run_tests(module, TESTS)
+        if fault and fault.file in (NORMS, TERMS):
+            return run_tests(module, *TERMS_TESTS)
+        return (
+            run_tests(module, FIRST) or run_tests(module, TESTS) or ("" if fault else run_tests(module, *TERMS_TESTS))
+        )
 
 
 class Results:

@@ -120,8 +120,7 @@ def find_excess(bound: TrackingBound) -> Excess:
 
     def shares(nodes: np.ndarray, away: np.ndarray | float) -> np.ndarray:  # (terms, nodes)
         states = TermStates(samples.q[nodes] + away, samples.v[nodes], samples.a[nodes])
-        of = tube_map.robot, tube_map.regressor, tube_map.uncertainty
-        terms = compute_model_terms(*of, states, leading=100)  # as tightly as can be
+        terms = compute_model_terms(tube_map.robot, tube_map.uncertainty, states)
         values = np.stack([getattr(terms, name) for name in names])
         estimates = np.stack([getattr(used, name)[tube_map.spread[nodes]] for name in names])
         return np.where(values > 0.05 * values.max(axis=1)[:, None], values / np.maximum(estimates, 1e-300), 0.0)

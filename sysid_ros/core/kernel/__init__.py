@@ -41,3 +41,5 @@ def load_variants() -> list[Any]:
 _FASTEST = load_variants()[0]
 Tree: Any = _FASTEST.Tree
 Columns: Any = _FASTEST.Columns
+largest_eigenvalues: Any = _FASTEST.largest_eigenvalues
+largest_vectors: Any = _FASTEST.largest_vectors

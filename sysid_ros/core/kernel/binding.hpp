@@ -8,6 +8,7 @@
 #include <string>
 
 #include "pieces.hpp"
+#include "terms.hpp"
 
 namespace py = pybind11;
 
@@ -219,6 +220,65 @@ void momentum_derivatives(const Tree& tree, const Array& q, const Array& v, Arra
                                slopes[3]);
 }
 
+// Run with the width of the matrices of so many joints.
+template <class Function>
+void run_for_joints(int n, Function function) {
+  require(n <= 8, "an arm has at most 8 joints here");
+  py::gil_scoped_release unlocked;
+  function(std::integral_constant<int, 8>());
+}
+
+kernel::Vertices make_vertices(const Array& weights) {
+  require(weights.ndim() == 2, "weights of vertices must be a matrix");
+  return {read(weights, weights.shape(0), weights.shape(1)), long(weights.shape(0)), int(weights.shape(1))};
+}
+
+void model_terms(const Tree& tree, const Array& parameters, const std::vector<int>& last, const Array& weights,
+                 const Array& states, const Array& along, Array of_inertia, Array of_torque, Array inertia,
+                 Array gradient) {
+  const int n = tree.size(), count = (kernel::kInertial + 1) * n;
+  const long samples = along.shape(0);
+  const double *known = read(parameters, 3, count), *at = read(states, 3, samples, n), *by = read(along, samples, n);
+  const kernel::KnownParameters all{known, known + count, known + 2 * count, last, make_vertices(weights)};
+  require(all.vertices.parts() == 1 + int(last.size()), "vertices must have a weight for each parameter, and one more");
+  for (int l : last) require(0 <= l && l < kernel::kInertial * n, "there is no such inertial parameter");
+  double* to[] = {of_inertia.shape(0) == 0 ? nullptr : write(of_inertia, samples, 8), write(of_torque, samples, 3),
+                  write(inertia, samples, n, n), write(gradient, samples, n, n)};
+  run_for_joints(n, [&](auto width) {
+    kernel::model_terms<width.value>(tree, all, samples, at, at + samples * n, at + 2 * samples * n, by, to[0], to[1],
+                                     to[2], to[3]);
+  });
+}
+
+void largest_eigenvalues(const Array& matrices, Array out) {
+  require(matrices.ndim() == 4, "matrices must be (samples, several, n, n)");
+  const long samples = matrices.shape(0), several = matrices.shape(1);
+  const int n = int(matrices.shape(2));
+  const double* from = read(matrices, samples, several, n, n);
+  double* to = write(out, samples);
+  run_for_joints(n, [&](auto width) {
+    for (long s = 0; s < samples; ++s)
+      to[s] = kernel::largest_of_any<width.value>(n, several, [&](long k) {
+        auto one = kernel::Matrix<width.value>::zero();
+        const double* entries = from + (s * several + k) * n * n;
+        for (int i = 0; i < n; ++i)
+          for (int j = 0; j < n; ++j) one.set(i, j, entries[i * n + j]);
+        return one;
+      });
+  });
+}
+
+void largest_vectors(const Array& weights, const Array& vectors, const Array& metric, Array lengths, Array entries) {
+  const kernel::Vertices vertices = make_vertices(weights);
+  const long samples = vectors.shape(0);
+  const int n = vectors.ndim() == 3 ? int(vectors.shape(2)) : 0;
+  const double *from = read(vectors, samples, vertices.parts(), n), *by = read(metric, samples, n, n);
+  double *length = write(lengths, samples), *entry = write(entries, samples, n);
+  py::gil_scoped_release unlocked;
+  for (long s = 0; s < samples; ++s)
+    length[s] = vertices.largest_vector(n, from + s * vertices.parts() * n, by + s * n * n, entry + s * n);
+}
+
 bool supports(const std::string& variant) {
 #if defined(__x86_64__)
   if (variant == "_avx512") return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
@@ -233,9 +293,12 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
   module.doc() = "The chain of an arm, compiled; sysid_ros.core.kernel documents and chooses the variant.";
   module.attr("lanes") = KERNEL_LANES;
   module.def("supports", &supports, "Tell whether this machine runs a variant.");
+  const auto written = [](const char* name) { return py::arg(name).noconvert(); };  // never into a copy
+  module.def("largest_eigenvalues", &largest_eigenvalues, py::arg("matrices"), written("out"));
+  module.def("largest_vectors", &largest_vectors, py::arg("weights"), py::arg("vectors"), py::arg("metric"),
+             written("lengths"), written("entries"));
   // Local: the modules for other machines have types of the same names.
   py::class_<Columns>(module, "Columns", py::module_local()).def(py::init(&make_columns));
-  const auto written = [](const char* name) { return py::arg(name).noconvert(); };  // never into a copy
   py::class_<Tree>(module, "Tree", py::module_local())
       .def(py::init(&make_tree))
       .def("torque", &torque, py::arg("columns"), py::arg("q"), py::arg("v"), py::arg("a"), py::arg("direction"),
@@ -258,5 +321,7 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
       .def("torque_along", &torque_along, py::arg("position"), py::arg("velocity"), py::arg("acceleration"),
            written("out"))
       .def("points_along", &points_along, py::arg("position"), py::arg("bodies"), py::arg("local"), written("points"),
-           written("axes"), written("origins"));
+           written("axes"), written("origins"))
+      .def("model_terms", &model_terms, py::arg("parameters"), py::arg("last"), py::arg("weights"), py::arg("states"),
+           py::arg("along"), written("of_inertia"), written("of_torque"), written("inertia"), written("gradient"));
 }

@@ -180,6 +180,9 @@ class Bodies {
 
   KERNEL_INLINE void place_as(const Bodies& other) { poses_ = other.poses_, axes_ = other.axes_; }
 
+  // The motion of joint chains[i][k] per unit of its velocity, as seen from body i in the frame of its parameters.
+  KERNEL_INLINE Motion<T> motion(int i, int k) const { return own(i, axes_[i * n_ + k]); }
+
   // The accelerations of the bodies, in `gravity` times the gravity.
   KERNEL_INLINE void accelerate(const T* v, const T* a, double gravity) {
     accelerations_.resize(n_);
@@ -211,7 +214,7 @@ class Bodies {
     const Acceleration<T> here = own(i, accelerations_[i]);
     T block[kInertial];
     for (int k = 0; k <= tree_.joints[i].depth; ++k) {
-      here.columns(own(i, axes_[i * n_ + k]), block);
+      here.columns(motion(i, k), block);
       emit(tree_.chains[i][k], block);
     }
   }
@@ -222,7 +225,7 @@ class Bodies {
     const Acceleration<T> here = own(i, accelerations_[i]), there = own(i, other.accelerations_[i]);
     T block[kInertial], less[kInertial];
     for (int k = 0; k <= tree_.joints[i].depth; ++k) {
-      const Motion<T> axis = own(i, axes_[i * n_ + k]);
+      const Motion<T> axis = motion(i, k);
       here.columns(axis, block);
       there.columns(axis, less);
       for (int c = 0; c < kInertial; ++c) block[c] -= less[c];
@@ -257,7 +260,7 @@ class Bodies {
     const Twist<T> here = own(i, twists_[i]);
     T momentum[kInertial], force[kInertial];
     for (int k = 0; k <= tree_.joints[i].depth; ++k) {
-      const Motion<T> axis = own(i, axes_[i * n_ + k]);
+      const Motion<T> axis = motion(i, k);
       here.columns(axis, momentum);
       here.force_columns(axis, own(i, rates_[i * n_ + k]), force);
       emit(tree_.chains[i][k], momentum, force);

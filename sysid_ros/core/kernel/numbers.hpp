@@ -83,15 +83,55 @@ KERNEL_INLINE void set_lane(Lanes<W>& x, int lane, double value) {
   x.value[lane] = value;
 }
 
+// W numbers side by side, whatever the width of the registers.
+template <int W>
+struct Row {
+  double value[W];
+
+  Row() = default;
+  KERNEL_INLINE Row(double all) {
+    for (double& one : value) one = all;
+  }
+};
+
+template <int W>
+KERNEL_INLINE Row<W> operator+(Row<W> a, const Row<W>& b) {
+  for (int j = 0; j < W; ++j) a.value[j] += b.value[j];
+  return a;
+}
+template <int W>
+KERNEL_INLINE Row<W> operator-(Row<W> a, const Row<W>& b) {
+  for (int j = 0; j < W; ++j) a.value[j] -= b.value[j];
+  return a;
+}
+template <int W>
+KERNEL_INLINE Row<W> operator*(Row<W> a, const Row<W>& b) {
+  for (int j = 0; j < W; ++j) a.value[j] *= b.value[j];
+  return a;
+}
+template <int W>
+KERNEL_INLINE Row<W> operator*(double a, Row<W> b) {
+  for (double& one : b.value) one *= a;
+  return b;
+}
+template <int W>
+KERNEL_INLINE Row<W> operator*(const Row<W>& a, double b) {
+  return b * a;
+}
+template <int W>
+KERNEL_INLINE Row<W> operator-(const Row<W>& a) {
+  return -1.0 * a;
+}
+
 // A value and its partial derivatives by P variables (forward differentiation).
 template <int P>
 struct Gradient {
   double value;
-  Lanes<P> slope;
+  Row<P> slope;
 
   Gradient() = default;
   KERNEL_INLINE Gradient(double constant) : value(constant), slope(0.0) {}
-  KERNEL_INLINE Gradient(double at, Lanes<P> by) : value(at), slope(by) {}
+  KERNEL_INLINE Gradient(double at, const Row<P>& by) : value(at), slope(by) {}
 };
 
 template <int P>

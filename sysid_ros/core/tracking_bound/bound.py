@@ -30,6 +30,8 @@ from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 
+_MOST_JOINTS = 8
+"""Most joints of an arm: matrices of the kernel have 8 rows."""
 _MARGIN = 0.003
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
 _LONGEST_STEP = 4.0
@@ -234,9 +236,11 @@ def tracking_bound(
     Raises:
         BoundNotAvailable: The uncertainty is too large for these gains or this motion, or the nominal parameters of the
             controller are not those of the history.
-        ParameterOutOfRange: The motion does not fit the arm, does not start at rest or where the history ends, or the
-            history is not proven where the bound is to be.
+        ParameterOutOfRange: The arm has more than 8 joints; the motion does not fit it, or does not start at rest or
+            where the history ends; or the history is not proven where the bound is to be.
     """
+    if robot.n > _MOST_JOINTS:
+        raise ParameterOutOfRange("number of joints that the controller moves", robot.n, f"at most {_MOST_JOINTS}")
     settings = settings or default_gains(robot)
     past = past_tube = None
     if history is not None:

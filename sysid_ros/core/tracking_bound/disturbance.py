@@ -96,9 +96,9 @@ def compute_smooth_disturbance(
 
     def bound(center: Array, values: Array, metric: Array) -> Signal:
         vertices, last, width = uncertainty.vertices, values[..., uncertainty.last], np.abs(values) @ radius
-        norm = vertices.largest_length(center, last, metric)
+        norm, entries = vertices.largest_vectors(center, last, metric)
         norm += np.sqrt(np.einsum("ti,tij,tj->t", width, np.abs(metric), width, optimize=True))
-        return Signal(vertices.largest_entries(center, last) + width, norm)
+        return Signal(entries + width, norm)
 
     share = settings.friction_share(samples.v)
     torques = regressor.evaluate(samples.q, samples.v, samples.a, direction=share)

@@ -10,17 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core import kernel
 from sysid_ros.core.common.spatial import motion_transform, skew
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
-
-_ROUNDING = 1e-9
-"""Relative rounding margin when a matrix is left out because another one is larger."""
-_POWERS = (1, 2, 4)
-"""Powers of the matrices whose traces are compared."""
 
 
 def congruence(factor: Array, matrices: Array) -> Array:
@@ -38,75 +34,17 @@ def magnitude(matrices: Array) -> Array:
     return result
 
 
-def square_root(matrices: Array) -> Array:
-    """Compute square roots of positive semidefinite matrices (..., n, n)."""
-    values, vectors = np.linalg.eigh(matrices)
-    result: Array = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-    return result
-
-
 def largest_eigenvalue(matrices: Array) -> Array:
-    """Compute the largest eigenvalues of symmetric matrices (..., n, n)."""
-    return np.asarray(np.linalg.eigvalsh(matrices)[..., -1], dtype=np.float64)
-
-
-def largest_of_any(matrices: Array) -> Array:
-    """Compute the largest eigenvalue of any of K positive semidefinite matrices, (S,), of (S, K, n, n).
-
-    With powers p it is at most ``(tr X^2p)^1/2p`` and at least ``(tr X^2p / tr X^p)^1/p``, which leaves few matrices to
-    diagonalise.
-    """
-    count, several, n, _ = matrices.shape
-    all_traces = np.einsum("skaa->sk", matrices)
-    scale = np.maximum(all_traces.max(axis=1), 1e-300)  # powers of what is much smaller may vanish
-    sample, which = np.divmod(np.arange(count * several), several)
-    powers = matrices.reshape(-1, n, n) / scale[sample, None, None]
-    traces = all_traces.ravel() / scale[sample]
-    for exponent in _POWERS:
-        squares = np.einsum("kab,kab->k", powers, powers)
-        least = np.zeros(count)
-        np.maximum.at(least, sample, (squares / np.maximum(traces, 1e-300)) ** (1.0 / exponent))
-        kept = (squares > 0.0) & (squares ** (0.5 / exponent) >= (1.0 - _ROUNDING) * least[sample])
-        sample, which, traces = sample[kept], which[kept], squares[kept]
-        if exponent < _POWERS[-1]:
-            powers = powers[kept] @ powers[kept]
-    result = np.zeros(count)
-    np.maximum.at(result, sample, largest_eigenvalue(matrices[sample, which]))
-    return result
+    """Compute the largest eigenvalues of symmetric matrices (..., n, n), n up to 8."""
+    *shape, n, _ = matrices.shape
+    return largest_of_several(matrices.reshape(-1, 1, n, n)).reshape(shape)
 
 
 def largest_of_several(matrices: Array) -> Array:
-    """Compute the largest eigenvalue of any of K symmetric matrices that are much alike, (S,), of (S, K, n, n).
-
-    One that is large is found by Rayleigh quotients with eigenvectors of others; where this less another matrix is
-    positive definite, the other one has no larger one, which leaves few to diagonalise.
-    """
-    count, several, n, _ = matrices.shape
-    samples, diagonal = np.arange(count), np.arange(n)
-    largest, vectors = np.full(count, -np.inf), np.linalg.eigh(matrices.mean(axis=1))[1]
-    for _ in range(2):
-        best = vectors[..., -1]
-        quotients = np.einsum("ska,sa->sk", (matrices @ best[:, None, :, None])[..., 0], best)
-        values, vectors = np.linalg.eigh(matrices[samples, quotients.argmax(axis=1)])
-        largest = np.maximum(largest, values[:, -1])
-    above = np.ascontiguousarray(-matrices.transpose(2, 3, 0, 1)).reshape(n, n, -1)
-    above[diagonal, diagonal] += np.repeat(largest, several)
-    others = np.flatnonzero(~_is_positive_definite(above))
-    np.maximum.at(largest, others // several, largest_eigenvalue(matrices.reshape(-1, n, n)[others]))
+    """Compute the largest eigenvalue of any of K symmetric matrices, (S,), of (S, K, n, n), n up to 8."""
+    largest = np.empty(len(matrices))
+    kernel.largest_eigenvalues(np.ascontiguousarray(matrices), largest)
     return largest
-
-
-def _is_positive_definite(matrices: Array) -> NDArray[np.bool_]:
-    """Test symmetric matrices (n, n, N), which are overwritten, by the pivots of elimination, (N,)."""
-    n = len(matrices)
-    result = np.ones(matrices.shape[2], dtype=bool)
-    for k in range(n):
-        pivots = matrices[k, k]
-        result &= pivots > 0.0
-        scaled = matrices[k] / np.where(result, pivots, 1.0)
-        for row in range(k + 1, n):
-            matrices[row, row:] -= scaled[row] * matrices[k, row:]
-    return result
 
 
 _PARAMETER_INERTIAS = unit_inertias()

@@ -15,16 +15,21 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.model.inertia import unit_inertias
 from sysid_ros.core.model.robot import INERTIAL
-from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians, christoffel, congruence
+from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.inertia_columns import (
+    body_jacobians,
+    christoffel,
+    congruence,
+    coriolis_columns,
+    inertia_columns,
+    largest_eigenvalue,
+)
 from sysid_ros.core.tracking_bound.model_terms import (
-    InertiaTerms,
     ModelTerms,
     MotionSlopes,
     TermStates,
     compute_model_terms,
     compute_motion_slopes,
-    position_gradient,
-    spread_norm,
 )
 from sysid_ros.core.tracking_bound.term_derivatives import (
     ROUNDING,
@@ -46,8 +51,8 @@ _Norms = TypeVar("_Norms")
 NAMES = ("inertia", "coriolis", "ratio", "drag")
 """Terms of the inertia, each with a slope and a rate."""
 KINDS = ("slope", "rate")
-_LEADING = 24
-"""Number of parameters whose spread is bounded most tightly."""
+_STEP = 1e-4
+"""Step of the central differences in position [rad]."""
 LINE_STEP = 0.05
 """Step of the differences along the lines between nodes, as a share of these."""
 _ROUNDING = 1e-9
@@ -297,6 +302,25 @@ class LineNorms:
     error_slope: Array
 
 
+def spread_norm(matrices: Array, radius: Array) -> Array:
+    """Bound the norm of ``sum_l d_l X_l`` for ``|d_l| <= radius_l``, (S,), of X (S, l, n, n): :mod:`model_terms`."""
+    size = np.maximum(np.sqrt(np.einsum("slab,slab->sl", matrices, matrices)), 1e-300)
+    squares = np.einsum("sl,slab,slcb->sac", radius / size, matrices, matrices, optimize=True)
+    bound: Array = np.sqrt((size @ radius) * np.maximum(largest_eigenvalue(squares), 0.0))
+    return bound
+
+
+def position_gradient(regressor: TorqueRegressor, q: Array, v: Array, a: Array) -> Array:
+    """Differentiate the inertial columns of the motion's torque by position, (S, i, j, l)."""
+    count, n = q.shape
+    shifts = _STEP * np.concatenate([np.eye(n), -np.eye(n)])
+    shifted = (q[:, None] + shifts).reshape(-1, n)
+    v, a = np.repeat(v, 2 * n, axis=0), np.repeat(a, 2 * n, axis=0)
+    values = regressor.evaluate(shifted, v, a).reshape(count, 2, n, n, -1)[..., : INERTIAL * n]
+    result: Array = ((values[:, 0] - values[:, 1]) / (2.0 * _STEP)).transpose(0, 2, 1, 3)
+    return result
+
+
 @dataclass(frozen=True)
 class NodeNorms:
     """Everything at S nodes.
@@ -387,12 +411,13 @@ class NodeEvaluation:
     def _at_nodes(self, part: slice, extremes: tuple[tuple[Array, Array], tuple[Array, Array]]) -> NodeNorms:
         robot, uncertainty, norms = self._robot, self._uncertainty, self._norms
         states = TermStates(*(x[part] for x in (self._states.q, self._states.v, self._states.a)))
-        inertia = InertiaTerms.of(robot, uncertainty, states.q)
-        terms = compute_model_terms(robot, self._regressor, uncertainty, states, inertia, leading=_LEADING)
-        factor, n = inertia.factor, robot.n
+        terms = compute_model_terms(robot, uncertainty, states)
+        factor, n = np.linalg.inv(np.linalg.cholesky(terms.inertia)), robot.n
+        inertia = np.moveaxis(inertia_columns(robot, states.q), -1, 1)  # by parameter, (S, l, n, n)
+        by_joint = np.moveaxis(coriolis_columns(robot, states.q), -1, 1)  # (S, l, j, n, n)
         first, second, third = inertia_derivatives(robot, self._bodies, states.q)
         changes, bent = congruence(factor, first), congruence(factor, second)
-        columns = np.moveaxis(np.tensordot(inertia.columns, self._combinations[1:], (1, 1)), -1, 1)
+        columns = np.moveaxis(np.tensordot(inertia, self._combinations[1:], (1, 1)), -1, 1)
         deviation = congruence(factor, columns)
         xi = np.asarray(np.linalg.solve(np.swapaxes(factor, 1, 2), states.v[..., None])[..., 0], dtype=np.float64)
 
@@ -440,13 +465,13 @@ class NodeEvaluation:
                 ("coriolis", moving(coriolis), moving(christoffel(more))),
             )
         }
-        each = congruence(factor, inertia.christoffel + inertia.christoffel.swapaxes(-1, -2))  # by parameter
+        each = congruence(factor, by_joint + by_joint.swapaxes(-1, -2))  # by parameter
         each = frobenius(each).swapaxes(1, 2)  # (S, k, l)
         others = uncertainty.spread[: each.shape[2]].copy()
         others[uncertainty.last] = 0.0
         spread = np.concatenate([norms.products_of_spread(changes), products_of(each @ others)], axis=1)
         rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
-        still = compute_motion_slopes(self._regressor, uncertainty, rest, inertia, states.v, _LEADING)
+        still = compute_motion_slopes(robot, uncertainty, rest, states.v)
         moving_slopes = MotionSlopes(terms.model_slope, terms.torque_slope, terms.torque_rate, terms.torque_gradient)
         nominal = bends[:, 0], slope, moved
         moving_torque, still_torque = (
@@ -459,7 +484,7 @@ class NodeEvaluation:
             deviation=Derivatives.of(norms.products_of_vertices(changes), norms.vertices(bent)),
             spread=Derivatives.of(spread, norms.spread(bent)),
             arm_change=each @ uncertainty.radius[: each.shape[2]],
-            known=spread_norm(congruence(factor, inertia.columns)[:, :, None], uncertainty.spread, _LEADING),
+            known=spread_norm(congruence(factor, inertia), uncertainty.spread),
             slopes=growths,
             first=found,
             extremes=(

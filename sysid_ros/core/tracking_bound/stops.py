@@ -269,10 +269,9 @@ class PathCells:
         middle, last, wide = middle.reshape(-1, n), last.reshape(-1, n, INERTIAL), wide.reshape(-1, n)
         metrics = metrics.reshape(-1, n, n)
         metrics = np.broadcast_to(metrics, (len(middle) // len(metrics), *metrics.shape)).reshape(-1, n, n)
-        norm = vertices.largest_length(middle, last, metrics)
+        norm, entries = vertices.largest_vectors(middle, last, metrics)
         norm += np.sqrt(np.einsum("ti,ti->t", wide, (np.abs(metrics) @ wide[..., None])[..., 0]))
-        entries = vertices.largest_entries(middle, last) + wide
-        return Signal(entries.reshape(shape), norm.reshape(shape[:-1]))
+        return Signal((entries + wide).reshape(shape), norm.reshape(shape[:-1]))
 
     def bound_rate(self, factors: Array) -> Signal:
         """Bound the rate of the model error with the factors (X + 1, 5) of its parts, (X + 1, J, 2, ...)."""

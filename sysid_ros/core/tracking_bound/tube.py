@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
+from sysid_ros.core.model.robot import EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.between import (
     ChainJets,
@@ -44,8 +44,6 @@ from sysid_ros.core.tracking_bound.disturbance import (
 from sysid_ros.core.tracking_bound.inertia_columns import largest_eigenvalue
 from sysid_ros.core.tracking_bound.loop_response import Kernel, LoopKernels, loop_kernels
 from sysid_ros.core.tracking_bound.model_terms import (
-    LEADING,
-    InertiaTerms,
     ModelTerms,
     MotionSlopes,
     TermStates,
@@ -77,7 +75,7 @@ from sysid_ros.core.tracking_bound.uncertainty import (
 )
 
 Array = NDArray[np.float64]
-_Terms = TypeVar("_Terms", TermStates, InertiaTerms, ModelTerms)
+_Terms = TypeVar("_Terms", TermStates, ModelTerms)
 
 _STRIDE = 2
 """The smooth model error is evaluated at every so many nodes, of short and of fast motions at all."""
@@ -89,10 +87,6 @@ _REFINEMENTS = 2
 """Times that nodes are added to those of the slowly varying terms."""
 _PROBES = 3
 """Number of these nodes at which the slope of the inertia ratio by position is evaluated."""
-_UNKNOWN, _LEADING = 0.5, 24
-"""Sum of the joints' speeds, times the share of the arm's mass that is not known [rad/s], from which errors grow so
-much with what is not known of the slowly varying terms that it is worth the time to bound that more tightly, and the
-number of parameters whose spread is then bounded most tightly."""
 _MOSTLY = 0.5
 """Share of a joint's inertia from which an armature that is not known is named as the reason."""
 SETTLED = 0.02
@@ -220,7 +214,6 @@ class TermNodes:
 
     Attributes:
         states: Desired states at the nodes.
-        inertia: The inertia there.
         largest: The largest terms in each interval, estimated from the nodes; the inertia bounds that in between.
         inverses: Matrices of which a convex combination bounds the inverse inertia in the interval, (2, S - 1, n, n).
         rates: Largest rates of the motion in the intervals.
@@ -229,7 +222,6 @@ class TermNodes:
     """
 
     states: TermStates
-    inertia: InertiaTerms
     largest: ModelTerms
     inverses: Array
     rates: MotionRates
@@ -451,7 +443,6 @@ class TubeMap(LoopBounds):
 
     Attributes:
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
-        leading: Number of parameters whose spread is bounded most tightly in the slowly varying terms.
         fine: Nodes of the smooth disturbance.
         inertia_change: How the nominal inertia changes between these.
         smooth: Bounds of the smooth disturbance there.
@@ -475,9 +466,6 @@ class TubeMap(LoopBounds):
         chosen = choose_term_nodes(samples, nodes)
         q = samples.q[chosen]
         self.uncertainty, self.ratio = _narrowest(robot, model, q)
-        masses = slice(0, INERTIAL * robot.n, INERTIAL)
-        unknown = self.uncertainty.radius[masses].sum() / np.abs(self.uncertainty.nominal[masses]).sum()
-        self.leading = _LEADING if unknown * samples.rates.v.sum(axis=1).max() > _UNKNOWN else LEADING
         arm = self.arm = ControlledArm(robot, model, settings)
         regressor = self.regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
 
@@ -487,7 +475,7 @@ class TubeMap(LoopBounds):
         between = self.rates_between(nodes)
         self.smooth = compute_smooth_disturbance(arm, regressor, self.uncertainty, coarse, (self.inertia, between))
 
-        chosen, states, inertia, terms = self._evaluate_terms(chosen)
+        chosen, states, terms = self._evaluate_terms(chosen)
         self.half_spacing = 0.5 * np.abs(np.diff(q, axis=0)).max(axis=0)  # to the nearest of these nodes, (n,) [rad]
         self.inertia_change = between.inertia_change(self.inertia, self.inverse)
         self._nearby = self.inertia_change.nearby
@@ -507,7 +495,7 @@ class TubeMap(LoopBounds):
         # What is held jumps where the acceleration does.
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
         inverses = self._bound_inverses(terms.inertia, np.searchsorted(nodes, chosen))
-        self.terms = TermNodes(states, inertia, largest, inverses, speeds, jumps, times)
+        self.terms = TermNodes(states, largest, inverses, speeds, jumps, times)
         self.spread = np.repeat(np.arange(len(chosen) - 1), np.diff(chosen))
         self._use_terms()
 
@@ -537,28 +525,21 @@ class TubeMap(LoopBounds):
         """Estimate the largest slopes of the torque at rest between the nodes of the slowly varying terms, by name."""
         terms = self.terms
         rest = replace(terms.states, v=np.zeros_like(terms.states.v), a=np.zeros_like(terms.states.a))
-        slopes = compute_motion_slopes(
-            self.regressor, self.uncertainty, rest, terms.inertia, terms.states.v, self.leading
-        )
+        slopes = compute_motion_slopes(self.robot, self.uncertainty, rest, terms.states.v)
         return {x.name: largest_between(terms.times, np.abs(getattr(slopes, x.name))) for x in fields(MotionSlopes)}
 
     def ratios_near(self, errors: Array, allowance: float) -> tuple[float, float]:
         """Bound the eigenvalues of E in position errors of at most (n,) [rad]."""
         return self.ratio.near(allowance * (errors + self.half_spacing))
 
-    def _evaluate_terms(
-        self, chosen: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], TermStates, InertiaTerms, ModelTerms]:
+    def _evaluate_terms(self, chosen: NDArray[np.intp]) -> tuple[NDArray[np.intp], TermStates, ModelTerms]:
         """Evaluate the slowly varying terms at chosen nodes, and at more of them where the terms bend."""
 
-        def evaluate(nodes: NDArray[np.intp]) -> tuple[TermStates, InertiaTerms, ModelTerms]:
+        def evaluate(nodes: NDArray[np.intp]) -> tuple[TermStates, ModelTerms]:
             states = TermStates(*(x[nodes] for x in (self.samples.q, self.samples.v, self.samples.a)))
-            inertia = InertiaTerms.of(self.robot, self.uncertainty, states.q)
-            of = self.robot, self.regressor, self.uncertainty
-            terms = compute_model_terms(*of, states, inertia, self.leading)
-            return states, inertia, terms
+            return states, compute_model_terms(self.robot, self.uncertainty, states)
 
-        states, inertia, terms = evaluate(chosen)
+        states, terms = evaluate(chosen)
         for _ in range(_REFINEMENTS):
             added = nodes_to_add(self.samples, self.fine, chosen, (getattr(terms, name) for name in _NORMS))
             if not added.size:
@@ -566,9 +547,8 @@ class TubeMap(LoopBounds):
             order = np.argsort(np.concatenate([chosen, added]))
             chosen = np.concatenate([chosen, added])[order]
             more = evaluate(added)
-            states, inertia = _merged(states, more[0], order), _merged(inertia, more[1], order)
-            terms = _merged(terms, more[2], order)
-        return chosen, states, inertia, terms
+            states, terms = _merged(states, more[0], order), _merged(terms, more[1], order)
+        return chosen, states, terms
 
     def _bound_inverses(self, ends: Array, at: NDArray[np.intp]) -> Array:
         """Bound the inverse inertia between some of the nodes by those at both ends, (2, S - 1, n, n).

@@ -18,6 +18,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core import kernel
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.model import ControlModel
@@ -27,7 +28,6 @@ from sysid_ros.core.tracking_bound.inertia_columns import (
     congruence,
     inertia_columns,
     largest_eigenvalue,
-    largest_of_any,
     largest_of_several,
     magnitude,
 )
@@ -49,63 +49,31 @@ class Vertices:
 
     Args:
         offsets: Differences from the center, (K, 10).
+
+    Attributes:
+        used: Parameters in which they differ, (P,).
+        weights: Weights of what belongs to the center, which is 1, and to each of these, (K, 1 + P).
     """
 
     def __init__(self, offsets: Array):
-        self._used = np.flatnonzero(np.any(offsets != 0.0, axis=0))
-        self._offsets = offsets[:, self._used]
-        factors = np.column_stack([np.ones(len(offsets)), self._offsets])
-        self._rows, self._columns = np.triu_indices(factors.shape[1])
-        self._products = factors[:, self._rows] * factors[:, self._columns]  # (K, P (P + 1) / 2)
+        self.used = np.flatnonzero(np.any(offsets != 0.0, axis=0))
+        self.weights = np.ascontiguousarray(np.column_stack([np.ones(len(offsets)), offsets[:, self.used]]))
 
-    def largest_norm(self, center: Array, parts: Array) -> Array:
-        """Bound the norm of ``sum_x xi_x X_x`` over ``|xi| <= 1`` by that of ``(sum_x X_x X_x^T)^1/2``.
-
-        For a single x that is the largest singular value of X.
-
-        Args:
-            center: X of the center, (S, x, n, n).
-            parts: X by parameter of the last body, (S, 10, x, n, n).
-
-        Returns:
-            The largest over all vertices, (S,).
-        """
-        count, _, n, _ = center.shape
-        # As (S, l, a, x b), so that a product sums over x.
-        several = np.concatenate([center[:, None], parts[:, self._used]], axis=1).transpose(0, 1, 3, 2, 4)
-        flat = several.reshape(count, several.shape[1] * n, -1)
-        products = (flat @ np.swapaxes(flat, 1, 2)).reshape(count, several.shape[1], n, several.shape[1], n)
-        squares = self._combine(products.swapaxes(2, 3).reshape(count, several.shape[1], several.shape[1], n * n))
-        return np.sqrt(largest_of_any(squares.reshape(count, -1, n, n)))
-
-    def largest_length(self, center: Array, parts: Array, metric: Array) -> Array:
-        """Compute the largest length ``(x^T M x)^1/2`` over all vertices, (T,), of vectors x.
+    def largest_vectors(self, center: Array, parts: Array, metric: Array) -> tuple[Array, Array]:
+        """Compute the largest length ``(x^T M x)^1/2`` of vectors x over all vertices, and of each of their entries.
 
         Args:
             center: x of the center, (T, n).
             parts: x by parameter of the last body, (T, n, 10).
             metric: M, (T, n, n).
+
+        Returns:
+            Lengths (T,) and entries (T, n).
         """
-        several = np.concatenate([center[..., None], parts[..., self._used]], axis=2)
-        squares = self._combine((np.swapaxes(several, 1, 2) @ metric @ several)[..., None])
-        lengths: Array = np.sqrt(np.maximum(squares[..., 0].max(axis=1), 0.0))
-        return lengths
-
-    def largest_entries(self, center: Array, parts: Array) -> Array:
-        """Compute the largest magnitude of each entry over all vertices, (T, n); see :meth:`largest_length`."""
-        if not self._used.size:
-            return np.abs(center)
-        several = self._offsets @ parts[..., self._used].reshape(-1, self._used.size).T  # (K, T n)
-        high, low = (extreme(several, axis=0).reshape(center.shape) for extreme in (np.max, np.min))
-        largest: Array = np.maximum(high + center, -(low + center))
-        return largest
-
-    def _combine(self, products: Array) -> Array:
-        """Compute ``sum_lm o_kl o_km P_lm`` for each vertex, (S, K, r), of products P (S, l, m, r)."""
-        upper = products[:, self._rows, self._columns]
-        others = self._rows != self._columns
-        upper[:, others] += products[:, self._columns[others], self._rows[others]]
-        return self._products @ upper
+        vectors = np.concatenate([center[:, None], parts[..., self.used].swapaxes(1, 2)], axis=1)
+        lengths, entries = np.empty(len(center)), np.empty_like(center)
+        kernel.largest_vectors(self.weights, vectors, np.ascontiguousarray(metric), lengths, entries)
+        return lengths, entries
 
 
 _DIAGONAL = [4, 6, 9]

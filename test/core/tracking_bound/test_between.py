@@ -180,7 +180,7 @@ def term_shares(robot, tube_map, motion):
     inside = times < motion.duration
     interval = np.flatnonzero(inside) // 2 + samples.past
     states = TermStates(*motion.sample(times[inside]))
-    terms = compute_model_terms(robot, tube_map.regressor, tube_map.uncertainty, states, leading=100)
+    terms = compute_model_terms(robot, tube_map.uncertainty, states)
     shares = {}
     for name in (one.name for one in fields(ModelTerms) if one.name not in ("inertia", "torque_gradient")):
         values = getattr(terms, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.regressors.torque import TorqueRegressor
+from sysid_ros.core.tracking_bound.inertia_columns import coriolis_columns, inertia_columns
 from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
@@ -24,9 +26,7 @@ def case(robot):
     q = robot.home + rng.uniform(-0.8, 0.8, size=(3, robot.n))
     v, a = rng.uniform(-0.8, 0.8, size=(3, robot.n)), rng.uniform(-2.0, 2.0, size=(3, robot.n))
     uncertainty = inertial_uncertainties(robot, model)[-1]
-    regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    states = TermStates(q, v, a)
-    terms = compute_model_terms(robot, regressor, uncertainty, states)
+    terms = compute_model_terms(robot, uncertainty, TermStates(q, v, a))
     return model, (q, v, a), terms
 
 
@@ -131,3 +131,41 @@ def test_parameters_outside_the_box_break_the_spreads(robot, case):
     ratio = directional(lambda p: np.linalg.solve(m.inertia(p), heavy.inertia(p)), q, v)
     root = np.linalg.inv(np.linalg.cholesky(m.inertia(q)))
     assert np.linalg.norm(np.linalg.inv(root).T @ ratio @ root.T, ord=2) > terms.ratio_rate[0]
+
+
+def test_terms_of_the_vertices_are_exact(robot, case):
+    """Without anything else that is not known, the terms are those of the worst vertex, one by one."""
+    model, (q, v, a), _ = case
+    uncertainty = inertial_uncertainties(robot, model)[-1]
+    known = replace(uncertainty, radius=np.zeros_like(uncertainty.radius), payloads=replace(
+        uncertainty.payloads, radius=np.zeros(10)))  # fmt: skip
+    assert not known.spread.any()
+    terms = compute_model_terms(robot, known, TermStates(q, v, a))
+    columns, coriolis_of = inertia_columns(robot, q), coriolis_columns(robot, q)
+    factor = np.linalg.inv(np.linalg.cholesky(columns @ known.nominal))
+    found = {"ratio_slope": [], "ratio_rate": [], "drag_slope": [], "drag_rate": []}
+    for offset in known.payloads.vertices - known.payloads.vertices.mean(axis=0):
+        parameters = known.center.copy()
+        parameters[known.last] += offset
+        # In coordinates in which M is the unit matrix, in the direction of each of them.
+        own, off = (
+            np.einsum("sxj,sjab->sxab", factor, factor[:, None] @ (coriolis_of @ one) @ factor[:, None].swapaxes(2, 3))
+            for one in (known.nominal, parameters)
+        )
+        different = (factor @ (columns @ parameters) @ factor.swapaxes(1, 2))[:, None]
+        moving = (own + own.swapaxes(2, 3)) @ different
+        xi = np.linalg.solve(factor.swapaxes(1, 2), v[..., None])[..., 0]
+        ratio, drag = off + off.swapaxes(2, 3) - moving, moving - off.swapaxes(2, 3)
+        drag_now = np.einsum("sx,sxab->sab", xi, drag + off)
+        found["ratio_slope"].append(norm_of_slope(ratio))
+        found["drag_slope"].append(norm_of_slope(drag))
+        found["ratio_rate"].append(np.linalg.norm(np.einsum("sx,sxab->sab", xi, ratio), 2, axis=(1, 2)))
+        found["drag_rate"].append(np.linalg.norm(drag_now, 2, axis=(1, 2)))
+    base = {"drag_slope": terms.coriolis_slope, "drag_rate": terms.coriolis_rate}
+    for name, values in found.items():
+        np.testing.assert_allclose(getattr(terms, name), base.get(name, 0.0) + np.max(values, axis=0), rtol=1e-9)
+
+
+def norm_of_slope(matrices):
+    """The norm of ``(sum_x X_x X_x^T)^1/2``, X (S, x, n, n)."""
+    return np.sqrt(np.linalg.eigvalsh(np.einsum("sxab,sxcb->sac", matrices, matrices))[:, -1])

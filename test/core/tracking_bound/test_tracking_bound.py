@@ -283,8 +283,7 @@ def terms_in_corners(robot, tube_map, position, every):
 
     def terms(away):
         states = TermStates(samples.q[every] + away, samples.v[every], samples.a[every])
-        of = robot, tube_map.regressor, tube_map.uncertainty
-        found = compute_model_terms(*of, states, leading=100)  # nothing but the terms themselves
+        found = compute_model_terms(robot, tube_map.uncertainty, states)
         return np.stack([getattr(found, name) for name in names])
 
     rises = np.stack([terms(size * unit) > terms(-size * unit) for unit in np.eye(robot.n)], axis=-1)

@@ -16,7 +16,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import PayloadPrior, PayloadShape
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.tracking_bound.inertia_columns import largest_of_any, largest_of_several
+from sysid_ros.core.tracking_bound.inertia_columns import largest_of_several
 from sysid_ros.core.tracking_bound.uncertainty import (
     PayloadSet,
     Vertices,
@@ -179,48 +179,20 @@ def offsets(request):
     return values - values.mean(axis=0)
 
 
-@pytest.mark.parametrize("several", [1, 4])
-def test_largest_norm_is_that_of_the_worst_vertex(offsets, several):
-    rng = np.random.default_rng(0)
-    parts = rng.normal(size=(SAMPLES, 10, several, N, N))
-    # The center nearly balances some vertices, as a nominal payload does; one sample has nothing at all.
-    center = 0.1 * rng.normal(size=(SAMPLES, several, N, N)) - np.tensordot(parts, offsets[0], (1, 0))
-    center[2], parts[2] = 0.0, 0.0
-    found = Vertices(offsets).largest_norm(center, parts)
-    matrices = center[:, None] + np.einsum("kl,slxab->skxab", offsets, parts)
-    sides = matrices.transpose(0, 1, 3, 2, 4).reshape(SAMPLES, len(offsets), N, -1)  # the norm of [X_1, X_2, ...]
-    np.testing.assert_allclose(found, np.linalg.norm(sides, 2, axis=(-2, -1)).max(axis=1), rtol=1e-10)
-    assert found[2] == 0.0
-
-
 def test_lengths_and_entries_are_those_of_the_worst_vertex(offsets):
     rng = np.random.default_rng(1)
     parts, root = rng.normal(size=(SAMPLES, N, 10)), rng.normal(size=(SAMPLES, N, N))
     center, metric = rng.normal(size=(SAMPLES, N)), root @ root.swapaxes(1, 2)
     vectors = center[:, None] + np.einsum("kl,tal->tka", offsets, parts)
     lengths = np.sqrt(np.einsum("tka,tab,tkb->tk", vectors, metric, vectors))
-    vertices = Vertices(offsets)
-    np.testing.assert_allclose(vertices.largest_length(center, parts, metric), lengths.max(axis=1), rtol=1e-10)
-    np.testing.assert_allclose(vertices.largest_entries(center, parts), np.abs(vectors).max(axis=1), rtol=1e-10)
-
-
-@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
-def test_largest_of_any_leaves_out_no_matrix_that_counts(size):
-    """Nearly equal ones, very different ones, ones of a single direction, and multiples of the identity."""
-    rng = np.random.default_rng(2)
-    root = rng.normal(size=(40, 30, N, N))
-    root[::4] *= 1.0 + 1e-6 * rng.normal(size=(10, 30, 1, 1))
-    root[1::4] *= np.logspace(0, -200, 30)[:, None, None]
-    root[2::4, ::2, :, 1:] = 0.0
-    matrices = root @ root.swapaxes(2, 3)
-    matrices[3::4] = np.eye(N) * rng.uniform(0.9999, 1.0, size=(10, 30, 1, 1))
-    expected = np.linalg.eigvalsh(matrices).max(axis=(1, 2))
-    np.testing.assert_allclose(largest_of_any(size * matrices), size * expected, rtol=1e-12)
+    found = Vertices(offsets).largest_vectors(center, parts, metric)
+    np.testing.assert_allclose(found[0], lengths.max(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(found[1], np.abs(vectors).max(axis=1), rtol=1e-10)
 
 
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
 def test_largest_of_several_leaves_out_no_matrix_that_counts(size):
-    """Nearly equal ones, very different ones, negative ones, equal ones, and multiples of the identity."""
+    """Nearly equal ones, very different ones, negative, equal and singular ones, and multiples of the identity."""
     rng = np.random.default_rng(3)
     matrices = rng.normal(size=(60, 30, N, N))
     matrices += matrices.swapaxes(2, 3)
@@ -229,8 +201,9 @@ def test_largest_of_several_leaves_out_no_matrix_that_counts(size):
     matrices[2::5] -= 20.0 * np.eye(N)
     matrices[3::5] = np.eye(N) * rng.uniform(0.9999, 1.0, size=(12, 30, 1, 1))
     matrices[4::5, 1:] = matrices[4::5, :1]
+    matrices[::7, :, :, 2] = matrices[::7, :, 2] = 0.0
     expected = np.linalg.eigvalsh(matrices).max(axis=(1, 2))
-    np.testing.assert_allclose(largest_of_several(size * matrices), size * expected, rtol=1e-12)
+    np.testing.assert_allclose(largest_of_several(size * matrices), size * expected, rtol=1e-12, atol=1e-13 * size)
     np.testing.assert_array_equal(largest_of_several(np.zeros((2, 3, N, N))), 0.0)
 
 
