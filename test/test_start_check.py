@@ -56,7 +56,7 @@ def run(monkeypatch, tmp_path, capsys):
         ("calibrate run --model kinova_gen3 --serial 1 --com-tolerance 1", "--com-tolerance 1.0: expected nothing"),
         ("calibrate run --model kinova_gen3 --serial 1 --mode monitor_only", "--mode 'monitor_only': expected one"),
         ("calibrate run --model kinova_gen3 --serial 1 --motion-time 1", "motion_time .* 1.0: expected from 2"),
-        ("calibrate run --model kinova_gen3 --serial 1 --weight -1", "the mass of a reference weight is -1.0 kg"),
+        ("calibrate run --model kinova_gen3 --serial 1 --weight -1", "invalid mass of a known load -1.0 kg"),
         ("space --speed 0", r"parameter speed \[-\] 0.0: expected .* from 0.01 to 50"),
         ("space --parts 1000", r"parts \[-\] 1000: expected from 1 to 20"),
         ("space --object hand", "frame 'hand': expected one of base"),

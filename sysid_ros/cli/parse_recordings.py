@@ -24,7 +24,7 @@ from sysid_ros.core.identifiability.settings import MASSLESS, MEASURED, TOLERANC
 from sysid_ros.core.model.friction_names import FRICTION_NAMES
 from sysid_ros.core.model.robot_files import available_robots, require_robot
 from sysid_ros.reports.folders import ESTIMATE, require_results_root
-from sysid_ros.reports.recordings.options import InvalidRecording, require_recording
+from sysid_ros.reports.recordings.options import InvalidRecording, read_mass, require_recording
 from sysid_ros.reports.recordings.recording import RECORDING
 
 
@@ -67,6 +67,9 @@ def offline_parser() -> CommandParser:
     add_known_within(parser)
     parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
     parser.add_argument(
+        "--mass", metavar="MASS[+-TOLERANCE]", help="mass of the payload from a scale [kg], such as 1.814+-0.002"
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -94,6 +97,10 @@ def _check_offline(options: argparse.Namespace) -> None:
     check_view(options)
     check_arm(options)
     recording_options(options)
+    if options.mass is not None:
+        if not is_payload:
+            raise ParameterOutOfRange("--mass", options.mass, "with the payload only, without --body")
+        read_mass(options.mass)
     for file in options.files:
         require_recording(file)
     if options.output:

@@ -184,7 +184,7 @@ def samples_file(robot, tmp_path):
     [
         ({"serial_number": " "}, "missing serial_number: expected the serial number of the arm"),
         ({"load_mass": 9.0}, "inside the payload prior 'held_object' of the arm, which has 0 to 2.5 kg"),
-        ({"load_mass": -1.0}, "the mass of a reference weight is -1.0 kg; expected more than 0"),
+        ({"load_mass": -1.0}, "invalid mass of a known load -1.0 kg: expected more than 0"),
         ({"load_mass_tolerance": 0.1}, "load_mass [kg] 0.0: expected above 0"),
         ({"load_mass": 1.0, "load_com": [0.1]}, "load_com [m] [0.1]: expected three numbers"),
         ({"load_mass": 1.0, "load_com": [0.0, 0.0, 0.1], "load_com_tolerance": -1.0}, "load_com_tolerance [m]"),

@@ -197,18 +197,27 @@ def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box 
     """
     shape = robot.payload_prior.shape
     if shape is None:
-        raise SysidError(f"payload prior '{robot.payload_prior.name}' has no shape; a reference weight needs one")
+        raise SysidError(f"payload prior '{robot.payload_prior.name}' has no shape; a known mass needs one (--prior)")
     if not 0.0 < mass < np.inf:
-        raise SysidError(f"the mass of a reference weight is {mass} kg; expected more than 0")
+        raise SysidError(f"invalid mass of a known load {mass} kg: expected more than 0")
     if not 0.0 <= tolerance < mass:
-        raise SysidError(
-            f"the tolerance of a reference weight is {tolerance} kg; expected 0 to below its mass {mass} kg"
-        )
+        raise SysidError(f"invalid tolerance of a known load {tolerance} kg: expected 0 to below its mass, {mass} kg")
     shape = shape if com is None else PayloadShape(com, shape.gyration)
     box = object_box([mass - tolerance, mass + tolerance], shape.com, shape.gyration)
     nominal = from_com_form(mass, shape.com.center, 0.5 * mass * shape.gyration**2 * np.eye(3))
     name = f"reference weight {mass:g} kg +- {tolerance:g} kg"
     return KnownLoad(name, PayloadPrior(box, nominal, name=name, shape=shape))
+
+
+def with_known_mass(robot: RobotModel, mass: float, tolerance: float) -> RobotModel:
+    """Return the arm with a payload that has been on a scale: its prior with the mass cut to this range.
+
+    Raises:
+        SysidError: As :func:`reference_weight`.
+    """
+    own, prior = robot.payload_prior, reference_weight(robot, mass, tolerance).prior
+    name = f"{own.name}, weighed: {mass:g} kg +- {tolerance:g} kg"
+    return replace(robot, payload_prior=replace(prior, name=name, target=own.target, spheres=own.spheres))
 
 
 @dataclass(frozen=True)

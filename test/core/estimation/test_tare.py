@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from textbook import load_textbook
 
+from sysid_ros.core.estimation.calibration import with_known_mass
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, shared_center
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -211,3 +213,25 @@ def test_an_alarm_names_the_tare_that_the_data_contradict(sharp, tools, dumbbell
     last = identify(sharp, world.record(dumbbell, 6, LATER), tare)[-1]
     assert not last.is_consistent
     assert "nothing in the hand at the tare" in last.alarm_text and "take the tare again" in last.alarm_text
+
+
+def test_a_mass_from_a_scale_narrows_what_else_is_known_and_a_wrong_one_is_noticed(sharp, tools, dumbbell):
+    world = World(sharp, tools, 5)
+    tare = make_tare(sharp, [world.record(EMPTY, 1)], EstimatorSettings())
+    block, mass = world.record(dumbbell, 2, LATER), float(dumbbell[0])
+    found = {}
+    for name, robot in (
+        ("unknown", sharp),
+        ("weighed", with_known_mass(sharp, mass, 0.002)),
+        ("wrong", with_known_mass(sharp, 1.1 * mass, 0.002)),
+    ):
+        estimator = StreamingEstimator(robot, tare=tare)
+        estimator.add(block)
+        estimator.complete()
+        found[name] = estimator.estimate()
+    unknown, weighed = found["unknown"], found["weighed"]
+    assert unknown.contains(dumbbell) and weighed.contains(dumbbell)
+    assert weighed.upper[0] - weighed.lower[0] <= 0.0041
+    assert np.all(weighed.radius <= 1.02 * unknown.radius) and weighed.radius[1:4].sum() < unknown.radius[1:4].sum()
+    assert Quantity.MASS in weighed.narrower
+    assert not found["wrong"].is_consistent

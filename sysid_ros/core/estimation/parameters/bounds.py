@@ -29,6 +29,8 @@ _DIAGONAL = np.array([4, 6, 9])  # Ixx, Iyy, Izz
 _PRODUCTS = ((5, 0, 1), (7, 0, 2), (8, 1, 2))  # Ixy, Ixz, Iyz and their axes
 _OTHERS = ((1, 2), (0, 2), (0, 1))
 _SLACK = 1e-14
+_WEIGHED = 0.1
+"""Width of the prior of the mass, relative to its upper end, up to which a scale has told it."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,8 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
 def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset[Quantity]:
     """Return which quantities bounds know better than the prior: by 1 % of its width in every parameter.
 
-    What holds for every body, or for every body of the shape, is part of the prior and not learnt from data.
+    What holds for every body, or for every body of the shape, is part of the prior and not learnt from data. A mass
+    that a scale has told counts where data narrow the CoM.
 
     Args:
         box: Bounds of the ten parameters.
@@ -245,7 +248,7 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
         low, high = bound_com(box.lower, box.upper, shape.com)
         is_com = is_com and np.count_nonzero(high - low <= NARROWER * shape.com.width) >= 2
     is_found = {
-        Quantity.MASS: is_narrower[0],
+        Quantity.MASS: is_narrower[0] or (is_com and prior.width[0] <= _WEIGHED * prior.upper[0]),
         Quantity.COM: is_com,
         Quantity.INERTIA: np.all(is_narrower[4:]),
     }
