@@ -31,7 +31,8 @@ from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import UrdfDescription, read_urdf
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import ReadOptions
-from sysid_ros.reports.recordings.readers import CLEAR, Recording, gravity_agreement
+from sysid_ros.reports.recordings.readers import Recording
+from sysid_ros.reports.recordings.sense import EffortComparison
 
 _SPARE = 2.0
 """Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
@@ -47,13 +48,12 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
     """
     samples, source = recording.samples, recording.source
     found: dict[str, Any] = {}
-    agreement = gravity_agreement(robot, samples.q, samples.tau)
-    sign = stated if stated is not None else (float(np.sign(agreement)) if abs(agreement) >= CLEAR else 0.0)
+    sign = stated if stated is not None else EffortComparison(robot, samples).shown_sign()
     if sign:
         found["effort_sign"] = int(sign)
         notes = [f"{source}: efforts are {'in' if sign > 0 else 'against'} joint direction"]
     else:
-        notes = [f"{source}: the sign of the efforts is not clear (cosine with gravity {agreement:.2f})"]
+        notes = [f"{source}: the sign of the efforts is not clear, gravity does not show it"]
     try:
         shown = measure_sensors(robot, recording.batches, EstimatorSettings())
     except NoStandstill as error:
@@ -100,7 +100,9 @@ def make_settings(
     if options.from_bag is None:
         return settings, comments
     stated = recording_options(options)
-    raw = ReadOptions(stated.topics, stated.joint_names, stated.units, 1.0)  # as they were recorded
+    raw = ReadOptions(
+        stated.topics, stated.joint_names, stated.units, 1.0, stated.effort_scale
+    )  # as they were recorded
     recording = read_recording(options.from_bag, robot, raw)
     found, comments["sensors"] = describe_sensors(robot, recording, stated.effort_sign)
     settings["sensors"] |= found

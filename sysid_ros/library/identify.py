@@ -19,7 +19,8 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
-from sysid_ros.reports.recordings.readers import RawSamples, Recording, cut_repeats, make_recording
+from sysid_ros.reports.recordings.readers import Recording, cut_repeats
+from sysid_ros.reports.recordings.sense import RawSamples, make_recording
 from sysid_ros.reports.result import IdentificationResult
 
 ARRAYS = ("t", "q", "v", "tau")
@@ -56,15 +57,19 @@ def identify(
 
     def read(what: str | Path | Recording | Mapping[str, ArrayLike]) -> Recording:
         if isinstance(what, Mapping):
-            return recording_from_arrays(what, model)
+            return recording_from_arrays(what, model, options)
         return what if isinstance(what, Recording) else read_recording(Path(what), model, options or ReadOptions())
 
     empty = None if tare is None else read(tare)
     return identify_recording(read(data), model, settings or EstimatorSettings(), on_progress, tare=empty)
 
 
-def recording_from_arrays(arrays: Mapping[str, ArrayLike], robot: RobotModel) -> Recording:
+def recording_from_arrays(
+    arrays: Mapping[str, ArrayLike], robot: RobotModel, options: ReadOptions | None = None
+) -> Recording:
     """Make a recording of arrays in the robot's joint order; see :data:`ARRAYS`.
+
+    Of the options, what is stated of the efforts counts.
 
     Raises:
         InvalidRecording: One is missing, has another shape, or numbers that this arm cannot have.
@@ -85,7 +90,9 @@ def recording_from_arrays(arrays: Mapping[str, ArrayLike], robot: RobotModel) ->
     kept, notices = cut_repeats(source, stamps)
     v = np.asarray(found["v"], dtype=float)[kept] if "v" in found else None
     q, tau = (np.asarray(found[name], dtype=float)[kept] for name in ("q", "tau"))
-    recording = make_recording(source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)))
+    recording = make_recording(
+        source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)), options or ReadOptions(), 1.0
+    )
     return replace(recording, source="arrays")
 
 

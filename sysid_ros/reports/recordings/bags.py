@@ -22,20 +22,14 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.options import BAGS, UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
     WATCHED,
-    RawSamples,
     Recording,
     Watch,
-    counted,
     cut_repeats,
     describe_stop,
-    has_all,
-    judge_velocity,
-    make_recording,
     missing_joints,
     read_all,
-    require_efforts,
-    with_sign,
 )
+from sysid_ros.reports.recordings.sense import RawSamples, make_recording, unwrap
 
 mcap_reader = optional_module("mcap.reader")
 rosbags, rosbags_types = optional_module("rosbags.highlevel"), optional_module("rosbags.typesys")
@@ -66,15 +60,15 @@ class _Stream:
     values: dict[str, list[Array]] = field(default_factory=lambda: {name: [] for name in _QUANTITIES})
     unstamped: int = 0
 
-    def add(self, message: Any, recorded_ns: int) -> None:
-        """Take a message in."""
+    def add(self, message: Any, order: list[int], recorded_ns: int) -> None:
+        """Take a message in; ``order`` says where in it the joints of the stream are."""
         stamp = message.header.stamp
         own = int(stamp.sec) * 10**9 + int(stamp.nanosec)
         self.unstamped += own == 0
         self.stamps.append(own or recorded_ns)
         for name, attribute in _QUANTITIES.items():
             row = getattr(message, attribute)
-            self.values[name].append(row if len(row) == len(self.names) else np.full(len(self.names), np.nan))
+            self.values[name].append(row[order] if len(row) == len(order) else np.full(len(order), np.nan))
 
 
 @dataclass(frozen=True)
@@ -84,11 +78,6 @@ class _Columns:
     names: tuple[str, ...]
     stamps: NDArray[np.int64]
     values: Mapping[str, Array]
-
-    def take(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return the columns of some joints, in that order."""
-        order = [self.names.index(name) for name in names]
-        return {quantity: rows[:, order] for quantity, rows in self.values.items()}
 
 
 def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
@@ -117,18 +106,8 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     notices += [sentence for sentences in told for sentence in sentences]
     stamps, values, joined = _join(path, robot, columns)
     caveats += joined
-    q, v, tau = values["q"], values["v"], values["tau"]
-    is_whole = has_all(q) & has_all(tau)
-    v_or_none, told_v = judge_velocity(robot, q, v)
-    notices += told_v
-    if v_or_none is not None:
-        is_whole &= has_all(v)
-    require_efforts(path, robot, tau, is_whole, options)
-    if not is_whole.all():
-        notices.append(f"{counted(int(np.count_nonzero(~is_whole)), 'sample')} left out in which a number is missing")
-    kept = None if v_or_none is None else v_or_none[is_whole]
-    raw = RawSamples(stamps[is_whole], q[is_whole], kept, tau[is_whole], tuple(notices), tuple(caveats))
-    return with_sign(path, robot, make_recording(path, robot, raw), options.effort_sign)
+    raw = RawSamples(stamps, values["q"], values["v"], values["tau"], tuple(notices), tuple(caveats))
+    return make_recording(path, robot, raw, options)
 
 
 # Messages
@@ -137,7 +116,8 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stream], list[str]]:
     """Read all joint states; return their streams and what was noticed."""
     streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
-    damage, notices = None, []
+    orders: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    damage, notices = None, list[str]()
     try:
         for number, (share, topic, recorded_ns, message) in enumerate(_messages(path)):
             if number % WATCHED == 0 and not watch(share):
@@ -145,10 +125,15 @@ def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stre
                 break
             if options.topics and topic not in options.topics:
                 continue
-            key = (topic, tuple(message.name))
+            names = tuple(message.name)
+            key = (topic, tuple(sorted(names)))
             if key not in streams:
-                streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in message.name))
-            streams[key].add(message, recorded_ns)
+                streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in key[1]))
+            elif (topic, names) not in orders:
+                notices.append(f"{topic}: joints come in another order from message {number + 1} on; found by name")
+            if (topic, names) not in orders:
+                orders[topic, names] = sorted(range(len(names)), key=lambda place: names[place])
+            streams[key].add(message, orders[topic, names], recorded_ns)
     except InvalidRecording:
         raise
     except Exception as error:  # neither reader has a common error for what a damaged file makes it do
@@ -287,13 +272,14 @@ def _join(
     values = {name: np.full((len(stamps), robot.n), np.nan) for name in _QUANTITIES}
     worst = 0
     for one in columns:
-        joints = [name for name in robot.joint_names if name in one.names]
-        places = [robot.joint_names.index(name) for name in joints]
+        places = [place for place, name in enumerate(robot.joint_names) if name in one.names]
+        order = [one.names.index(robot.joint_names[place]) for place in places]
         after = np.clip(np.searchsorted(one.stamps, stamps), 1, len(one.stamps) - 1)
         nearest = after - (stamps - one.stamps[after - 1] < one.stamps[after] - stamps)
         away = int(np.abs(one.stamps[nearest] - stamps).max())
         worst = max(worst, away)
-        for name, rows in one.take(joints).items():
+        for name, all_rows in one.values.items():
+            rows = unwrap(all_rows[:, order]) if name == "q" and away > _SAME_TIME else all_rows[:, order]
             values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, one.stamps, rows)
     if worst <= _SAME_TIME:
         return stamps, values, []

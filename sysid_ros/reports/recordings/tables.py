@@ -16,22 +16,15 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.columns import find_columns
 from sysid_ros.reports.recordings.options import UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
-    CLEAR,
-    RawSamples,
     Recording,
     Watch,
     choose_joints,
     counted,
     cut_repeats,
     describe_stop,
-    gravity_agreement,
-    has_all,
-    judge_velocity,
-    make_recording,
     read_all,
-    require_efforts,
-    with_sign,
 )
+from sysid_ros.reports.recordings.sense import RawSamples, make_recording
 
 Array = NDArray[np.float64]
 
@@ -336,31 +329,10 @@ def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOpt
         for name, array in arrays.items()
         if name != "t"
     }
-    q, tau, v = values["q"], values["tau"], values.get("v")
-    is_whole = has_all(q) & has_all(tau)
-    if v is not None:
-        v, told = judge_velocity(robot, q, v)
-        notices += told
-    if v is not None:
-        is_whole &= has_all(v)
-    require_efforts(path, robot, tau, is_whole, options)
-    lacking = int(np.count_nonzero(~is_whole)) + int(np.count_nonzero(~has_time))
-    notices += repeats
+    lacking = int(np.count_nonzero(~has_time))
     if lacking:
-        notices.append(f"{counted(lacking, 'sample')} left out in which a number is missing")
-    v = None if v is None else v[is_whole]
-    raw = RawSamples(stamps[kept][is_whole], q[is_whole], v, tau[is_whole], tuple(notices))
-    sign = options.effort_sign
-    if sign is None and "effort_sign" in header:
-        sign = _effort_sign(path, header)
-    if table.is_foreign:
-        return with_sign(path, robot, make_recording(path, robot, raw), sign)
-    if sign is None:
-        agreement = gravity_agreement(robot, raw.q, raw.tau)
-        if agreement < -CLEAR:
-            raise InvalidRecording(
-                path, "the agreement of tau with the torques against gravity", f"{agreement:.2f}",
-                "positive; tau may be measured against the joint direction: say --effort-sign -1, or in the file "
-                "'effort_sign: -1'; with 1 it is taken as it is",
-            )  # fmt: skip
-    return make_recording(path, robot, replace(raw, tau=(sign or 1.0) * raw.tau))
+        notices.append(f"{counted(lacking, 'sample')} left out without a time")
+    raw = RawSamples(stamps[kept], values["q"], values.get("v"), values["tau"], (*notices, *repeats))
+    if options.effort_sign is None and "effort_sign" in header:
+        options = replace(options, effort_sign=_effort_sign(path, header))
+    return make_recording(path, robot, raw, options, None if table.is_foreign else 1.0)
