@@ -90,9 +90,9 @@ def recording_from_arrays(
     kept, notices = cut_repeats(source, stamps)
     v = np.asarray(found["v"], dtype=float)[kept] if "v" in found else None
     q, tau = (np.asarray(found[name], dtype=float)[kept] for name in ("q", "tau"))
-    recording = make_recording(
-        source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)), options or ReadOptions(), 1.0
-    )
+    stated = options or ReadOptions()
+    stated = replace(stated, effort_sign=stated.effort_sign or 1.0)  # arrays are in joint direction
+    recording = make_recording(source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)), stated)
     return replace(recording, source="arrays")
 
 

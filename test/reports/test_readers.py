@@ -233,10 +233,10 @@ BAD = {
         _degrees_per_second,
         r"the velocity of joint_\d in sample 0 is 100 rad/s; expected .*'v=deg/s'",
     ),
-    "wrong unit of tau": (_milli, r"the torque of joint_\d in sample \d+ is .* Nm; expected .*'tau=mNm'"),
+    "wrong unit of tau": (_milli, "the size of the efforts is 1000 of what gravity needs .*mNm.*: say .* 'tau=mNm'"),
     "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
     "falling stamps": (_bad_stamps, r"the time is not rising in 150 of 300 samples, first .* s after the first sample"),
-    "sign of the torques": (_turned, "the agreement of tau with the torques against gravity is -.*'effort_sign: -1'"),
+    "sign of the torques": (_turned, "the direction of the efforts is against the joints, .*'effort_sign: -1'"),
     "torques of zero": (
         _npz(tau=np.zeros((300, 7))),
         "the effort of joint_1 is missing, or zero throughout; expected meas",

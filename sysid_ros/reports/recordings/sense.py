@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
@@ -41,12 +40,14 @@ _GOOD = 0.1
 """Share of the efforts that may stay unexplained before another reading of them is considered."""
 _CLEARLY = 0.5
 """Another reading has to leave less than this part unexplained of what the plain one leaves."""
-_UNCLEAR = 0.6
+_UNCLEAR = 0.5
 """Efforts of which this share stays unexplained whatever their sign show no gravity."""
 _AWAY = 1.3
 """A scale nearer to 1 than this factor is a matter of gains, not of units."""
 _MUCH = 0.04
 """Joints with so much of the largest weight show the scale of their efforts."""
+_HEAVIER = 3.0
+"""Payloads of so many times the prior are thought of before efforts count as too large."""
 _ROUNDS = 12
 """Rounds of the search for the scales of the joints."""
 _SCALES = np.geomspace(1e-3, 1e4, 71)
@@ -97,6 +98,8 @@ def make_recording(
     raw = _without_garbage(replace(raw, tau=raw.tau * effort_scales(robot, options.effort_scale)))
     raw = _unfolded(robot, raw)
     _require_possible(path, robot, "position", raw.q)
+    if raw.v is not None:
+        _require_possible(path, robot, "velocity", raw.v)
     raw = _with_good_velocity(path, robot, raw)
     whole = np.isfinite(np.hstack([raw.q, raw.tau, raw.q if raw.v is None else raw.v])).all(axis=1)
     has_none = np.asarray((np.nan_to_num(raw.tau) == 0.0).all(axis=0))
@@ -312,6 +315,9 @@ class EffortComparison:
     Args:
         robot: The arm.
         samples: Samples in SI units.
+
+    Attributes:
+        is_moving: Whether a joint moves by more than 0.1 rad; at rest every joint has a scale that explains all.
     """
 
     def __init__(self, robot: RobotModel, samples: SampleBlock):
@@ -336,22 +342,29 @@ class EffortComparison:
         sides = []
         for side, sign in (("lower", -1.0), ("upper", 1.0)):
             known = robot.friction(getattr(robot.theta_box, side)).copy()
-            known[:, 3] += sign * robot.sensors.effort_absolute_error
+            sticking = robot.friction(robot.theta_box.upper)[:, 0] * np.mean(np.abs(v) < _STICTION, axis=0)
+            known[:, 3] += sign * (robot.sensors.effort_absolute_error + sticking)
             sides.append(np.concatenate([getattr(robot.payload_prior.box, side), known.ravel()]) + sign * 1e-9)
         self._box = sides[0], sides[1]
+        self.is_moving = bool(np.ptp(q, axis=0).max() > 0.1)
         self._size = max(float(np.linalg.norm(self._r[:, :, 16])), 1e-12)
 
-    def unexplained(self, scale: float | Array = 1.0, gravity: float = 1.0, motion: float = 1.0) -> float:
+    def unexplained(
+        self, scale: float | Array = 1.0, gravity: float = 1.0, motion: float = 1.0, payload: float = 1.0
+    ) -> float:
         """Return the share of the efforts that stays unexplained if one unit of them is ``1 / scale`` Nm.
 
         Args:
             scale: Efforts per torque, of all joints or of each, (n,).
             gravity: Share of the arm's gravity that is in the efforts.
             motion: The same of the torque of its motion.
+            payload: What of the payload prior counts, in size.
         """
-        return self._solve(scale, gravity, motion)[0]
+        return self._solve(scale, gravity, motion, payload)[0]
 
-    def _solve(self, scale: float | Array, gravity: float, motion: float) -> tuple[float, Array]:
+    def _solve(
+        self, scale: float | Array, gravity: float = 1.0, motion: float = 1.0, payload: float = 1.0
+    ) -> tuple[float, Array]:
         """Return that share, and the model's torques of each joint before they are scaled."""
         n, rows = self._r.shape[:2]
         each = np.broadcast_to(np.asarray(scale, dtype=float), n)
@@ -363,7 +376,10 @@ class EffortComparison:
             free[joint, :, start : start + FRICTION] = self._r[joint, :, 12:16]
         a = (each[:, None, None] * free).reshape(n * rows, -1)
         b = (self._r[:, :, 16] - each[:, None] * known).ravel()
-        found = lsq_linear(a, b, self._box, method="bvls")
+        from scipy.optimize import lsq_linear  # not for help and refusals
+
+        size = np.where(np.arange(a.shape[1]) < INERTIAL, payload, 1.0)
+        found = lsq_linear(a, b, (self._box[0] * size, self._box[1] * size), method="bvls")
         return float(np.sqrt(2.0 * found.cost)) / self._size, known + free @ found.x
 
     def best_scale(self, sign: float) -> tuple[tuple[float, float], float]:
@@ -379,7 +395,7 @@ class EffortComparison:
         """Return the scales of the joints, (n,), to which a common one leads, and what they leave unexplained."""
         scales, share = np.full(len(self._r), start), np.inf
         for _ in range(_ROUNDS):
-            share, torques = self._solve(scales, 1.0, 1.0)
+            share, torques = self._solve(scales)
             own = np.sum(self._r[:, :, -1] * torques, axis=1) / np.maximum(np.sum(torques**2, axis=1), 1e-12)
             scales = np.where(own * start > 0.0, own, scales)
         return scales, share
@@ -405,7 +421,7 @@ def _in_joint_direction(
     compared = EffortComparison(robot, samples)
     shown = compared.shown_sign()
     sign = options.effort_sign or shown or usual_sign or 1.0
-    signs = (sign,) if options.effort_sign or shown else (sign, -sign)
+    signs = {0.0: (sign, -sign) if options.effort_sign is None else (sign,), sign: (sign,)}.get(shown, ())
     finding = next(filter(None, (_find_fault(robot, compared, one) for one in signs)), None)
     if finding is not None:
         what, found, allowed = finding
@@ -445,6 +461,8 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     if plain <= _GOOD / 2:
         return None
     needed = min(_UNCLEAR, _CLEARLY * plain)
+    if compared.unexplained(sign, payload=_HEAVIER) < min(needed, _GOOD):
+        return None  # the hand may hold more than the prior allows; the estimate will say so
     without = min(compared.unexplained(sign, 0.0), compared.unexplained(sign, 0.0, 0.0))
     ends, common = compared.best_scale(sign) if plain > _GOOD else ((1.0, 1.0), plain)
     scale = sign * float(np.sqrt(ends[0] * ends[1]))
@@ -463,18 +481,20 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     sizes = np.abs(scales[chosen])
     is_common = common < needed
     away = abs(np.log(abs(scale))) if is_common else float(np.abs(np.log(sizes)).max())
-    if not (is_common or own < needed) or away < np.log(_AWAY):
+    if not (is_common or (own < needed and compared.is_moving)) or away < np.log(_AWAY):
         return None
     names = [robot.joint_names[joint] for joint in chosen]
     each = ", ".join(f"{name} {size:.2g}" for name, size in zip(names, sizes, strict=True))
     units = " ".join(f"--effort-scale {name}={1.0 / size:.3g}" for name, size in zip(names, sizes, strict=True))
-    ratio = f"{abs(scale):.1g}" if is_common else f"{sizes.min():.1g} to {sizes.max():.1g}"
+    ends = (abs(scale),) if is_common else (sizes.min(), sizes.max())
+    kinds = "currents? percent?"
     if is_common:
         units = f"--effort-scale {1.0 / abs(scale):.3g} for all joints, or {units}"
-    kinds = "mNm (then --units tau=mNm)?" if 700.0 < abs(scale) < 1400.0 else "currents? percent?"
+        if 300.0 < abs(scale) < 3000.0:
+            kinds, units = "mNm?", "--units 'tau=mNm'"
     return (
         "the size of the efforts",
-        f"{ratio} of what gravity needs ({each}): {kinds}",
-        "torques in Nm, for any other size is another payload: say what one unit is, which is gear times torque "
-        f"constant of a current (gravity suggests {units}, a hint and no measurement)",
+        f"{' to '.join(format(float(f'{end:.1g}'), 'g') for end in ends)} of what gravity needs ({each}): {kinds}",
+        "torques in Nm, for any other size is another payload: say what one unit is in Nm (of a current gear times "
+        f"torque constant); gravity suggests {units}, a hint and no measurement",
     )
