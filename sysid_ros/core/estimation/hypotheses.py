@@ -120,8 +120,8 @@ KINDS = {
     Assumption.PAYLOAD_PRIOR: Kind(
         "-",
         0.5,
-        "the payload prior were {detail} wider",
-        "weigh the payload, and choose a prior that holds it (--prior, payload_priors)",
+        "the hand held {detail}, more than assumed",
+        "weigh the payload; if it is heavier, choose a prior that holds it (--prior, payload_priors)",
     ),
 }
 """Of every assumption; of friction and offset ``usual`` is a share of the torque limit instead, see :func:`_usual`."""
@@ -284,21 +284,23 @@ def _try_signs(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
 
 
 def _try_prior(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
-    """Widen the box of the payload by the same share of every side."""
+    """Let the payload be heavier than its prior allows, and leave it by the same share on every other side."""
     count, size = data.y.shape[1], data.allowed[:, None]
     free, known = data.y / size, data.b / size
     right, wide = data.r / data.allowed, np.zeros((len(data.r), 1))
     sides = np.concatenate([np.eye(count), np.zeros((count, known.shape[1])), -np.ones((count, 1))], axis=1)
     other = np.concatenate([-np.eye(count), sides[:, count:]], axis=1)
+    other[0, -1] = 0.0
     a = np.concatenate([np.block([[free, known, wide], [-free, -known, wide]]), sides, other])
     limits = np.concatenate([scale + right, scale - right, np.ones(2 * count)])
     bounds = [(None, None)] * count + [(-1.0, 1.0)] * known.shape[1] + [(0.0, None)]
     found = linprog(np.append(np.zeros(a.shape[1] - 1), 1.0), a, limits, bounds=bounds, method="highs")
-    if found.status != 0 or found.x[-1] <= _SMALL:
+    if found.status != 0 or found.x[0] <= 1.0 + _SMALL:  # without more mass, something else is wrong
         return
-    share = float(found.x[-1])
+    share, box = float(found.x[-1]), data.unknowns.prior
+    detail = f"{box.center[0] + box.radius[0] * found.x[0]:.3g} kg"
     misfit, _ = data.best(data.r, data.y)
-    made = _Made(Assumption.PAYLOAD_PRIOR, None, share, f"{100.0 * share:.2g} %", misfit, None)
+    made = _Made(Assumption.PAYLOAD_PRIOR, None, share, detail, misfit, None)
     yield made.hypothesis(data)
 
 
