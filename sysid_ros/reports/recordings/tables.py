@@ -166,6 +166,8 @@ def _split(path: Path, text: str) -> _Lines:
     rest: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
+        if number == 1 and re.fullmatch(r'"?sep=.?"?', line, re.IGNORECASE):  # for Excel; its lines show it, too
+            continue
         match = re.match(r"#\s*(\w+)\s*:\s*(.*)", line) if line.startswith("#") else None
         if match and match.group(1) in _HEADER_KEYS:
             header[match.group(1)] = match.group(2)
