@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pinocchio as pin
@@ -101,7 +102,7 @@ def make_recording(
     if raw.v is not None:
         _require_possible(path, robot, "velocity", raw.v)
     raw = _with_good_velocity(path, robot, raw)
-    whole = np.isfinite(np.hstack([raw.q, raw.tau, raw.q if raw.v is None else raw.v])).all(axis=1)
+    whole = np.asarray(np.isfinite(np.hstack([raw.q, raw.tau, raw.q if raw.v is None else raw.v])).all(axis=1))
     has_none = np.asarray((np.nan_to_num(raw.tau) == 0.0).all(axis=0))
     if options.needs_torques and has_none.any():
         joint = robot.joint_names[int(np.flatnonzero(has_none)[0])]
@@ -137,7 +138,8 @@ def effort_scales(robot: RobotModel, stated: Mapping[str, float]) -> Array:
 
 def _without_garbage(raw: RawSamples) -> RawSamples:
     """Make numbers missing that no sensor sends."""
-    values, count = {}, 0
+    values: dict[str, Any] = {}
+    count = 0
     for name in ("q", "v", "tau"):
         rows = getattr(raw, name)
         if rows is not None:
@@ -486,7 +488,7 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     names = [robot.joint_names[joint] for joint in chosen]
     each = ", ".join(f"{name} {size:.2g}" for name, size in zip(names, sizes, strict=True))
     units = " ".join(f"--effort-scale {name}={1.0 / size:.3g}" for name, size in zip(names, sizes, strict=True))
-    ends = (abs(scale),) if is_common else (sizes.min(), sizes.max())
+    shown = [abs(scale)] if is_common else [sizes.min(), sizes.max()]
     kinds = "currents? percent?"
     if is_common:
         units = f"--effort-scale {1.0 / abs(scale):.3g} for all joints, or {units}"
@@ -494,7 +496,7 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
             kinds, units = "mNm?", "--units 'tau=mNm'"
     return (
         "the size of the efforts",
-        f"{' to '.join(format(float(f'{end:.1g}'), 'g') for end in ends)} of what gravity needs ({each}): {kinds}",
+        f"{' to '.join(format(float(f'{end:.1g}'), 'g') for end in shown)} of what gravity needs ({each}): {kinds}",
         "torques in Nm, for any other size is another payload: say what one unit is in Nm (of a current gear times "
         f"torque constant); gravity suggests {units}, a hint and no measurement",
     )
