@@ -19,13 +19,14 @@ from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.options import recording_options
 from sysid_ros.cli.parse_recordings import new_robot_parser
 from sysid_ros.cli.terminal import hanging, show, working
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
 from sysid_ros.core.model.mesh_spheres import cover_meshes
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import available_robots, read_settings
 from sysid_ros.core.model.settings_text import SettingsNotes, settings_text
 from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import UrdfDescription, read_urdf
@@ -34,6 +35,10 @@ from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.recordings.sense import EffortComparison
 
+_XACRO = (
+    "Vendors' xacro files may leave inertias out unless asked: those of Franka write them with gazebo:=true "
+    "(xacro fr3.urdf.xacro gazebo:=true > fr3.urdf). Where nobody publishes them, estimate masses from the data sheet."
+)
 _SPARE = 2.0
 """Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
 
@@ -95,7 +100,10 @@ def make_settings(
     settings = default_settings(description, joints, options.tool, {**meshes.spheres, **simple})
     settings["gravity"] = [0.0, 0.0, -9.81]
     bare = {link: why for link, why in meshes.problems.items() if link not in simple}
-    comments = {"spheres": [f"{link} has none: {why}" for link, why in bare.items()]}
+    comments: dict[str, list[str]] = {"spheres": []}
+    if bare:
+        (first, why), *_ = bare.items()
+        comments["spheres"] = [f"{', '.join(bare)} have none; of {first}, for instance, {why}"]
     robot = load_robot_from_urdf(description.text, joint_names=list(settings["joints"]), settings=settings)
     if options.from_bag is None:
         return settings, comments
@@ -115,6 +123,16 @@ def make_settings(
     return settings, comments
 
 
+def shipped_twins(description: UrdfDescription) -> str:
+    """Return which arms with joints of these names are shipped, in a sentence; nothing if none is."""
+    own = {joint.name for joint in description.robot.joints}
+    twins = [name for name in available_robots() if set(read_settings(name)[1]["joints"]) <= own]
+    if not twins:
+        return ""
+    words = " or ".join(f"--model {name}" for name in twins)
+    return f"{', '.join(twins)} {'is' if len(twins) == 1 else 'are'} shipped, with joints of these names: {words}"
+
+
 def run(options: argparse.Namespace) -> int:
     """Write the file and load it; return the exit status.
 
@@ -124,8 +142,14 @@ def run(options: argparse.Namespace) -> int:
     description = read_urdf(read_urdf_file(options.urdf))
     name = options.name or options.urdf.stem
     output = options.output or Path(f"{name}.yaml")
-    with working("making the settings"):
-        settings, comments = make_settings(description, options)
+    shipped = shipped_twins(description)
+    try:
+        with working("making the settings"):
+            settings, comments = make_settings(description, options)
+    except ModelError as error:
+        hints = [f"{shipped}\n" if shipped else "", _XACRO if "nothing that has mass" in str(error) else ""]
+        raise ModelError(f"{error}\n{''.join(hints)}".rstrip()) from error
+    comments["joints"] = [*comments.get("joints", []), *([shipped] if shipped else [])]
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
     text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
     try:
