@@ -226,7 +226,7 @@ def test_all_problems_are_listed_at_once():
     text = text.replace('upper="2" velocity="3"', 'upper="-2" velocity="3"').replace("0.005", "5e6")
     with pytest.raises(ModelError) as caught:
         load_robot_from_urdf(text)
-    for part in ("4 problems", "'upper' of 2 kg", "'lower' is not", "'elbow' has no pos", "'shoulder' has no effort"):
+    for part in ("5 problems", "'upper' of 2 kg", "'lower' is not", "'elbow' has no pos", "'shoulder' has no effort"):
         assert part in str(caught.value)
     numbers = ARM.replace('xyz="0 0 0.15"', 'xyz="0 0"').replace('mass value="2"', 'mass value="two"')
     with pytest.raises(ModelError, match=r"(?s)2 problems.*link 'upper'.*must be a finite number.*link 'lower'.*three"):
