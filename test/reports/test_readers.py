@@ -264,7 +264,7 @@ BAD = {
         "column 'q_joint_1' in line 5 is 'abc'; expected a number",
     ),
     "csv empty": (_text("a.csv", b"# joints: a\n# units: t=s\n"), "the number of data lines is 0"),
-    "mcap joints": (_mcap(joint_names=[*SEVEN[:6], "elbow"]), "invalid joint 'elbow'"),
+    "mcap joints": (_mcap(joint_names=[*SEVEN[:6], "elbow"]), "is without joint_7; .*--map elbow=joint_7"),
     "mcap length": (_mcap(efforts=[0.0] * 6), "the length of efforts in a batch is 6; expected 140"),
     "mcap valid": (_mcap(valid=[True]), "the length of valid in a batch is 1; expected 20"),
 }

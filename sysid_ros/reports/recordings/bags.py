@@ -42,6 +42,10 @@ _SAME_TIME = 1000
 """Stamps of two streams that differ by less are one [ns]."""
 
 
+_Columns = tuple[tuple[str, ...], NDArray[np.int64], Mapping[str, Array]]
+"""Names of joints, stamps (N,) [ns], and of each quantity (N, number of joints) in SI units."""
+
+
 @dataclass
 class _Stream:
     """Joint states of one topic with the same names; what is missing in a message is not a number.
@@ -69,15 +73,6 @@ class _Stream:
         for name, attribute in _QUANTITIES.items():
             row = getattr(message, attribute)
             self.values[name].append(row[order] if len(row) == len(order) else np.full(len(order), np.nan))
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Some joints over time: stamps (N,) [ns], and of each quantity (N, number of joints) in SI units."""
-
-    names: tuple[str, ...]
-    stamps: NDArray[np.int64]
-    values: Mapping[str, Array]
 
 
 def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
@@ -253,7 +248,7 @@ def _tidy(path: Path, stream: _Stream, options: ReadOptions) -> tuple[_Columns, 
         name: UNITS[name].get(options.units.get(name, ""), 1.0) * np.array(rows, dtype=float)[kept]
         for name, rows in stream.values.items()
     }
-    return _Columns(stream.names, stamps[kept], values), [f"{stream.topic}: {sentence}" for sentence in notices]
+    return (stream.names, stamps[kept], values), [f"{stream.topic}: {sentence}" for sentence in notices]
 
 
 def _join(
@@ -264,23 +259,23 @@ def _join(
     Returns:
         Stamps (N,) [ns], quantities (N, n), and why bounds from them are not guaranteed, if they are not.
     """
-    base = min(columns, key=lambda one: len(one.stamps))
-    start, end = max(one.stamps[0] for one in columns), min(one.stamps[-1] for one in columns)
-    stamps = base.stamps[(base.stamps >= start) & (base.stamps <= end)]
+    base = min((stamps for _, stamps, _ in columns), key=len)
+    start, end = max(stamps[0] for _, stamps, _ in columns), min(stamps[-1] for _, stamps, _ in columns)
+    stamps = base[(base >= start) & (base <= end)]
     if len(stamps) < 2:
         raise InvalidRecording(path, "the time that the topics have in common", "empty", "topics recorded together")
     values = {name: np.full((len(stamps), robot.n), np.nan) for name in _QUANTITIES}
     worst = 0
-    for one in columns:
-        places = [place for place, name in enumerate(robot.joint_names) if name in one.names]
-        order = [one.names.index(robot.joint_names[place]) for place in places]
-        after = np.clip(np.searchsorted(one.stamps, stamps), 1, len(one.stamps) - 1)
-        nearest = after - (stamps - one.stamps[after - 1] < one.stamps[after] - stamps)
-        away = int(np.abs(one.stamps[nearest] - stamps).max())
+    for names, own, quantities in columns:
+        places = [place for place, name in enumerate(robot.joint_names) if name in names]
+        order = [names.index(robot.joint_names[place]) for place in places]
+        after = np.clip(np.searchsorted(own, stamps), 1, len(own) - 1)
+        nearest = after - (stamps - own[after - 1] < own[after] - stamps)
+        away = int(np.abs(own[nearest] - stamps).max())
         worst = max(worst, away)
-        for name, all_rows in one.values.items():
+        for name, all_rows in quantities.items():
             rows = unwrap(all_rows[:, order]) if name == "q" and away > _SAME_TIME else all_rows[:, order]
-            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, one.stamps, rows)
+            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, own, rows)
     if worst <= _SAME_TIME:
         return stamps, values, []
     return stamps, values, [

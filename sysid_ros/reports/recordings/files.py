@@ -38,7 +38,7 @@ def read_recording(
 
     Raises:
         InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
-        ParameterOutOfRange: It names a joint the robot does not have.
+        ParameterOutOfRange: A scale is stated of a joint that the robot does not have.
     """
     file, options = Path(path), options or ReadOptions()
     suffix = file.suffix.lower()

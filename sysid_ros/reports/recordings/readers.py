@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.options import InvalidRecording
@@ -102,26 +102,6 @@ def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
     # What the robot file says of the mean is about the velocities of its own sensors.
     sensors = replace(robot.sensors, velocity_error=error, velocity_mean_error=np.inf)
     return replace(robot, sensors=sensors)
-
-
-def joint_columns(path: Path, found: Sequence[str], robot: RobotModel) -> list[int]:
-    """For every joint of the robot its position among the names a file gives.
-
-    Raises:
-        ParameterOutOfRange: A name is not one of the robot's.
-        InvalidRecording: A name comes twice or a joint is missing.
-    """
-    names = list(found)
-    for name in names:
-        if name not in robot.joint_names:
-            raise ParameterOutOfRange("joint", name, f"one of {', '.join(robot.joint_names)}")
-    allowed = "each of " + ", ".join(robot.joint_names) + " once"
-    missing = [name for name in robot.joint_names if name not in names]
-    if missing:
-        raise InvalidRecording(path, "the list of joints", f"without {', '.join(missing)}", allowed)
-    if len(names) != robot.n:
-        raise InvalidRecording(path, "the list of joints", ", ".join(names), allowed)
-    return [names.index(name) for name in robot.joint_names]
 
 
 def missing_joints(path: Path, robot: RobotModel, missing: Sequence[str], names: Sequence[str]) -> InvalidRecording:

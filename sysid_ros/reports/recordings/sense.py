@@ -24,7 +24,7 @@ from sysid_ros.reports.recordings.readers import Recording, counted, describe_ga
 
 Array = NDArray[np.float64]
 
-_TINY, _HUGE = 1e-100, 1e7
+_TINY, _HUGE = 1e-100, 1e30
 """Numbers that no sensor sends: smaller (uninitialised memory) or larger ones are missing."""
 _TURN = 2.0 * np.pi
 _SLACK = 0.5
