@@ -216,12 +216,6 @@ class CertifiedPlanner:
             tries: What is tried, one after the other.
             is_cancelled: Looked at before and after a proof.
             seconds: How long all of it may take [s].
-
-        Raises:
-            PlanRejected: A limit is broken with such a bound.
-            BoundNotAvailable: There is no such bound, or drivers would not accept it.
-            PlanFailure: No motion was found in the time that the proof leaves.
-            Cancelled: ``is_cancelled`` said so.
         """
         if not self.settings.proves_throughout:
             return search(seconds)
@@ -407,12 +401,7 @@ class CertifiedPlanner:
         return best if self._try.longer == 1.0 else certified(min(self._try.longer * best.duration, LONGEST))
 
     def _plan_leg(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
-        """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven.
-
-        Raises:
-            PlanRejected: The arm cannot be held at the goal.
-            BoundNotAvailable: Likewise.
-        """
+        """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven."""
         goal = request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         way, leg = self._remembered_way(request.state[0], goal), None
@@ -512,24 +501,14 @@ class CertifiedPlanner:
         return way[1:]
 
     def _leg_home(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
-        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there.
-
-        Raises:
-            PlanRejected: The arm cannot be held there.
-            BoundNotAvailable: Likewise.
-        """
+        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there."""
         home = self.robot.home
         if np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
             return None
         return self._plan_leg(replace(request, goal=home), now, patience)
 
     def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
-        """Plan towards the home posture where no exciting motion from rest can be proven.
-
-        Raises:
-            PlanFailure: That cannot be proven either, or was not asked for. Where the arm cannot even be held for
-                certain it names the nearest posture found where it can.
-        """
+        """Plan towards the home posture where no exciting motion from rest can be proven."""
         start = request.state[0]
         try:
             try:

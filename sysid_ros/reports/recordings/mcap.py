@@ -61,15 +61,10 @@ class DamagedRecording(SysidError):
 
 @dataclass
 class _Collected:
-    """What has been read so far; arrays of the samples that became part of a block.
+    """What has been read so far; arrays of the samples that became part of a block."""
 
-    Attributes:
-        first_stamp: Samples before this stamp are not used [ns].
-        last_stamp: Samples after this stamp are not used [ns].
-    """
-
-    first_stamp: int
-    last_stamp: int
+    first_stamp: int  # Samples before this stamp are not used [ns]
+    last_stamp: int  # Samples after this stamp are not used [ns]
     batches: list[SampleBlock] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
     extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})

@@ -214,11 +214,7 @@ def _without_republished(raw: RawSamples) -> RawSamples:
 
 
 def _with_good_velocity(path: Path, robot: RobotModel, raw: RawSamples) -> RawSamples:
-    """Return samples without velocities where those are missing, only zeros, or not what the positions do.
-
-    Raises:
-        InvalidRecording: One of them is in degrees, the other in radians.
-    """
+    """Return samples without velocities where those are missing, only zeros, or not what the positions do."""
     if raw.v is None:
         return raw
     seconds = 1e-9 * (raw.stamps - raw.stamps[0])

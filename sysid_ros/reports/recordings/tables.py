@@ -57,21 +57,13 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of a CSV file.
+    """The lines of a CSV file."""
 
-    Attributes:
-        header: Texts of its ``# key: value`` lines.
-        names: Names of the columns.
-        rows: The other lines, with their numbers.
-        separator: What stands between values; None for blanks.
-        notices: What was left out, a sentence each.
-    """
-
-    header: Mapping[str, str]
-    names: list[str]
-    rows: list[tuple[int, str]]
-    separator: str | None
-    notices: list[str]
+    header: Mapping[str, str]  # Texts of its ``# key: value`` lines
+    names: list[str]  # Names of the columns
+    rows: list[tuple[int, str]]  # The other lines, with their numbers
+    separator: str | None  # What stands between values; None for blanks
+    notices: list[str]  # What was left out, a sentence each
 
 
 def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
@@ -156,11 +148,7 @@ def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
 
 
 def _split(path: Path, text: str) -> _Lines:
-    """Return header, names of the columns and rows.
-
-    Raises:
-        InvalidRecording: There are none.
-    """
+    """Return header, names of the columns and rows."""
     header: dict[str, str] = {}
     comment = ""
     rest: list[tuple[int, str]] = []
