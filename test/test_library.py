@@ -85,7 +85,7 @@ def log():
         ({"tau": None}, "the array 'tau' is missing; expected t "),
         ({"torque": np.zeros(3)}, "the array 'torque' is unknown; expected t, q, tau and optionally v"),
         ({"q": np.zeros((200, 6))}, r"the shape of 'q' is \(200, 6\); expected \(200, 7\)"),
-        ({"t": np.full(200, np.nan)}, "t is not finite"),
+        ({"t": np.full(200, np.nan)}, "t in sample 0 is nan; expected a finite number"),
         ({"q": np.full((200, 7), 100.0)}, "they may be in degrees"),
         ({"t": np.zeros(200)}, "not rising in 199 of 200 samples"),
     ],

@@ -144,11 +144,7 @@ def run_arm(options: argparse.Namespace) -> int:
 def _calibrate_with_progress(
     used: KnownRecordings, record: CalibrationRecord, settings: EstimatorSettings
 ) -> tuple[ArmCalibration, bool]:
-    """Calibrate an arm and show how far it is; Ctrl-C ends it with what is proven by then.
-
-    Returns:
-        The calibration, and whether it was stopped on the way.
-    """
+    """Calibrate an arm and show how far it is; Ctrl-C ends it with what is proven by then."""
     with ProgressDisplay() as display, Interrupts(patience=1) as interrupts:
 
         def tell(progress: CalibrationProgress) -> None:

@@ -147,8 +147,8 @@ def run(options: argparse.Namespace) -> int:
         with working("making the settings"):
             settings, comments = make_settings(description, options)
     except ModelError as error:
-        hints = [f"{shipped}\n" if shipped else "", _XACRO if "nothing that has mass" in str(error) else ""]
-        raise ModelError(f"{error}\n{''.join(hints)}".rstrip()) from error
+        hints = [shipped, _XACRO if "nothing that has mass" in str(error) else ""]
+        raise ModelError("\n".join([f"{error}", *filter(None, hints)])) from error
     comments["joints"] = [*comments.get("joints", []), *([shipped] if shipped else [])]
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
     text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -21,6 +21,7 @@ from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import Recording, cut_repeats
 from sysid_ros.reports.recordings.sense import RawSamples, make_recording
+from sysid_ros.reports.recordings.tables import stamps_of
 from sysid_ros.reports.result import IdentificationResult
 
 ARRAYS = ("t", "q", "v", "tau")
@@ -86,7 +87,8 @@ def recording_from_arrays(
         expected = (found["t"].size,) if name == "t" else (found["t"].size, robot.n)
         if array.shape != expected:
             raise InvalidRecording(source, f"the shape of '{name}'", array.shape, f"{expected} (samples, joints)")
-    stamps = _stamps(source, found["t"])
+    is_ns = np.issubdtype(found["t"].dtype, np.integer)
+    stamps = stamps_of(source, found["t"], 1e-9 if is_ns else 1.0)
     kept, notices = cut_repeats(source, stamps)
     v = np.asarray(found["v"], dtype=float)[kept] if "v" in found else None
     q, tau = (np.asarray(found[name], dtype=float)[kept] for name in ("q", "tau"))
@@ -94,14 +96,3 @@ def recording_from_arrays(
     stated = replace(stated, effort_sign=stated.effort_sign or 1.0)  # arrays are in joint direction
     recording = make_recording(source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)), stated)
     return replace(recording, source="arrays")
-
-
-def _stamps(source: Path, t: NDArray) -> NDArray[np.int64]:
-    """Return stamps [ns]: integers are taken as they are, others are seconds."""
-    if t.size < 2:
-        raise InvalidRecording(source, "the number of samples", t.size, "at least 2")
-    if np.issubdtype(t.dtype, np.integer):
-        return t.astype(np.int64)
-    if not np.all(np.isfinite(t)):
-        raise InvalidRecording(source, "t", "not finite", "finite times [s]")
-    return np.asarray(round(float(t[0]) * 1e9) + np.rint((t - t[0]) * 1e9), dtype=np.int64)

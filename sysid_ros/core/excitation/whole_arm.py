@@ -354,11 +354,6 @@ class _ProvenSearch:
 
         What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
         planned again, beginning with itself, with the errors that it has.
-
-        Args:
-            share: Share of the speed limits that may be used [-].
-            errors: Tracking errors for which room is left.
-            seconds: Time for the first search [s].
         """
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
@@ -475,17 +470,7 @@ class _ProvenSearch:
     def _plan_again(
         self, share: float, attempt: _Attempt, path: FourierTrajectory, before: PlannedErrors
     ) -> tuple[ExcitationPlan | None, PlannedErrors, float]:
-        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room.
-
-        Args:
-            share: Share of the speed limits that it was planned with [-].
-            attempt: What came of it.
-            path: The motion.
-            before: Errors that it was planned with.
-
-        Returns:
-            The plan, None where nothing leads to one; its errors and its share of the speed limits.
-        """
+        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room."""
         if attempt.proven is not None:
             self._finer += _FINER
         if attempt.bound is not None:

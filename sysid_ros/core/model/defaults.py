@@ -118,12 +118,10 @@ def default_settings(
 
 def _require_all(description: UrdfDescription, joint_names: Sequence[str]) -> None:
     """Raise an error with all that is wrong with the bodies and joints of an arm."""
-    problems = list(description.problems)
-    checks: list[Callable[[], object]] = []
-    for name in joint_names:
-        joint = description.joint(name)
-        checks += [partial(urdf_position_limits, joint), partial(urdf_rate_limits, joint)]
-    checks.append(lambda: require_masses(build_arm_model(description, joint_names), joint_names))
+    problems, joints = list(description.problems), [description.joint(name) for name in joint_names]
+    limits = [partial(check, joint) for joint in joints for check in (urdf_position_limits, urdf_rate_limits)]
+    masses = partial(require_masses, build_arm_model(description, joint_names), joint_names)
+    checks: tuple[Callable[[], object], ...] = (*limits, masses)
     for check in checks:
         try:
             check()

@@ -142,12 +142,10 @@ def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
     alone: dict[str, list[str]] = {}
     problems, notes, ignored = list[ModelError](), list[str](), list[str]()
     for link in robot.links:
-        inertial = link.inertial
-        if inertial is None:
+        if (inertial := link.inertial) is None:
             continue
         if inertial.mass is None or inertial.inertia is None:
-            what = "has an <inertial> without <mass> or <inertia>"
-            problems.append(ModelError(f"URDF, link '{link.name}'", what))
+            problems.append(ModelError(f"URDF, link '{link.name}'", "has an <inertial> without <mass> or <inertia>"))
             continue
         placement, inertia = _placement(inertial.origin), np.array(inertial.inertia.to_matrix())
         theta = transform_parameters(from_com_form(inertial.mass, np.zeros(3), inertia), *placement)
@@ -166,10 +164,8 @@ def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
             length = f"{1e-3 * size:.2g} km" if size >= 1e3 else f"{size:.2g} m"
             what = f"link '{link.name}' of {inertial.mass:g} kg would have a radius of gyration of {length}: units?"
             what += " <inertia> is in kg m^2; a CAD file in g mm^2 has 1e9 times that, in kg mm^2 1e6 times"
-            if size > _IMPOSSIBLE_RADIUS:
-                problems.append(ModelError(f"URDF, {what}"))
-            else:
-                notes.append(what)
+            problems += [ModelError(f"URDF, {what}")] if size > _IMPOSSIBLE_RADIUS else []
+            notes += [what] if size <= _IMPOSSIBLE_RADIUS else []
     for head, theta in bodies.items():
         names = ", ".join(alone.get(head, [head]))
         if not _can_exist(theta):

@@ -207,16 +207,7 @@ class CertifiedPlanner:
         is_cancelled: Callable[[], bool] = _never,
         seconds: float = np.inf,
     ) -> CertifiedPlan:
-        """Search for a motion, and where the settings ask for it, for one that can be proven throughout.
-
-        Args:
-            request: What is wanted.
-            now: Time of the loop's clock [s].
-            search: Finds a motion within a time [s], as :attr:`_try` says.
-            tries: What is tried, one after the other.
-            is_cancelled: Looked at before and after a proof.
-            seconds: How long all of it may take [s].
-        """
+        """Search for a motion, and where the settings ask for it, for one that can be proven throughout."""
         if not self.settings.proves_throughout:
             return search(seconds)
         begin, proving = time.monotonic(), 0.0
@@ -430,15 +421,6 @@ class CertifiedPlanner:
         """Divide a straight motion with an end that leaves little torque into a fast and a slow one to save time.
 
         A motion needs room for its largest feedback wherever it passes, so such an end makes all of it slow.
-
-        Args:
-            request: Its start and goal.
-            whole: The whole motion; None where it cannot be proven.
-            now: Time of the loop's clock [s].
-            patience: How long it may take.
-
-        Returns:
-            The first of both, or the whole motion.
         """
         goal, middle = request.goal, self._where_room_ends(request)
         if goal is None or middle is None:
@@ -530,11 +512,7 @@ class CertifiedPlanner:
         raise failure
 
     def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
-        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home.
-
-        Returns:
-            The posture, (n,) [rad]; None where there is none.
-        """
+        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home."""
         start, home = request.state[0], self.robot.home
         try:
             errors = self._held_errors(request, home)

@@ -48,19 +48,11 @@ _Columns = tuple[tuple[str, ...], NDArray[np.int64], Mapping[str, Array]]
 
 @dataclass
 class _Stream:
-    """Joint states of one topic with the same names; what is missing in a message is not a number.
-
-    Attributes:
-        topic: The topic.
-        names: Joints, after renaming.
-        stamps: Stamps of the headers [ns]; those of the recorder where a header has none.
-        values: Of each quantity one row per message.
-        unstamped: Messages without a stamp of their own.
-    """
+    """Joint states of one topic with the same names; what is missing in a message is not a number."""
 
     topic: str
-    names: tuple[str, ...]
-    stamps: list[int] = field(default_factory=list)
+    names: tuple[str, ...]  # after renaming
+    stamps: list[int] = field(default_factory=list)  # of the headers, or of the recorder where one has none [ns]
     values: dict[str, list[Array]] = field(default_factory=lambda: {name: [] for name in _QUANTITIES})
     unstamped: int = 0
 
@@ -254,11 +246,7 @@ def _tidy(path: Path, stream: _Stream, options: ReadOptions) -> tuple[_Columns, 
 def _join(
     path: Path, robot: RobotModel, columns: Sequence[_Columns]
 ) -> tuple[NDArray[np.int64], dict[str, Array], list[str]]:
-    """Put the joints of several streams together, at the times of the stream with the fewest samples.
-
-    Returns:
-        Stamps (N,) [ns], quantities (N, n), and why bounds from them are not guaranteed, if they are not.
-    """
+    """Put joints together at the times of the stream with the fewest samples; say what makes that no guarantee."""
     base = min((stamps for _, stamps, _ in columns), key=len)
     start, end = max(stamps[0] for _, stamps, _ in columns), min(stamps[-1] for _, stamps, _ in columns)
     stamps = base[(base >= start) & (base <= end)]
@@ -285,5 +273,4 @@ def _join(
 
 
 def _interpolate(at: NDArray[np.int64], stamps: NDArray[np.int64], rows: Array) -> Array:
-    seconds, places = 1e-9 * (stamps - stamps[0]), 1e-9 * (at - stamps[0])
-    return np.column_stack([np.interp(places, seconds, column) for column in rows.T])
+    return np.column_stack([np.interp(1e-9 * (at - stamps[0]), 1e-9 * (stamps - stamps[0]), one) for one in rows.T])

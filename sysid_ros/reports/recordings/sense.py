@@ -7,7 +7,6 @@ else is refused with what was found, why it matters and what to type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,6 @@ _MUCH = 0.04
 """Joints with so much of the largest weight show the scale of their efforts."""
 _HEAVIER = 3.0
 """Payloads of so many times the prior are thought of before efforts count as too large."""
-_ROUNDS = 12
-"""Rounds of the search for the scales of the joints."""
 _SCALES = np.geomspace(1e-3, 1e4, 71)
 
 
@@ -95,8 +92,14 @@ def make_recording(
 
     Raises:
         InvalidRecording: The numbers are not those of this arm.
+        ParameterOutOfRange: A scale is stated of a joint that it does not have.
     """
-    raw = _without_garbage(replace(raw, tau=raw.tau * effort_scales(robot, options.effort_scale)))
+    for name in options.effort_scale:
+        if name not in ("", *robot.joint_names):
+            raise ParameterOutOfRange("--effort-scale", name, f"a number, or JOINT=NUMBER, of {robot.joint_names}")
+    usual = options.effort_scale.get("", 1.0)
+    scales = np.array([options.effort_scale.get(name, usual) for name in robot.joint_names])
+    raw = _without_garbage(replace(raw, tau=raw.tau * scales))
     raw = _unfolded(robot, raw)
     _require_possible(path, robot, "position", raw.q)
     if raw.v is not None:
@@ -121,36 +124,18 @@ def make_recording(
     return recording
 
 
-def effort_scales(robot: RobotModel, stated: Mapping[str, float]) -> Array:
-    """Return what one unit of each joint's efforts is, (n,) [Nm]; the key '' is all joints that have no own.
-
-    Raises:
-        ParameterOutOfRange: A name is none of the robot's.
-    """
-    for name in stated:
-        if name not in ("", *robot.joint_names):
-            raise ParameterOutOfRange("--effort-scale", name, f"a number, or JOINT=NUMBER, of {robot.joint_names}")
-    return np.array([stated.get(name, stated.get("", 1.0)) for name in robot.joint_names])
-
-
 # What is mended
 
 
 def _without_garbage(raw: RawSamples) -> RawSamples:
     """Make numbers missing that no sensor sends."""
-    values: dict[str, Any] = {}
-    count = 0
-    for name in ("q", "v", "tau"):
-        rows = getattr(raw, name)
-        if rows is not None:
-            size = np.abs(rows)
-            is_bad = ((size > 0.0) & (size < _TINY)) | ((size > _HUGE) & np.isfinite(size)) | np.isinf(rows)
-            count += int(is_bad.any(axis=1).sum())
-            values[name] = np.where(is_bad, np.nan, rows)
-    text = (
-        f"numbers that no sensor sends (below {_TINY:g}, above {_HUGE:g}) in {counted(count, 'row')} count as missing"
-    )
-    return replace(raw, **values, notices=(*raw.notices, text) if count else raw.notices)
+    rows = {name: getattr(raw, name) for name in ("q", "v", "tau") if getattr(raw, name) is not None}
+    sizes = {name: np.abs(values) for name, values in rows.items()}
+    is_bad = {name: ((size > 0.0) & (size < _TINY)) | (size > _HUGE) for name, size in sizes.items()}
+    count = int(np.hstack(list(is_bad.values())).any(axis=1).sum())
+    cleaned: dict[str, Any] = {name: np.where(is_bad[name], np.nan, values) for name, values in rows.items()}
+    text = f"numbers that no sensor sends (below {_TINY:g}, above {_HUGE:g}) in {counted(count, 'row')} are left out"
+    return replace(raw, **cleaned, notices=(*raw.notices, text) if count else raw.notices)
 
 
 def unwrap(rows: Array) -> Array:
@@ -178,8 +163,8 @@ def _unfolded(robot: RobotModel, raw: RawSamples) -> RawSamples:
                 continue
             middle = 0.5 * (ends[0] + ends[1])
             is_unique = ends[1] - ends[0] - 2.0 * _SLACK < _TURN
-            start = column if is_unique else path
-            path = start - _TURN * np.round(((column if is_unique else path.mean()) - middle) / _TURN)
+            path = column if is_unique else path
+            path = path - _TURN * np.round(((path if is_unique else path.mean()) - middle) / _TURN)
             if path.min() < ends[0] or path.max() > ends[1]:
                 continue
         if not np.array_equal(path, column):
@@ -275,10 +260,8 @@ def _with_velocity(path: Path, robot: RobotModel, raw: RawSamples) -> Recording:
             "jump there as after lost samples, and velocities from them are outliers; the error of the velocities is "
             "that of the other samples"
         )
-    return Recording(
-        path.name, (samples,), (0,), velocity_error=velocity_error, metadata={}, notices=tuple(notices),
-        caveats=tuple(caveats),
-    )  # fmt: skip
+    made = Recording(path.name, (samples,), (0,), velocity_error=velocity_error, metadata={})
+    return replace(made, notices=tuple(notices), caveats=tuple(caveats))
 
 
 def _require_possible(path: Path, robot: RobotModel, name: str, values: Array) -> None:
@@ -315,6 +298,7 @@ class EffortComparison:
         samples: Samples in SI units.
 
     Attributes:
+        carrying: Joints that carry so much of the weight that the scale of their efforts shows.
         is_moving: Whether a joint moves by more than 0.1 rad; at rest every joint has a scale that explains all.
     """
 
@@ -344,26 +328,22 @@ class EffortComparison:
             known[:, 3] += sign * (robot.sensors.effort_absolute_error + sticking)
             sides.append(np.concatenate([getattr(robot.payload_prior.box, side), known.ravel()]) + sign * 1e-9)
         self._box = sides[0], sides[1]
+        weight = np.linalg.norm(self._r[:, :, 0], axis=1)
+        self.carrying = np.flatnonzero(weight > _MUCH * weight.max())
         self.is_moving = bool(np.ptp(q, axis=0).max() > 0.1)
         self._size = max(float(np.linalg.norm(self._r[:, :, 16])), 1e-12)
 
-    def unexplained(
-        self, scale: float | Array = 1.0, gravity: float = 1.0, motion: float = 1.0, payload: float = 1.0
-    ) -> float:
-        """Return the share of the efforts that stays unexplained if one unit of them is ``1 / scale`` Nm.
+    def fit(
+        self, scale: float | Array, gravity: float = 1.0, motion: float = 1.0, payload: float = 1.0
+    ) -> tuple[float, Array]:
+        """Return which share of the efforts stays unexplained, and the torques of the joints in coordinates of rows.
 
         Args:
-            scale: Efforts per torque, of all joints or of each, (n,).
+            scale: Efforts per torque, of all joints or of each, (n,); negative where they are against the joints.
             gravity: Share of the arm's gravity that is in the efforts.
             motion: The same of the torque of its motion.
             payload: What of the payload prior counts, in size.
         """
-        return self._solve(scale, gravity, motion, payload)[0]
-
-    def _solve(
-        self, scale: float | Array, gravity: float = 1.0, motion: float = 1.0, payload: float = 1.0
-    ) -> tuple[float, Array]:
-        """Return that share, and the model's torques of each joint before they are scaled."""
         n, rows = self._r.shape[:2]
         each = np.broadcast_to(np.asarray(scale, dtype=float), n)
         known = gravity * self._r[:, :, 0] + motion * self._r[:, :, 1]
@@ -385,30 +365,25 @@ class EffortComparison:
 
         A heavier payload does with a smaller scale, so data tell no more.
         """
-        shares = np.array([self.unexplained(sign * one) for one in _SCALES])
+        shares = np.array([self.fit(sign * one)[0] for one in _SCALES])
         good = _SCALES[shares < 1.3 * shares.min() + 0.3 * _GOOD]
         return (float(good[0]), float(good[-1])), float(shares.min())
 
     def best_scales(self, start: float) -> tuple[Array, float]:
         """Return the scales of the joints, (n,), to which a common one leads, and what they leave unexplained."""
         scales, share = np.full(len(self._r), start), np.inf
-        for _ in range(_ROUNDS):
-            share, torques = self._solve(scales)
+        for _ in range(12):
+            share, torques = self.fit(scales)
             own = np.sum(self._r[:, :, -1] * torques, axis=1) / np.maximum(np.sum(torques**2, axis=1), 1e-12)
             scales = np.where(own * start > 0.0, own, scales)
         return scales, share
 
     def shown_sign(self) -> float:
         """Return 1 where gravity shows that efforts are in joint direction, -1 against it, 0 where it shows neither."""
-        plain, turned = self.unexplained(1.0), self.unexplained(-1.0)
+        plain, turned = self.fit(1.0)[0], self.fit(-1.0)[0]
         if min(plain, turned) > min(_UNCLEAR, _CLEARLY * max(plain, turned)):
             return 0.0
         return 1.0 if plain < turned else -1.0
-
-    def carrying(self) -> NDArray[np.bool_]:
-        """Return which joints carry much of the weight, so that the scale of their efforts shows, (n,)."""
-        weight = np.linalg.norm(self._r[:, :, 0], axis=1)
-        return np.asarray(weight > _MUCH * weight.max())
 
 
 def _in_joint_direction(
@@ -427,19 +402,15 @@ def _in_joint_direction(
             raise InvalidRecording(path, what, found, f"{allowed}; --effort-scale 1 takes them as they are")
         caveats = (*caveats, f"{what} is {found} They were taken as stated")
     elif options.effort_sign is None:
-        figures = f"it leaves {compared.unexplained():.2g} of them unexplained, of them turned round "
-        figures += f"{compared.unexplained(-1.0):.2g}"
-        if usual_sign is not None and sign != usual_sign:
-            raise InvalidRecording(
-                path, "the direction of the efforts", f"against the joints, as gravity shows ({figures})",
-                "joint direction: say --effort-sign -1, or in the file 'effort_sign: -1'; with 1 they are taken as "
-                "they are",
-            )  # fmt: skip
+        shares = [f"{compared.fit(one)[0]:.2g}" for one in (1.0, -1.0)]
+        figures = f"it leaves {shares[0]} of them unexplained, of them turned round {shares[1]}"
+        if sign != (usual_sign or sign):
+            cure = "joint direction: say --effort-sign -1, or in the file 'effort_sign: -1'; 1 takes them as they are"
+            found = f"against the joints, as gravity shows ({figures})"
+            raise InvalidRecording(path, "the direction of the efforts", found, cure)
         if usual_sign is None and not shown:
-            raise InvalidRecording(
-                path, "the sign of the efforts", f"not shown by gravity ({figures})",
-                "a clear one, or a stated one: --effort-sign 1 (efforts in joint direction) or -1 (against it)",
-            )  # fmt: skip
+            cure = "a clear one, or a stated one: --effort-sign 1 (efforts in joint direction) or -1 (against it)"
+            raise InvalidRecording(path, "the sign of the efforts", f"not shown by gravity ({figures})", cure)
         if sign < 0.0:
             told = f"efforts are against the joint direction, as gravity shows ({figures}), and were turned round"
             notices = (*notices, told)
@@ -448,20 +419,14 @@ def _in_joint_direction(
 
 
 def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> tuple[str, str, str] | None:
-    """Return what is wrong with the efforts: what, what was found and what is expected; None where they may be right.
-
-    Args:
-        robot: The arm.
-        compared: Efforts and model.
-        sign: Direction of the efforts.
-    """
-    plain = compared.unexplained(sign)
+    """Return what is wrong with the efforts, what was found and what is expected; None where they may be right."""
+    plain = compared.fit(sign)[0]
     if plain <= _GOOD / 2:
         return None
     needed = min(_UNCLEAR, _CLEARLY * plain)
-    if compared.unexplained(sign, payload=_HEAVIER) < min(needed, _GOOD):
+    if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):
         return None  # the hand may hold more than the prior allows; the estimate will say so
-    without = min(compared.unexplained(sign, 0.0), compared.unexplained(sign, 0.0, 0.0))
+    without = min(compared.fit(sign, 0.0)[0], compared.fit(sign, 0.0, 0.0)[0])
     ends, common = compared.best_scale(sign) if plain > _GOOD else ((1.0, 1.0), plain)
     scale = sign * float(np.sqrt(ends[0] * ends[1]))
     scales, own = compared.best_scales(scale) if plain > _GOOD else (np.full(robot.n, sign), plain)
@@ -475,7 +440,7 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
             "measured torques, gravity included, for the arm's weight is in the equations: log those before "
             "compensation (not external torques), or add the gravity of your model to them",
         )
-    chosen = np.flatnonzero(compared.carrying())
+    chosen = compared.carrying
     sizes = np.abs(scales[chosen])
     is_common = common < needed
     away = abs(np.log(abs(scale))) if is_common else float(np.abs(np.log(sizes)).max())

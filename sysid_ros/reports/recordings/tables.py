@@ -39,18 +39,13 @@ _HEADER_KEYS = ("joints", "units", "effort_sign")
 class _Table:
     """What a table holds: texts by key, and arrays by quantity, in the robot's joint order.
 
-    Attributes:
-        header: Texts by key.
-        arrays: Of ``t`` (N,), of the others (N, n).
-        units: Units that are stated elsewhere than in the header; they count more.
-        is_foreign: Whether nothing says that the table was made for this package: what it leaves open is then SI, and
-            the sign of its torques what gravity shows.
-        notices: What was found and mended, a sentence each.
+    Where nothing says that it was made for this package, what it leaves open is SI, and the sign of its torques what
+    gravity shows.
     """
 
     header: Mapping[str, str]
-    arrays: Mapping[str, NDArray]
-    units: Mapping[str, str]
+    arrays: Mapping[str, NDArray]  # of t (N,), of the others (N, n)
+    units: Mapping[str, str]  # stated elsewhere than in the header; they count more
     is_foreign: bool = False
     notices: tuple[str, ...] = ()
 
@@ -285,8 +280,8 @@ def _effort_sign(path: Path, header: Mapping[str, str]) -> float:
     return float(text)
 
 
-def _stamps(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
-    """Stamps [ns]; integers are taken as they are: a float cannot hold today's epoch to the nanosecond."""
+def stamps_of(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
+    """Return stamps [ns] of times in a unit [s]; of integers exactly: a float does not hold today's epoch to 1 ns."""
     if t.size < 2:
         raise InvalidRecording(path, "the number of samples", t.size, "at least 2")
     if np.issubdtype(t.dtype, np.integer):
@@ -298,12 +293,6 @@ def _stamps(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
         # Counted from the first sample: differences are exact to far less than a nanosecond, sums are not.
         start = int(round(float(t[0]) * unit * 1e9))
         stamps = start + np.rint((t - t[0]) * (unit * 1e9)).astype(np.int64)
-    usual = np.median(np.abs(np.diff(stamps)))
-    if usual > 0.1e9:
-        raise InvalidRecording(
-            path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
-            "at most 0.1 s; t may be in another unit: say --units 't=ms' or 't=ns'",
-        )  # fmt: skip
     return stamps
 
 
@@ -312,7 +301,13 @@ def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOpt
     units, told = _units(path, table)
     notices = [*table.notices, *told]
     times, has_time = arrays["t"], np.isfinite(arrays["t"])
-    stamps = _stamps(path, times[has_time], units["t"])
+    stamps = stamps_of(path, times[has_time], units["t"])
+    usual = np.median(np.abs(np.diff(stamps)))
+    if usual > 0.1e9:
+        raise InvalidRecording(
+            path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
+            "at most 0.1 s; t may be in another unit: say --units 't=ms' or 't=ns'",
+        )  # fmt: skip
     kept, repeats = cut_repeats(path, stamps)
     values = {
         name: units[name] * np.asarray(array, dtype=float)[has_time][kept]
