@@ -48,6 +48,8 @@ _MUCH = 0.04
 """Joints with so much of the largest weight show the scale of their efforts."""
 _HEAVIER = 3.0
 """Payloads of so many times the prior are thought of before efforts count as too large."""
+_POOR = 0.3
+"""Efforts far too small of which any scale leaves more unexplained have no gravity in them, as external torques."""
 _SCALES = np.geomspace(1e-3, 1e4, 71)
 
 
@@ -432,7 +434,7 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     scales, own = compared.best_scales(scale) if plain > _GOOD else (np.full(robot.n, sign), plain)
     # Small currents look like the torques of a light payload alone
     rival = min(common, own) if plain > 1.0 else common
-    if without < min(needed, _CLEARLY * rival):
+    if without < min(needed, _CLEARLY * rival) or (plain > 1.0 and min(common, own) > _POOR):
         figures = f"{plain:.2g} of them unexplained with the arm's gravity, {without:.2g} without"
         return (
             "gravity in the efforts",
