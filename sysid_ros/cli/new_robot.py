@@ -58,7 +58,7 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
         found["effort_sign"] = int(sign)
         notes = [f"{source}: efforts are {'in' if sign > 0 else 'against'} joint direction"]
     else:
-        notes = [f"{source}: the sign of the efforts is not clear, gravity does not show it"]
+        notes = [f"{source}: gravity does not show the sign of the efforts"]
     try:
         shown = measure_sensors(robot, recording.batches, EstimatorSettings())
     except NoStandstill as error:

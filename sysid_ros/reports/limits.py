@@ -133,7 +133,7 @@ def describe_limits(result: IdentificationResult) -> list[str]:
         mass = sum(float(budget[name][0]) for name in cause.terms if name in budget)
         of_mass = f" ({mass:.2g} kg of the mass)" if tells_mass else ""
         texts.append(f"{100.0 * share:.0f} % {cause.name}{of_mass}: {cure}")
-    return [*texts, *_describe_length(result)]
+    return [*texts, *_describe_length(result)] if texts else []
 
 
 def _describe_length(result: IdentificationResult) -> list[str]:

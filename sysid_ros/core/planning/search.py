@@ -218,11 +218,6 @@ class Search:
 class _Run:
     """State of one start.
 
-    Args:
-        start: Where it begins.
-        place: Its place among the motions that were evaluated together.
-        little: Gain of the cost that is not worth a step.
-
     Attributes:
         now: Where it has come to.
         place: Place of that motion among those evaluated with it.

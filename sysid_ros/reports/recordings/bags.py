@@ -103,8 +103,8 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stream], list[str]]:
     """Read all joint states; return their streams and what was noticed."""
     streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
-    orders: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     damage, notices = None, list[str]()
+    usual: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | None] = {}
     try:
         for number, (share, topic, recorded_ns, message) in enumerate(_messages(path)):
             if number % WATCHED == 0 and not watch(share):
@@ -113,14 +113,13 @@ def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stre
             if options.topics and topic not in options.topics:
                 continue
             names = tuple(message.name)
-            key = (topic, tuple(sorted(names)))
+            key, order = (topic, tuple(sorted(names))), sorted(range(len(names)), key=names.__getitem__)
             if key not in streams:
                 streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in key[1]))
-            elif (topic, names) not in orders:
+            if usual.setdefault(key, names) not in (names, None):
                 notices.append(f"{topic}: joints come in another order from message {number + 1} on; found by name")
-            if (topic, names) not in orders:
-                orders[topic, names] = sorted(range(len(names)), key=lambda place: names[place])
-            streams[key].add(message, orders[topic, names], recorded_ns)
+                usual[key] = None  # told once
+            streams[key].add(message, order, recorded_ns)
     except InvalidRecording:
         raise
     except Exception as error:  # neither reader has a common error for what a damaged file makes it do
