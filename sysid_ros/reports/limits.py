@@ -149,7 +149,6 @@ def _describe_length(result: IdentificationResult) -> list[str]:
     if not np.all(np.isfinite(widths)) or widths[1] >= 0.98 * prior:
         return []
     helps = "recording longer helps" if widths[1] < (1.0 - _STILL) * widths[0] else "longer recordings will hardly help"
-    figures = [
-        f"{time:.2g} s gave +-{width:.3g} kg" for time, width in zip((history.time[early], end), widths, strict=True)
-    ]
+    times = history.time[early], end
+    figures = [f"{time:.2g} s gave +-{width:.3g} kg" for time, width in zip(times, widths, strict=True)]
     return [f"{', '.join(figures)}: {helps}, with motions like these"]
