@@ -130,7 +130,7 @@ def shipped_twins(description: UrdfDescription) -> str:
     if not twins:
         return ""
     words = " or ".join(f"--model {name}" for name in twins)
-    return f"{', '.join(twins)} {'is' if len(twins) == 1 else 'are'} shipped, with joints of these names: {words}"
+    return f"{', '.join(twins)} {'is' if len(twins) == 1 else 'are'} shipped: {words} (its joints have these names)"
 
 
 def run(options: argparse.Namespace) -> int:

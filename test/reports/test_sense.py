@@ -134,6 +134,16 @@ def test_angles_modulo_a_turn_are_unfolded(unit, tmp_path):
     assert any("were modulo one turn" in text for text in recording.notices)
 
 
+def test_joints_of_two_turns_are_unfolded_where_they_jump(tmp_path):
+    robot = load_robot("ur10e")
+    samples = move(robot, rate=100.0, seed=6)
+    shifted = samples.q - samples.q[0] + 0.05 * np.arange(-2, 4)
+    folded = dataclasses.replace(samples, q=np.mod(shifted, 2.0 * np.pi))
+    recording = plain(tmp_path, robot, folded, effort_sign=1.0, effort_scale=AS_IT_IS)
+    assert np.abs(np.diff(recording.samples.q, axis=0)).max() < 0.1
+    np.testing.assert_allclose(np.mod(recording.samples.q - shifted + 1.0, 2.0 * np.pi), 1.0, atol=1e-9)
+
+
 def test_angles_outside_the_limits_or_in_another_unit_are_not_folded(tmp_path):
     robot = load_robot("franka_fr3")
     samples = move(robot)

@@ -140,7 +140,7 @@ def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
     above = {joint.child: joint for joint in robot.joints}
     bodies: dict[str, Array] = {}
     alone: dict[str, list[str]] = {}
-    problems, notes, ignored = list[ModelError](), list[str](), list[str]()
+    problems, notes, ignored, odd = list[ModelError](), list[str](), list[str](), 0
     for link in robot.links:
         if (inertial := link.inertial) is None:
             continue
@@ -163,7 +163,8 @@ def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
         if inertial.mass > 0.0 and size > _ODD_RADIUS:
             length = f"{1e-3 * size:.2g} km" if size >= 1e3 else f"{size:.2g} m"
             what = f"link '{link.name}' of {inertial.mass:g} kg would have a radius of gyration of {length}: units?"
-            what += " <inertia> is in kg m^2; a CAD file in g mm^2 has 1e9 times that, in kg mm^2 1e6 times"
+            what += "" if odd else " <inertia> is in kg m^2; in g mm^2 its numbers are 1e9 times as large"
+            odd += 1
             problems += [ModelError(f"URDF, {what}")] if size > _IMPOSSIBLE_RADIUS else []
             notes += [what] if size <= _IMPOSSIBLE_RADIUS else []
     for head, theta in bodies.items():

@@ -161,10 +161,10 @@ def _unfolded(robot: RobotModel, raw: RawSamples) -> RawSamples:
             continue
         path = smooth[known, joint]
         if np.isfinite(ends).all():
-            if ends[0] <= column.min() and column.max() <= ends[1]:
+            middle, is_unique = 0.5 * (ends[0] + ends[1]), ends[1] - ends[0] - 2.0 * _SLACK < _TURN
+            is_inside = ends[0] <= column.min() and column.max() <= ends[1]
+            if is_inside and (is_unique or np.array_equal(path, column)):
                 continue
-            middle = 0.5 * (ends[0] + ends[1])
-            is_unique = ends[1] - ends[0] - 2.0 * _SLACK < _TURN
             path = column if is_unique else path
             path = path - _TURN * np.round(((path if is_unique else path.mean()) - middle) / _TURN)
             if path.min() < ends[0] or path.max() > ends[1]:
