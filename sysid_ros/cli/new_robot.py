@@ -35,10 +35,6 @@ from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.recordings.sense import EffortComparison
 
-_XACRO = (
-    "Vendors' xacro files may leave inertias out unless asked: those of Franka write them with gazebo:=true "
-    "(xacro fr3.urdf.xacro gazebo:=true > fr3.urdf). Where nobody publishes them, estimate masses from the data sheet."
-)
 _SPARE = 2.0
 """Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
 
@@ -147,8 +143,7 @@ def run(options: argparse.Namespace) -> int:
         with working("making the settings"):
             settings, comments = make_settings(description, options)
     except ModelError as error:
-        hints = [shipped, _XACRO if "nothing that has mass" in str(error) else ""]
-        raise ModelError("\n".join([f"{error}", *filter(None, hints)])) from error
+        raise ModelError("\n".join([f"{error}", *([shipped] if shipped else [])])) from error
     comments["joints"] = [*comments.get("joints", []), *([shipped] if shipped else [])]
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
     text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))

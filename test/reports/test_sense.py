@@ -76,7 +76,7 @@ def test_currents_are_noticed_and_can_be_scaled(arm, tmp_path):
     known = dict(zip(robot.joint_names, constants, strict=True))
     scaled = plain(tmp_path, robot, amps, effort_scale=known)
     np.testing.assert_allclose(scaled.samples.tau, samples.tau, rtol=1e-9)
-    assert not scaled.caveats
+    assert not scaled.caveats and any("scaled as stated" in text for text in scaled.notices)
     taken = plain(tmp_path, robot, amps, effort_scale=AS_IT_IS, effort_sign=1.0)
     assert "of what gravity needs" in taken.caveats[0] and "taken as stated" in taken.caveats[0]
     with pytest.raises(ParameterOutOfRange, match="elbow"):

@@ -75,8 +75,7 @@ class RawSamples:
 
     def take(self, kept: NDArray[np.bool_], *notices: str) -> RawSamples:
         """Return some of the samples, with notices added."""
-        v = None if self.v is None else self.v[kept]
-        told = (*self.notices, *notices)
+        v, told = None if self.v is None else self.v[kept], (*self.notices, *notices)
         return replace(self, stamps=self.stamps[kept], q=self.q[kept], v=v, tau=self.tau[kept], notices=told)
 
 
@@ -96,12 +95,13 @@ def make_recording(
         InvalidRecording: The numbers are not those of this arm.
         ParameterOutOfRange: A scale is stated of a joint that it does not have.
     """
-    for name in options.effort_scale:
-        if name not in ("", *robot.joint_names):
-            raise ParameterOutOfRange("--effort-scale", name, f"a number, or JOINT=NUMBER, of {robot.joint_names}")
-    usual = options.effort_scale.get("", 1.0)
-    scales = np.array([options.effort_scale.get(name, usual) for name in robot.joint_names])
-    raw = _without_garbage(replace(raw, tau=raw.tau * scales))
+    if unknown := sorted(set(options.effort_scale) - {"", *robot.joint_names}):
+        raise ParameterOutOfRange("--effort-scale", unknown[0], f"a number, or JOINT=NUMBER, of {robot.joint_names}")
+    scale = options.effort_scale
+    scales = np.array([scale.get(name, scale.get("", 1.0)) for name in robot.joint_names])
+    stated = "efforts were scaled as stated; bounds hold if that is right within effort_gain_error of the arm"
+    notices = (*raw.notices, stated) if np.any(scales != 1.0) else raw.notices
+    raw = _without_garbage(replace(raw, tau=raw.tau * scales, notices=notices))
     raw = _unfolded(robot, raw)
     _require_possible(path, robot, "position", raw.q)
     if raw.v is not None:
@@ -392,8 +392,8 @@ def _in_joint_direction(
     path: Path, robot: RobotModel, recording: Recording, options: ReadOptions, usual_sign: float | None
 ) -> Recording:
     """Turn efforts into joint direction, as stated or as gravity shows, and refuse those that are no torques in Nm."""
-    samples, notices, caveats = recording.samples, recording.notices, recording.caveats
-    compared = EffortComparison(robot, samples)
+    notices, caveats = recording.notices, recording.caveats
+    compared = EffortComparison(robot, samples := recording.samples)
     shown = compared.shown_sign()
     sign = options.effort_sign or shown or usual_sign or 1.0
     signs = {0.0: (sign, -sign) if options.effort_sign is None else (sign,), sign: (sign,)}.get(shown, ())
@@ -402,7 +402,7 @@ def _in_joint_direction(
         what, found, allowed = finding
         if not options.effort_scale:
             raise InvalidRecording(path, what, found, f"{allowed}; --effort-scale 1 takes them as they are")
-        caveats = (*caveats, f"{what} is {found} They were taken as stated")
+        caveats = (*caveats, f"{what} is {found}; taken as stated")
     elif options.effort_sign is None:
         shares = [f"{compared.fit(one)[0]:.2g}" for one in (1.0, -1.0)]
         figures = f"it leaves {shares[0]} of them unexplained, of them turned round {shares[1]}"
