@@ -267,7 +267,7 @@ def require_masses(model: pin.Model, joint_names: Sequence[str]) -> None:
         who, verb = ("joint", "moves") if len(names) == 1 else ("joints", "move")
         problem = (
             f"{verb} nothing that has mass: give its links <inertial> with <mass> and <inertia>; xacro files may write "
-            "them only when asked (Franka's with gazebo:=true), and where nobody publishes them CAD or a data sheet helps"
+            "them only when asked (Franka's with gazebo:=true), and where nobody publishes them a data sheet helps"
         )
         raise ModelError(f"URDF, {who} {', '.join(names)}", problem)
 
