@@ -301,7 +301,7 @@ class EffortComparison:
 
     Attributes:
         carrying: Joints that carry so much of the weight that the scale of their efforts shows.
-        is_moving: Whether a joint moves by more than 0.1 rad; at rest every joint has a scale that explains all.
+        is_moving: Whether a joint moves by more than 0.02 rad; one posture tells little.
     """
 
     def __init__(self, robot: RobotModel, samples: SampleBlock):
@@ -332,7 +332,7 @@ class EffortComparison:
         self._box = sides[0], sides[1]
         weight = np.linalg.norm(self._r[:, :, 0], axis=1)
         self.carrying = np.flatnonzero(weight > _MUCH * weight.max())
-        self.is_moving = bool(np.ptp(q, axis=0).max() > 0.1)
+        self.is_moving = bool(np.ptp(q, axis=0).max() > 0.02)
         self._size = max(float(np.linalg.norm(self._r[:, :, 16])), 1e-12)
 
     def fit(
@@ -423,7 +423,7 @@ def _in_joint_direction(
 def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> tuple[str, str, str] | None:
     """Return what is wrong with the efforts, what was found and what is expected; None where they may be right."""
     plain = compared.fit(sign)[0]
-    if plain <= _GOOD / 2:
+    if plain <= _GOOD / 2 or not compared.is_moving:
         return None
     needed = min(_UNCLEAR, _CLEARLY * plain)
     if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):
@@ -446,7 +446,7 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     sizes = np.abs(scales[chosen])
     is_common = common < needed
     away = abs(np.log(abs(scale))) if is_common else float(np.abs(np.log(sizes)).max())
-    if not (is_common or (own < needed and compared.is_moving)) or away < np.log(_AWAY):
+    if not (is_common or own < needed) or away < np.log(_AWAY):
         return None
     names = [robot.joint_names[joint] for joint in chosen]
     each = ", ".join(f"{name} {size:.2g}" for name, size in zip(names, sizes, strict=True))
