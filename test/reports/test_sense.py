@@ -114,7 +114,22 @@ def test_a_payload_heavier_than_its_prior_is_no_unit(tmp_path):
     robot = load_robot("ur5e")
     heavy = 1.8 * robot.payload_prior.nominal / robot.payload_prior.nominal[0] * robot.payload_prior.box.upper[0]
     samples = move(robot, payload=heavy)
-    np.testing.assert_allclose(plain(tmp_path, robot, samples).samples.tau, samples.tau)
+    recording = plain(tmp_path, robot, samples)
+    np.testing.assert_allclose(recording.samples.tau, samples.tau)
+    assert "is it heavier (weigh it), or are they in another unit" in recording.notices[-1] and not recording.caveats
+
+
+def test_efforts_in_another_unit_and_against_the_joints_are_turned_with_a_word(tmp_path):
+    robot = load_robot("franka_fr3")
+    samples = move(robot, seed=1)
+    wrong = with_tau(samples, -2.5 * samples.tau)
+    with pytest.raises(InvalidRecording, match="of what gravity needs"):
+        plain(tmp_path, robot, wrong)
+    taken = plain(tmp_path, robot, wrong, effort_scale=AS_IT_IS)
+    assert any("against the joint direction" in text for text in taken.notices) and taken.caveats
+    np.testing.assert_allclose(taken.samples.tau, 2.5 * samples.tau)
+    scaled = plain(tmp_path, robot, wrong, effort_scale={"": 0.4})
+    np.testing.assert_allclose(scaled.samples.tau, samples.tau)
 
 
 @pytest.mark.parametrize("unit", ["rad", "deg"])

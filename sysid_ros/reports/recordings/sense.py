@@ -305,15 +305,13 @@ class EffortComparison:
     """
 
     def __init__(self, robot: RobotModel, samples: SampleBlock):
-        n = robot.n
-        seconds, last = samples.seconds, len(samples) - 1
+        n, seconds, last = robot.n, samples.seconds, len(samples) - 1
         reach = max(1, round(0.5 * _SPAN * last / max(seconds[-1], 1e-9)))
         chosen = np.unique(np.linspace(0, last, min(last + 1, _COMPARED)).astype(int))
         before, after = np.maximum(chosen - reach, 0), np.minimum(chosen + reach, last)
         a = (samples.v[after] - samples.v[before]) / (seconds[after] - seconds[before])[:, None]
         q, v, tau = samples.q[chosen], samples.v[chosen], samples.tau[chosen]
-        model, zero = robot.pin_model, np.zeros(n)
-        data = model.createData()
+        model, data, zero = robot.pin_model, robot.pin_model.createData(), np.zeros(n)
         columns = np.zeros((n, len(chosen), 2 + INERTIAL + FRICTION + 1))  # gravity, motion, payload, friction, effort
         for k in range(len(chosen)):
             columns[:, k, 0] = pin.rnea(model, data, q[k], zero, zero)
@@ -400,17 +398,20 @@ def _in_joint_direction(
     finding = next(filter(None, (_find_fault(robot, compared, one) for one in signs)), None)
     if finding is not None:
         what, found, allowed = finding
-        if not options.effort_scale:
+        if not allowed:
+            notices = (*notices, f"{what} is {found}")
+        elif not options.effort_scale:
             raise InvalidRecording(path, what, found, f"{allowed}; --effort-scale 1 takes them as they are")
-        caveats = (*caveats, f"{what} is {found}; taken as stated")
-    elif options.effort_sign is None:
+        else:
+            caveats = (*caveats, f"{what} is {found}; taken as stated")
+    if options.effort_sign is None:
         shares = [f"{compared.fit(one)[0]:.2g}" for one in (1.0, -1.0)]
         figures = f"it leaves {shares[0]} of them unexplained, of them turned round {shares[1]}"
         if sign != (usual_sign or sign):
             cure = "joint direction: say --effort-sign -1, or in the file 'effort_sign: -1'; 1 takes them as they are"
             found = f"against the joints, as gravity shows ({figures})"
             raise InvalidRecording(path, "the direction of the efforts", found, cure)
-        if usual_sign is None and not shown:
+        if usual_sign is None and not shown and finding is None:
             cure = "a clear one, or a stated one: --effort-sign 1 (efforts in joint direction) or -1 (against it)"
             raise InvalidRecording(path, "the sign of the efforts", f"not shown by gravity ({figures})", cure)
         if sign < 0.0:
@@ -426,8 +427,9 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     if plain <= _GOOD / 2 or not compared.is_moving:
         return None
     needed = min(_UNCLEAR, _CLEARLY * plain)
-    if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):
-        return None  # the hand may hold more than the prior allows; the estimate will say so
+    if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):  # nobody can say which
+        doubt = "more than a payload of the prior needs: is it heavier (weigh it), or are they in another unit"
+        return None if plain <= _GOOD else ("the size of the efforts", doubt, "")
     without = min(compared.fit(sign, 0.0)[0], compared.fit(sign, 0.0, 0.0)[0])
     ends, common = compared.best_scale(sign) if plain > _GOOD else ((1.0, 1.0), plain)
     scale = sign * float(np.sqrt(ends[0] * ends[1]))
