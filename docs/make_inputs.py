@@ -21,6 +21,7 @@ from sysid_ros.core.model.loader import load_robot
 
 PATH = Path(__file__).with_name("howto") / "bad_inputs.md"
 MODEL = "xarm7"
+DEGREES = "t=s, q=deg, v=rad/s, tau=Nm"
 COUNT, RATE = 1500, 500
 """Samples of the recording that the cases spoil, and samples per second."""
 
@@ -111,6 +112,24 @@ def repeated(folder: Path, data: dict[str, np.ndarray]) -> list[str]:
     return save(folder, {name: array[order] for name, array in data.items()}, "import")
 
 
+def without_gravity(folder: Path, data: dict[str, np.ndarray]) -> list[str]:
+    """Take the arm's gravity off the torques, of an arm that holds 1.5 kg."""
+    robot = load_robot(MODEL)
+    empty, model = robot.pin_model, robot.pin_model.copy()
+    model.inertias[robot.n] += pin.Inertia(1.5, np.array([0.0, 0.0, 0.15]), 0.005 * np.eye(3))
+    a = np.gradient(data["v"], data["t"], axis=0)
+    rows = zip(data["q"], data["v"], a, strict=True)
+    whole = np.array([pin.rnea(model, model.createData(), *row) for row in rows])
+    weight = np.array([pin.computeGeneralizedGravity(empty, empty.createData(), row) for row in data["q"]])
+    return save(folder, data, tau=whole - weight)
+
+
+def slow_source(folder: Path, data: dict[str, np.ndarray]) -> list[str]:
+    """Hold every fourth sample for four."""
+    held = np.arange(COUNT) // 4 * 4
+    return save(folder, data, "import", **{name: data[name][held] for name in ("q", "v", "tau")})
+
+
 def urdf_case(change: Callable[[str], str]) -> Callable[[Path, dict[str, np.ndarray]], list[str]]:
     """Return a case with a spoilt URDF."""
 
@@ -176,6 +195,27 @@ CASES = (
         "Say `--effort-sign -1`: torques count in joint direction.",
     ),
     Case(
+        "Currents in place of torques",
+        lambda folder, data: save(folder, data, tau=data["tau"] / 11.0),
+        "Say what one unit is in Nm, of all joints or of each: `--effort-scale 11`, gear ratio times torque constant. "
+        "The numbers that gravity suggests contain the unknown payload; they show the cause and are no calibration.",
+    ),
+    Case(
+        "Gravity taken off already",
+        without_gravity,
+        "Log the torques that the sensors measure, before the controller takes gravity off (not external torques).",
+    ),
+    Case(
+        "Angles from 0 to 360 degrees",
+        lambda folder, data: save(folder, data, "import", q=np.degrees(data["q"]) % 360.0, units=DEGREES),
+        "Nothing: jumps of a turn are taken out, and angles are read within the limits of the joint.",
+    ),
+    Case(
+        "A slow source, published fast",
+        slow_source,
+        "Record the source itself. Repeats are left out, but the stamps are not those of the measurements.",
+    ),
+    Case(
         "Missing column", missing_column, "Without measured torques of every joint no payload can be known: log them."
     ),
     Case(
@@ -207,6 +247,11 @@ CASES = (
         "Mend the XML; of a xacro file make a URDF first: `xacro my_arm.urdf.xacro > my_arm.urdf`.",
     ),
     Case(
+        "Inertias in another unit",
+        urdf_case(lambda text: re.sub(r'(i[xyz]{2})="([^"]+)"', lambda m: f'{m[1]}="{float(m[2]) * 1e9:g}"', text)),
+        "Write `<inertia>` in kg m^2. Above 1 m a radius of gyration is asked about, above 3 m it is refused.",
+    ),
+    Case(
         "Missing inertia",
         urdf_case(lambda text: re.sub(r"<inertial>.*?</inertial>", "", text, flags=re.S)),
         "Take the description of the vendor that has inertias, or estimate them from CAD; a guess is better than none "
@@ -228,13 +273,16 @@ def run(case: Case, folder: Path) -> tuple[str, int, str]:
     while "--output" in shown:
         place = shown.index("--output")
         del shown[place : place + 2]
-    lines = [line for line in told.getvalue().replace(f"{folder}/", "").splitlines() if _is_message(line)]
+    text = told.getvalue().replace(f"{folder}/", "")
+    lines = [line for line in text.partition("\nerror: ")[0].splitlines() if _is_message(line)]
+    if "\nerror: " in f"\n{text}":  # may have several lines
+        lines = ["error: " + f"\n{text}".partition("\nerror: ")[2].strip()]
     return shlex.join(["sysid", *shown]), status, "\n".join(lines)
 
 
 def _is_message(line: str) -> bool:
     """Return whether a line is about the input, not about what the command does otherwise."""
-    return line.startswith(("error: ", "note: ", "not guaranteed: ")) or "error: " in line or "samples in" in line
+    return line.startswith(("note: ", "not guaranteed: ")) or "error: " in line or "samples in" in line
 
 
 def build_page() -> str:

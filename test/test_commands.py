@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pinocchio as pin
 import pytest
 
 from sysid_ros import start_check
@@ -316,7 +317,8 @@ def test_a_recording_becomes_a_table_that_reads_the_same(tmp_path, capsys):
     t = 10**18 + 1_000_000 * np.arange(200)
     q = robot.home + 0.1 * np.sin(np.outer(np.arange(200), 0.001 * np.arange(1, robot.n + 1)))
     names = list(reversed(robot.joint_names))
-    tau = rng.normal(size=q.shape)
+    weight = [pin.computeGeneralizedGravity(robot.pin_model, robot.pin_model.createData(), row) for row in q]
+    tau = np.array(weight) + 0.1 * rng.normal(size=q.shape)
     source = tmp_path / "log.npz"
     units = "t=ns, q=deg, v=rad/s, tau=mNm"
     turned = {"q": np.degrees(q[:, ::-1]), "v": 0.0 * q, "tau": -1e3 * tau[:, ::-1]}

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pinocchio as pin
 import pytest
 
 import sysid_ros as sr
@@ -73,7 +74,9 @@ def log():
     robot = sr.load_robot("xarm7")
     t = np.arange(200) / 500.0
     q = robot.home + 0.1 * np.sin(np.outer(t, np.arange(1, 8)))
-    return {"t": t, "q": q, "v": np.gradient(q, t, axis=0), "tau": np.zeros_like(q)}
+    data = robot.pin_model.createData()
+    tau = np.array([pin.computeGeneralizedGravity(robot.pin_model, data, row) for row in q]) + 0.1
+    return {"t": t, "q": q, "v": np.gradient(q, t, axis=0), "tau": tau}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def log():
         ({"tau": None}, "the array 'tau' is missing; expected t "),
         ({"torque": np.zeros(3)}, "the array 'torque' is unknown; expected t, q, tau and optionally v"),
         ({"q": np.zeros((200, 6))}, r"the shape of 'q' is \(200, 6\); expected \(200, 7\)"),
-        ({"t": np.full(200, np.nan)}, "t is not finite"),
+        ({"t": np.full(200, np.nan)}, "t in sample 0 is nan; expected a finite number"),
         ({"q": np.full((200, 7), 100.0)}, "they may be in degrees"),
         ({"t": np.zeros(200)}, "not rising in 199 of 200 samples"),
     ],

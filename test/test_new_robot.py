@@ -1,5 +1,7 @@
 """``sysid new-robot``: a settings file of any arm, with what a recording shows of its sensors."""
 
+import re
+
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -66,6 +68,30 @@ def test_a_recording_shows_home_sign_and_errors_of_the_sensors(urdf, tmp_path, c
     assert "first.npz: efforts are against joint direction" in text and "urdf: ../shop/my_arm.urdf" in text
     assert "errors are 2 times the largest of 2" in text
     assert "efforts are against joint direction" in capsys.readouterr().out
+
+
+def test_a_shipped_arm_is_named_whether_its_urdf_has_masses_or_not(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = load_robot("ur5e").urdf
+    (tmp_path / "mine.urdf").write_text(text)
+    assert door.main(["new-robot", "mine.urdf"]) == ExitStatus.OK
+    shipped = "ur10e, ur5e are shipped: --model ur10e or --model ur5e (its joints have these names)"
+    assert shipped in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "bare.urdf").write_text(re.sub(r"(?s)<inertial>.*?</inertial>", "", text))
+    assert door.main(["new-robot", "bare.urdf"]) == ExitStatus.BAD_INPUT
+    told = capsys.readouterr().err
+    assert "joints 'shoulder_pan_joint', 'shoulder_lift_joint'" in told and "move nothing that has mass" in told
+    assert shipped in told and "gazebo:=true" in told and not (tmp_path / "bare.yaml").exists()
+
+
+def test_missing_meshes_are_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shape = '<visual><geometry><mesh filename="package://lost/a.stl"/></geometry></visual>'
+    text = re.sub(r"(?s)<(visual|collision)>.*?</\1>", "", load_robot("xarm7").urdf)
+    (tmp_path / "arm.urdf").write_text(text.replace("</inertial>", f"</inertial>{shape}"))
+    assert door.main(["new-robot", "arm.urdf"]) == ExitStatus.OK
+    lines = " ".join(capsys.readouterr().out.split())
+    assert lines.count("package://lost/a.stl") == 1 and "have none; of " in lines
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(urdf, tmp_path, capsys):

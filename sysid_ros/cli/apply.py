@@ -142,11 +142,7 @@ def compare_payload(load: Load, has_inertia: bool, found: ControllerPayload) -> 
 
 
 def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: str) -> Callable[[], bool]:
-    """Return what sends a payload and returns whether its inertia was among it.
-
-    Raises:
-        SysidError: The driver's messages are not installed.
-    """
+    """Return what sends a payload and returns whether its inertia was among it."""
     if options.command == "ur":
 
         def run_script() -> bool:
@@ -243,12 +239,7 @@ def _list(value: object) -> list[Mapping]:
 
 
 def _confirm(options: argparse.Namespace) -> None:
-    """Ask whether to send; end where the answer is no.
-
-    Raises:
-        ParameterOutOfRange: There is nobody to ask.
-        KeyboardInterrupt: The answer is no.
-    """
+    """Ask whether to send; end where the answer is no."""
     if options.yes:
         return
     if not sys.stdin.isatty():

@@ -144,15 +144,7 @@ def run_arm(options: argparse.Namespace) -> int:
 def _calibrate_with_progress(
     used: KnownRecordings, record: CalibrationRecord, settings: EstimatorSettings
 ) -> tuple[ArmCalibration, bool]:
-    """Calibrate an arm and show how far it is; Ctrl-C ends it with what is proven by then.
-
-    Returns:
-        The calibration, and whether it was stopped on the way.
-
-    Raises:
-        KeyboardInterrupt: Nothing was proven when it was stopped.
-        SysidError: The recordings cannot be used.
-    """
+    """Calibrate an arm and show how far it is; Ctrl-C ends it with what is proven by then."""
     with ProgressDisplay() as display, Interrupts(patience=1) as interrupts:
 
         def tell(progress: CalibrationProgress) -> None:
@@ -285,11 +277,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
 
 
 def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:
-    """Return the box of a CoM given in the tool frame [m] in that of the last joint, (3,).
-
-    Raises:
-        ParameterOutOfRange: The tolerance is negative or no number.
-    """
+    """Return the box of a CoM given in the tool frame [m] in that of the last joint, (3,)."""
     if not 0.0 <= tolerance < np.inf:
         raise ParameterOutOfRange("--com-tolerance [m]", tolerance, "0 or more")
     rotation, origin = tool_transform(robot)

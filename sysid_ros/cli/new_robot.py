@@ -19,19 +19,21 @@ from sysid_ros.cli.exit_status import ExitStatus, run_command
 from sysid_ros.cli.options import recording_options
 from sysid_ros.cli.parse_recordings import new_robot_parser
 from sysid_ros.cli.terminal import hanging, show, working
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
 from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
 from sysid_ros.core.model.mesh_spheres import cover_meshes
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import available_robots, read_settings
 from sysid_ros.core.model.settings_text import SettingsNotes, settings_text
 from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import UrdfDescription, read_urdf
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import ReadOptions
-from sysid_ros.reports.recordings.readers import CLEAR, Recording, gravity_agreement
+from sysid_ros.reports.recordings.readers import Recording
+from sysid_ros.reports.recordings.sense import EffortComparison
 
 _SPARE = 2.0
 """Errors of sensors that a standstill shows are taken this many times, for a motion may show more."""
@@ -47,13 +49,12 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
     """
     samples, source = recording.samples, recording.source
     found: dict[str, Any] = {}
-    agreement = gravity_agreement(robot, samples.q, samples.tau)
-    sign = stated if stated is not None else (float(np.sign(agreement)) if abs(agreement) >= CLEAR else 0.0)
+    sign = stated if stated is not None else EffortComparison(robot, samples).shown_sign()
     if sign:
         found["effort_sign"] = int(sign)
         notes = [f"{source}: efforts are {'in' if sign > 0 else 'against'} joint direction"]
     else:
-        notes = [f"{source}: the sign of the efforts is not clear (cosine with gravity {agreement:.2f})"]
+        notes = [f"{source}: gravity does not show the sign of the efforts"]
     try:
         shown = measure_sensors(robot, recording.batches, EstimatorSettings())
     except NoStandstill as error:
@@ -95,12 +96,17 @@ def make_settings(
     settings = default_settings(description, joints, options.tool, {**meshes.spheres, **simple})
     settings["gravity"] = [0.0, 0.0, -9.81]
     bare = {link: why for link, why in meshes.problems.items() if link not in simple}
-    comments = {"spheres": [f"{link} has none: {why}" for link, why in bare.items()]}
+    comments: dict[str, list[str]] = {"spheres": []}
+    if bare:
+        (first, why), *_ = bare.items()
+        comments["spheres"] = [f"{', '.join(bare)} have none; of {first}, for instance, {why}"]
     robot = load_robot_from_urdf(description.text, joint_names=list(settings["joints"]), settings=settings)
     if options.from_bag is None:
         return settings, comments
     stated = recording_options(options)
-    raw = ReadOptions(stated.topics, stated.joint_names, stated.units, 1.0)  # as they were recorded
+    raw = ReadOptions(
+        stated.topics, stated.joint_names, stated.units, 1.0, stated.effort_scale
+    )  # as they were recorded
     recording = read_recording(options.from_bag, robot, raw)
     found, comments["sensors"] = describe_sensors(robot, recording, stated.effort_sign)
     settings["sensors"] |= found
@@ -113,6 +119,16 @@ def make_settings(
     return settings, comments
 
 
+def shipped_twins(description: UrdfDescription) -> str:
+    """Return which arms with joints of these names are shipped, in a sentence; nothing if none is."""
+    own = {joint.name for joint in description.robot.joints}
+    twins = [name for name in available_robots() if set(read_settings(name)[1]["joints"]) <= own]
+    if not twins:
+        return ""
+    words = " or ".join(f"--model {name}" for name in twins)
+    return f"{', '.join(twins)} {'is' if len(twins) == 1 else 'are'} shipped: {words} (its joints have these names)"
+
+
 def run(options: argparse.Namespace) -> int:
     """Write the file and load it; return the exit status.
 
@@ -122,8 +138,13 @@ def run(options: argparse.Namespace) -> int:
     description = read_urdf(read_urdf_file(options.urdf))
     name = options.name or options.urdf.stem
     output = options.output or Path(f"{name}.yaml")
-    with working("making the settings"):
-        settings, comments = make_settings(description, options)
+    shipped = shipped_twins(description)
+    try:
+        with working("making the settings"):
+            settings, comments = make_settings(description, options)
+    except ModelError as error:
+        raise ModelError("\n".join([f"{error}", *([shipped] if shipped else [])])) from error
+    comments["joints"] = [*comments.get("joints", []), *([shipped] if shipped else [])]
     place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
     text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
     try:

@@ -104,6 +104,14 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         choices=(1.0, -1.0),
         help="1: efforts are in joint direction, -1: against it (default: what the file says, or gravity shows)",
     )
+    parser.add_argument(
+        "--effort-scale",
+        action="append",
+        default=[],
+        metavar="[JOINT=]NM_PER_UNIT",
+        help="what one unit of the efforts is, of currents gear times torque constant; of all joints, or of one, "
+        "repeatable; stated, efforts that fit no payload are no longer refused",
+    )
 
 
 def recording_options(options: argparse.Namespace) -> ReadOptions:
@@ -126,7 +134,16 @@ def recording_options(options: argparse.Namespace) -> ReadOptions:
         pairs("--map", options.map, "NAME=JOINT, for instance ur5_elbow_joint=elbow_joint"),
         pairs("--units", units, "for instance 'q=deg, tau=mNm'"),
         options.effort_sign,
+        dict(_scale(word) for word in options.effort_scale),
     )
+
+
+def _scale(word: str) -> tuple[str, float]:
+    name, _, number = word.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise ParameterOutOfRange("--effort-scale", word, "a number, or JOINT=NUMBER, in Nm per unit") from None
 
 
 def read_settings(options: argparse.Namespace) -> EstimatorSettings:

@@ -200,11 +200,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ground_of(text: str) -> float | None:
-    """Return the least height of the ground [m]; minus infinity for any, None where there need be none.
-
-    Raises:
-        ParameterOutOfRange: It is neither.
-    """
+    """Return the least height of the ground [m]; minus infinity for any, None where there need be none."""
     if text in ("any", "none"):
         return -np.inf if text == "any" else None
     with suppress(ValueError):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -19,7 +19,9 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_recording
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
-from sysid_ros.reports.recordings.readers import RawSamples, Recording, cut_repeats, make_recording
+from sysid_ros.reports.recordings.readers import Recording, cut_repeats
+from sysid_ros.reports.recordings.sense import RawSamples, make_recording
+from sysid_ros.reports.recordings.tables import stamps_of
 from sysid_ros.reports.result import IdentificationResult
 
 ARRAYS = ("t", "q", "v", "tau")
@@ -56,15 +58,19 @@ def identify(
 
     def read(what: str | Path | Recording | Mapping[str, ArrayLike]) -> Recording:
         if isinstance(what, Mapping):
-            return recording_from_arrays(what, model)
+            return recording_from_arrays(what, model, options)
         return what if isinstance(what, Recording) else read_recording(Path(what), model, options or ReadOptions())
 
     empty = None if tare is None else read(tare)
     return identify_recording(read(data), model, settings or EstimatorSettings(), on_progress, tare=empty)
 
 
-def recording_from_arrays(arrays: Mapping[str, ArrayLike], robot: RobotModel) -> Recording:
+def recording_from_arrays(
+    arrays: Mapping[str, ArrayLike], robot: RobotModel, options: ReadOptions | None = None
+) -> Recording:
     """Make a recording of arrays in the robot's joint order; see :data:`ARRAYS`.
+
+    Of the options, what is stated of the efforts counts.
 
     Raises:
         InvalidRecording: One is missing, has another shape, or numbers that this arm cannot have.
@@ -81,20 +87,12 @@ def recording_from_arrays(arrays: Mapping[str, ArrayLike], robot: RobotModel) ->
         expected = (found["t"].size,) if name == "t" else (found["t"].size, robot.n)
         if array.shape != expected:
             raise InvalidRecording(source, f"the shape of '{name}'", array.shape, f"{expected} (samples, joints)")
-    stamps = _stamps(source, found["t"])
+    is_ns = np.issubdtype(found["t"].dtype, np.integer)
+    stamps = stamps_of(source, found["t"], 1e-9 if is_ns else 1.0)
     kept, notices = cut_repeats(source, stamps)
     v = np.asarray(found["v"], dtype=float)[kept] if "v" in found else None
     q, tau = (np.asarray(found[name], dtype=float)[kept] for name in ("q", "tau"))
-    recording = make_recording(source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)))
+    stated = options or ReadOptions()
+    stated = replace(stated, effort_sign=stated.effort_sign or 1.0)  # arrays are in joint direction
+    recording = make_recording(source, robot, RawSamples(stamps[kept], q, v, tau, tuple(notices)), stated)
     return replace(recording, source="arrays")
-
-
-def _stamps(source: Path, t: NDArray) -> NDArray[np.int64]:
-    """Return stamps [ns]: integers are taken as they are, others are seconds."""
-    if t.size < 2:
-        raise InvalidRecording(source, "the number of samples", t.size, "at least 2")
-    if np.issubdtype(t.dtype, np.integer):
-        return t.astype(np.int64)
-    if not np.all(np.isfinite(t)):
-        raise InvalidRecording(source, "t", "not finite", "finite times [s]")
-    return np.asarray(round(float(t[0]) * 1e9) + np.rint((t - t[0]) * 1e9), dtype=np.int64)

@@ -15,6 +15,8 @@ TOLD = 3
 """Causes that are told; the error budget has all."""
 _LEAST_OF_MASS = 0.2
 """Parts of the half width of the mass are told where the last windows made at least this share of it [-]."""
+_STILL = 0.05
+"""Bounds of the mass that the second half of a recording narrowed by less will hardly get narrower [-]."""
 _LEAST = 0.05
 """A cause with a smaller share is not worth telling [-]."""
 
@@ -131,4 +133,22 @@ def describe_limits(result: IdentificationResult) -> list[str]:
         mass = sum(float(budget[name][0]) for name in cause.terms if name in budget)
         of_mass = f" ({mass:.2g} kg of the mass)" if tells_mass else ""
         texts.append(f"{100.0 * share:.0f} % {cause.name}{of_mass}: {cure}")
-    return texts
+    return [*texts, *_describe_length(result)] if texts else []
+
+
+def _describe_length(result: IdentificationResult) -> list[str]:
+    """Say whether recording longer would help: what the second half of the data did for the mass, in a sentence."""
+    history, prior = result.history, result.robot.payload_prior.box.radius[0]
+    if result.samples is None or not len(history.time) or not result.estimate.is_consistent:
+        return []
+    end = float(result.samples.seconds[-1])
+    early = int(np.searchsorted(history.time, 0.5 * end, side="right")) - 1
+    if early < 0 or history.time[early] < 0.3 * end:  # no bounds from about the first half
+        return []
+    widths = 0.5 * (history.upper - history.lower)[[early, -1], 0]
+    if not np.all(np.isfinite(widths)) or widths[1] >= 0.98 * prior:
+        return []
+    helps = "recording longer helps" if widths[1] < (1.0 - _STILL) * widths[0] else "longer recordings will hardly help"
+    times = history.time[early], end
+    figures = [f"{time:.2g} s gave +-{width:.3g} kg" for time, width in zip(times, widths, strict=True)]
+    return [f"{', '.join(figures)}: {helps}, with motions like these"]

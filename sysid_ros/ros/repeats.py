@@ -22,17 +22,11 @@ LongCallback = Callable[[Any, Any], Awaitable[Any]]
 
 @dataclass
 class _Answer:
-    """What requests of one content get.
+    """What requests of one content get."""
 
-    Attributes:
-        conditions: What it depends on beside the request.
-        response: The answer, or what it will be.
-        ends: Steady time from which the same request is a new one [s].
-    """
-
-    conditions: object
-    response: Future[Any] = field(default_factory=Future)
-    ends: float = math.inf
+    conditions: object  # What it depends on beside the request
+    response: Future[Any] = field(default_factory=Future)  # The answer, or what it will be
+    ends: float = math.inf  # Steady time from which the same request is a new one [s]
 
 
 def share_repeats(

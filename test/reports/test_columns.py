@@ -106,10 +106,6 @@ OPEN = {
         [*_names("t", "/left/{word}/{joint}"), *_names("t", "/right/{word}/{joint}")[1:]],
         r"column 'q_joint_1' is there more than once \(/left/position/joint_1, /right/position/joint_1\); .*--topic",
     ),
-    "counted from 0": (
-        _names("t", "{word}_{k}"),
-        "without joint_1, .*; the file has 0, 1, .*, 6; .* in this order --map 0=joint_1 --map 1=joint_2",
-    ),
     "other joints": (
         _names("t", "{word}_a{k}"),
         "without joint_1, .*; the file has a0, a1.* NAME=JOINT, in this order --map a0=joint_1 --map a1=",
@@ -140,5 +136,7 @@ def test_topics_and_given_names_settle_what_is_open(robot, tmp_path):
     arm = load_robot("ur5e")
     counted = ["timestamp", *(f"actual_q_{k}" for k in range(6)), *(f"target_q_{k}" for k in range(6))]
     counted += [f"actual_torque_{k}" for k in range(6)]
-    with pytest.raises(InvalidRecording, match="--map 0=shoulder_pan_joint --map 1=shoulder_lift_joint"):
-        find_columns(tmp_path, counted, arm, ReadOptions())
+    found = find_columns(tmp_path, counted, arm, ReadOptions())
+    assert found.joints["q"] == tuple(range(1, 7)) and "joints 0 to 5 are taken to be shoulder_pan" in found.notices[0]
+    with pytest.raises(InvalidRecording, match="--map 7=shoulder_pan_joint --map 1=shoulder_lift_joint"):
+        find_columns(tmp_path, [name.replace("_0", "_7") for name in counted], arm, ReadOptions())

@@ -233,10 +233,10 @@ BAD = {
         _degrees_per_second,
         r"the velocity of joint_\d in sample 0 is 100 rad/s; expected .*'v=deg/s'",
     ),
-    "wrong unit of tau": (_milli, r"the torque of joint_\d in sample \d+ is .* Nm; expected .*'tau=mNm'"),
+    "wrong unit of tau": (_milli, "the size of the efforts is 1000 of what gravity needs .*mNm.*: say .* 'tau=mNm'"),
     "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
     "falling stamps": (_bad_stamps, r"the time is not rising in 150 of 300 samples, first .* s after the first sample"),
-    "sign of the torques": (_turned, "the agreement of tau with the torques against gravity is -.*'effort_sign: -1'"),
+    "sign of the torques": (_turned, "the direction of the efforts is against the joints, .*'effort_sign: -1'"),
     "torques of zero": (
         _npz(tau=np.zeros((300, 7))),
         "the effort of joint_1 is missing, or zero throughout; expected meas",
@@ -264,7 +264,7 @@ BAD = {
         "column 'q_joint_1' in line 5 is 'abc'; expected a number",
     ),
     "csv empty": (_text("a.csv", b"# joints: a\n# units: t=s\n"), "the number of data lines is 0"),
-    "mcap joints": (_mcap(joint_names=[*SEVEN[:6], "elbow"]), "invalid joint 'elbow'"),
+    "mcap joints": (_mcap(joint_names=[*SEVEN[:6], "elbow"]), "is without joint_7; .*--map elbow=joint_7"),
     "mcap length": (_mcap(efforts=[0.0] * 6), "the length of efforts in a batch is 6; expected 140"),
     "mcap valid": (_mcap(valid=[True]), "the length of valid in a batch is 1; expected 20"),
 }

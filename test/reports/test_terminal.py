@@ -32,6 +32,7 @@ from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval
 from sysid_ros.reports.limits import CAUSES, SAMPLING, describe_limits
 from sysid_ros.reports.payload import exported_payload, summarize_payload
+from sysid_ros.reports.result import EstimateHistory
 from sysid_ros.reports.writer import WrittenFiles
 
 
@@ -128,7 +129,7 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     budget = {name: np.full(10, share) for name, share in zip(names, shares, strict=True)}
     limited = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
     texts = describe_limits(limited)
-    assert [text.split(":")[0] for text in texts] == [
+    assert [text.split(":")[0] for text in texts[:3]] == [
         "53 % what lies between two samples",
         "33 % positions and velocities",
         "13 % friction and torque offsets of the arm",
@@ -144,6 +145,21 @@ def test_what_limits_the_bounds_is_told_with_what_to_change(result):
     assert describe_limits(dataclasses.replace(result, estimate=nothing)) == []
     known = {term for cause in CAUSES for term in cause.terms}
     assert known >= {*ERROR_TERMS, "robot_inertia", "robot_friction", "torque_gain"} - {"rounding"}
+
+
+@pytest.mark.parametrize(
+    ("early", "says"), [(0.101, "longer recordings will hardly help"), (0.2, "recording longer helps")]
+)
+def test_whether_recording_longer_would_help_is_what_its_second_half_did(result, early, says):
+    end = float(result.samples.seconds[-1])
+    upper = np.outer([0.4, early, 0.1], np.ones(10))
+    history = EstimateHistory(np.array([0.2, 0.5, 1.0]) * end, 0.0 * upper, -upper, upper, np.ones(3))
+    told = describe_limits(dataclasses.replace(result, history=history))[-1]
+    assert (
+        told == f"{0.5 * end:.2g} s gave +-{early:.3g} kg, {end:.2g} s gave +-0.1 kg: {says}, with motions like these"
+    )
+    late = dataclasses.replace(history, time=np.array([0.7, 0.8, 1.0]) * end)
+    assert not any("motions like these" in text for text in describe_limits(dataclasses.replace(result, history=late)))
 
 
 def test_what_limits_the_mass_counts_until_it_is_known_and_a_cure_is_told_once(result):

@@ -331,11 +331,7 @@ class RosArm:
         return condition()
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until the driver says something; see :meth:`Session.wait_until`.
-
-        Raises:
-            IdentificationFailed: A node that motions need has gone since the goal began (``INTERRUPTED``).
-        """
+        """Wait until the driver says something; see :meth:`Session.wait_until`."""
 
         def holds() -> bool:
             if condition():
@@ -347,11 +343,7 @@ class RosArm:
 
     @property
     def _status(self) -> DriverStatus:
-        """The latest status of the driver.
-
-        Raises:
-            IdentificationFailed: It has not said anything yet.
-        """
+        """The latest status of the driver."""
         status = self._monitor.status
         if status is None:
             error = self._session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
@@ -359,11 +351,7 @@ class RosArm:
         return status
 
     def _is_driver_gone(self) -> bool:
-        """Return false, where waiting for the driver may help.
-
-        Raises:
-            IdentificationFailed: It has gone.
-        """
+        """Return false, where waiting for the driver may help."""
         self._session.require_alive("arm_driver")
         return False
 

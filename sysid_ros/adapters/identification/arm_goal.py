@@ -240,11 +240,7 @@ class ArmGoalRun(GoalBase):
     # Preparation
 
     def _prepare(self) -> tuple[KnownLoadPolicy, KnownLoad, KnownRecordings]:
-        """Check everything that a person can get wrong before anything moves.
-
-        Raises:
-            SysidError: Something is wrong.
-        """
+        """Check everything that a person can get wrong before anything moves."""
         goal = self._goal
         if self._options.is_moved_by_others:
             allowed = "receding or periodic; record the motion of an arm that others move, for sysid calibrate arm"

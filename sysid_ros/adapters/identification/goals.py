@@ -136,22 +136,14 @@ class GoalBase:
             self._logger.error(line)
 
     def _make_folder(self, wanted: str) -> Path | None:
-        """Make the folder that a goal names, else one of the node's own; None where there are to be no files.
-
-        Raises:
-            SysidError: It cannot be used, or is not below the node's ``results_root``.
-        """
+        """Make the folder that a goal names, else one of the node's own; None where there are to be no files."""
         root, own = self._options.results_root, self._options.results_directory
         if wanted:
             return prepare_folder(folder_below(root, wanted))
         return prepare_folder(make_results_directory(folder_below(root, own))) if own else None
 
     def _record(self, **metadata: str) -> None:
-        """Begin the recording of the goal in its folder, if there is one, with texts that describe it.
-
-        Raises:
-            SysidError: It cannot be written.
-        """
+        """Begin the recording of the goal in its folder, if there is one, with texts that describe it."""
         if self._folder is not None and self._options.record:
             self._monitor.begin(RecordingWriter(self._folder / RECORDING, metadata))
 

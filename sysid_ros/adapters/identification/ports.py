@@ -160,11 +160,7 @@ class RosPlanner:
         return converted(lambda: certified_plan_from_message(response.plan, names), refused)
 
     def _is_unwanted(self) -> bool:
-        """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent.
-
-        Raises:
-            IdentificationFailed: A node that the motion needs has gone.
-        """
+        """Return whether a plan is of no use any more: the goal is cancelled, or the data are inconsistent."""
         self._session.require_alive("estimator", "arm_driver")
         estimate = self._session.monitor.estimate
         return self._session.is_cancelled() or (estimate is not None and not estimate.is_consistent)

@@ -148,21 +148,13 @@ class SphereBounds:
 
 @dataclass(frozen=True)
 class _Approach:
-    """How k points come closer to what they must not touch.
+    """How k points come closer to what they must not touch."""
 
-    Attributes:
-        normals: Directions away from it, (..., k, 3, P).
-        start: Distances along them in the middle of the pieces, (..., k, P) [m].
-        points: The points as series, (4, k, 3, P) [m].
-        turning: How they move with each joint in the middle, (k, n, 3, P) [m].
-        moved: The two terms of the module's second sum, (k, P) and (k, 1) [m].
-    """
-
-    normals: Array
-    start: Array
-    points: Array
-    turning: Array
-    moved: tuple[Array, Array]
+    normals: Array  # Directions away from it, (..., k, 3, P)
+    start: Array  # Distances along them in the middle of the pieces, (..., k, P) [m]
+    points: Array  # The points as series, (4, k, 3, P) [m]
+    turning: Array  # How they move with each joint in the middle, (k, n, 3, P) [m]
+    moved: tuple[Array, Array]  # The two terms of the module's second sum, (k, P) and (k, 1) [m]
 
     def bound(self, limit: LimitKind, names: Sequence[tuple[str, ...]], error: Array) -> Gap:
         """Bound the distances for position errors of the joints, (n,) [rad]."""

@@ -80,23 +80,15 @@ _MIDDLE = 2
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Torques for one clock, at both ends of each piece and in its middle.
+    """Torques for one clock, at both ends of each piece and in its middle."""
 
-    Attributes:
-        nominal: Torque of the centre of the parameters, (3, n, P) [Nm].
-        size: Its magnitude, less what is known of the torque at rest where that has been worked out, (3, n, P) [Nm].
-        spread: What the parameters may add, (3, n, P) [Nm].
-        columns: Rows of the regressor, (3, pairs, 10, P).
-        remainder: What is between the points, (n, P) [Nm].
-        rest: Friction and what is not known of torque offsets, for the middle, (n, P) [Nm].
-    """
-
-    nominal: Array
+    nominal: Array  # Torque of the centre of the parameters, (3, n, P) [Nm]
+    # Its magnitude, less what is known of the torque at rest where that has been worked out, (3, n, P) [Nm]
     size: Array
-    spread: Array
-    columns: Array
-    remainder: Array
-    rest: Array
+    spread: Array  # What the parameters may add, (3, n, P) [Nm]
+    columns: Array  # Rows of the regressor, (3, pairs, 10, P)
+    remainder: Array  # What is between the points, (n, P) [Nm]
+    rest: Array  # Friction and what is not known of torque offsets, for the middle, (n, P) [Nm]
 
     @property
     def over_pieces(self) -> Array:

@@ -351,11 +351,7 @@ def _torque_squares(
 
 
 def _require_continuous(robot: RobotModel, squares: Array, trajectory: Trajectory) -> Margin | None:
-    """Return what is left of the continuous torque limits, after a minute without any torque; None without such limits.
-
-    Raises:
-        PlanRejected: The root mean square over a minute is too large, or the arm cannot be held for ever at the end.
-    """
+    """Return what is left of the continuous torque limits, after a minute without torque; None without such limits."""
     plan = Load.of_plan(squares, trajectory.duration)
     heat = find_heat(robot.limits, Load.none(robot.n), plan, squares[-1])
     if heat is None:

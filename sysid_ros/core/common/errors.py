@@ -24,6 +24,14 @@ class ModelError(SysidError):
     """A robot description that cannot be used."""
 
 
+def raise_together(problems: Sequence[ModelError]) -> None:
+    """Raise an error that lists all problems of a description, or the only one; nothing without any."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ModelError(f"{len(problems)} problems:" + "".join(f"\n  - {problem}" for problem in problems))
+
+
 class Cancelled(SysidError):
     """Work ended because its caller asked for it."""
 

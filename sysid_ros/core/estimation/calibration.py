@@ -440,17 +440,7 @@ def _solve(
     offset_change: Array,
     work: Work,
 ) -> ArmCalibration:
-    """Bound what the recordings share, from rows made with the present box of the arm.
-
-    Args:
-        arm: The arm.
-        problem: The rows of all recordings.
-        unknowns: What they share.
-        settings: Those of the windows.
-        asked: The recordings, with whose motions payloads will be identified; none if no directions are asked for.
-        offset_change: Largest change of the torque offsets between recordings, (n,) [Nm].
-        work: Told how far the bounds are.
-    """
+    """Bound what the recordings share, from rows made with the present box of the arm."""
     used = np.flatnonzero(unknowns.radius > _ROUNDING)
     covariance = Covariance.of(problem, problem.y * problem.radius)
     gram = covariance.gram
@@ -532,14 +522,6 @@ def _payload_directions(
     The joint programme of all recordings and of such a payload, whose data are those of the most likely arm and of the
     middle of its prior, has multipliers l of the payload's rows ``y x + b delta = u`` behind each of its 20 bounds.
     Where the range of ``l b delta`` is proven, that bound loses nothing of what the recordings say.
-
-    Args:
-        arm: The arm with the prior of the payload.
-        parts: The recordings.
-        motion: Which of them has the motion.
-        offset_change: Largest change of the torque offsets between recordings, (n,) [Nm].
-        deviation: The most likely shared unknowns, from their center, (U,).
-        work: Told how far it is.
 
     Returns:
         The directions of the shared unknowns that count, (20, used), in units in which the largest reach over the box

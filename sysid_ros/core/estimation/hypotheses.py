@@ -120,8 +120,8 @@ KINDS = {
     Assumption.PAYLOAD_PRIOR: Kind(
         "-",
         0.5,
-        "the payload prior were {detail} wider",
-        "weigh the payload, and choose a prior that holds it (--prior, payload_priors)",
+        "the hand held {detail}, more than assumed",
+        "weigh the payload; if it is heavier, choose a prior that holds it (--prior, payload_priors)",
     ),
 }
 """Of every assumption; of friction and offset ``usual`` is a share of the torque limit instead, see :func:`_usual`."""
@@ -284,22 +284,23 @@ def _try_signs(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
 
 
 def _try_prior(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
-    """Widen the box of the payload by the same share of every side."""
+    """Let the payload be heavier than its prior allows, and leave it by the same share on every other side."""
     count, size = data.y.shape[1], data.allowed[:, None]
     free, known = data.y / size, data.b / size
     right, wide = data.r / data.allowed, np.zeros((len(data.r), 1))
     sides = np.concatenate([np.eye(count), np.zeros((count, known.shape[1])), -np.ones((count, 1))], axis=1)
     other = np.concatenate([-np.eye(count), sides[:, count:]], axis=1)
+    other[0, -1] = 0.0
     a = np.concatenate([np.block([[free, known, wide], [-free, -known, wide]]), sides, other])
     limits = np.concatenate([scale + right, scale - right, np.ones(2 * count)])
     bounds = [(None, None)] * count + [(-1.0, 1.0)] * known.shape[1] + [(0.0, None)]
     found = linprog(np.append(np.zeros(a.shape[1] - 1), 1.0), a, limits, bounds=bounds, method="highs")
-    if found.status != 0 or found.x[-1] <= _SMALL:
+    if found.status != 0 or found.x[0] <= 1.0 + _SMALL:  # without more mass, something else is wrong
         return
-    share = float(found.x[-1])
+    share, box = float(found.x[-1]), data.unknowns.prior
+    detail = f"{box.center[0] + box.radius[0] * found.x[0]:.3g} kg"
     misfit, _ = data.best(data.r, data.y)
-    made = _Made(Assumption.PAYLOAD_PRIOR, None, share, f"{100.0 * share:.2g} %", misfit, None)
-    yield made.hypothesis(data)
+    yield _made(data, Assumption.PAYLOAD_PRIOR, None, share, detail, misfit, None)
 
 
 def _try_gains(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
@@ -312,7 +313,7 @@ def _try_gains(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
             misfit, best = data.best(data.r, gain[:, None])
             # People see what the sensor shows of a true torque, which is the inverse.
             detail = f"{1.0 / max(1.0 + g, 1e-3):.3g}"
-            yield _Made(Assumption.TORQUE_GAIN, joint, g, detail, misfit, float(best[0])).hypothesis(data)
+            yield _made(data, Assumption.TORQUE_GAIN, joint, g, detail, misfit, float(best[0]))
 
 
 def _try_offsets(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
@@ -326,8 +327,7 @@ def _try_offsets(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
             entry = INERTIAL * data.robot.n + FRICTION * joint + 3
             total = beyond + float(box.upper[entry] if beyond > 0.0 else box.lower[entry])
             misfit, best = data.best(data.r, gain[:, None])
-            made = _Made(Assumption.TORQUE_OFFSET, joint, beyond, f"{total:.2g} Nm", misfit, float(best[0]))
-            yield made.hypothesis(data)
+            yield _made(data, Assumption.TORQUE_OFFSET, joint, beyond, f"{total:.2g} Nm", misfit, float(best[0]))
 
 
 def _try_friction(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
@@ -353,7 +353,7 @@ def _try_friction(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
         misfit, best = data.best(data.r, np.stack([coulomb, viscous], axis=1))
         detail = ", ".join(text for text in ends if text)
         most = float(np.abs(best) @ [1.0, speed])
-        yield _Made(Assumption.FRICTION, joint, amount, detail, misfit, most).hypothesis(data)
+        yield _made(data, Assumption.FRICTION, joint, amount, detail, misfit, most)
 
 
 def _end(name: str, unit: str, box: tuple[float, float], beyond: float) -> str:
@@ -387,7 +387,7 @@ def _try_tilt(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     detail = f"{np.degrees(angle):.2g} deg about ({words}) of the base frame"
     misfit, best = data.best(r, across)
     most = float(np.arcsin(min(np.linalg.norm(best) / strength, 1.0)))
-    yield _Made(Assumption.GRAVITY, None, angle, detail, misfit, most).hypothesis(data)
+    yield _made(data, Assumption.GRAVITY, None, angle, detail, misfit, most)
 
 
 def _try_lag(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
@@ -404,8 +404,7 @@ def _try_lag(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
             is_feasible = data.misfit(data.r + data.lagged(side * middle)) <= scale
             low, high = (low, middle) if is_feasible else (middle, high)
         detail = f"{word} by {1e3 * high:.2g} ms"
-        made = _Made(Assumption.TORQUE_LAG, None, side * high, detail, float(misfits[k]), side * float(LAGS[k]))
-        yield made.hypothesis(data)
+        yield _made(data, Assumption.TORQUE_LAG, None, side * high, detail, float(misfits[k]), side * float(LAGS[k]))
 
 
 def _try_change(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
@@ -430,8 +429,7 @@ def _try_change(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     when = 0.5 * (low + high)
     early, later = f"{low:.2f}", f"{high:.2f}"
     place = f"{early} s" if early == later else f"between {early} and {later} s"
-    made = _Made(Assumption.PAYLOAD_CHANGE, None, when, place, misfit, when)
-    yield replace(made.hypothesis(data), change=1.0)
+    yield replace(_made(data, Assumption.PAYLOAD_CHANGE, None, when, place, misfit, when), change=1.0)
 
 
 _MAKERS: Mapping[Assumption, Callable[[RelaxedRows, float], Iterator[Hypothesis]]] = MappingProxyType({
@@ -456,19 +454,12 @@ def _bisect(is_feasible: Callable[[int], bool], count: int) -> int:
     return low
 
 
-@dataclass(frozen=True)
-class _Made:
-    """A hypothesis before it is compared with what is usual; see :class:`Hypothesis`."""
-
-    assumption: Assumption
-    joint: int | None
-    amount: float
-    detail: str
-    misfit: float
-    best: float | None
-
-    def hypothesis(self, data: RelaxedRows) -> Hypothesis:
-        """Return the hypothesis."""
-        name = None if self.joint is None else data.robot.joint_names[self.joint]
-        change = abs(self.amount) / _usual(data, self.assumption, self.joint or 0)
-        return Hypothesis(self.assumption, name, self.amount, change, self.detail, self.misfit, self.best)
+def _made(
+    data: RelaxedRows, assumption: Assumption, joint: int | None, amount: float, detail: str, misfit: float,
+    best: float | None,
+) -> Hypothesis:  # fmt: skip
+    """Return a hypothesis, compared with what is usual; see :class:`Hypothesis`."""
+    name = None if joint is None else data.robot.joint_names[joint]
+    return Hypothesis(
+        assumption, name, amount, abs(amount) / _usual(data, assumption, joint or 0), detail, misfit, best
+    )

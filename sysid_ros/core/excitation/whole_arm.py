@@ -253,19 +253,12 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What came of trying to prove a motion.
+    """What came of trying to prove a motion."""
 
-    Attributes:
-        proven: The motion with its certificate; None where it was refused.
-        bound: Its tracking bound; None where there is none.
-        refusal: What the verifier refused; None where it did not, or there is no bound.
-        scale: Share of its amplitude that was tried [-].
-    """
-
-    proven: CertifiedPlan | None = None
-    bound: TrackingBound | None = None
-    refusal: PlanRejected | None = None
-    scale: float = 1.0
+    proven: CertifiedPlan | None = None  # The motion with its certificate; None where it was refused
+    bound: TrackingBound | None = None  # Its tracking bound; None where there is none
+    refusal: PlanRejected | None = None  # What the verifier refused; None where it did not, or there is no bound
+    scale: float = 1.0  # Share of its amplitude that was tried [-]
 
     @property
     def lack(self) -> float:
@@ -296,11 +289,7 @@ class _ProvenSearch:
         """Whether a motion was refused for what position or velocity errors leave of the limits."""
 
     def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
-        """Return the best proven motion, what was planned of it, and its share of the speed limits.
-
-        Raises:
-            SysidError: As :func:`plan_arm_excitation`.
-        """
+        """Return the best proven motion, what was planned of it, and its share of the speed limits."""
         self._find_share()
         while self._best is not None and self.starts < self._settings.starts and not self._is_over:
             bound, share = self._best[0].bound, self._best[2]
@@ -326,11 +315,7 @@ class _ProvenSearch:
         return (enough > 0.0 and self._least <= np.log(enough)) or self._left <= _LEAST_SEARCH
 
     def _find_share(self) -> None:
-        """Go through shares of the limits from above until a motion is proven.
-
-        Raises:
-            NoExcitationFound: None is proven, or the slowest motions have no room, though they have tracking bounds.
-        """
+        """Go through shares of the limits from above until a motion is proven."""
         refusal: NoExcitationFound | None = None
         for share in _SPEED_SHARES:
             if self._left <= _LEAST_SEARCH and self._slow_refused_down():
@@ -369,14 +354,6 @@ class _ProvenSearch:
 
         What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
         planned again, beginning with itself, with the errors that it has.
-
-        Args:
-            share: Share of the speed limits that may be used [-].
-            errors: Tracking errors for which room is left.
-            seconds: Time for the first search [s].
-
-        Raises:
-            NoExcitationFound: The start position, or every motion from it, leaves no room for these errors.
         """
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
@@ -493,17 +470,7 @@ class _ProvenSearch:
     def _plan_again(
         self, share: float, attempt: _Attempt, path: FourierTrajectory, before: PlannedErrors
     ) -> tuple[ExcitationPlan | None, PlannedErrors, float]:
-        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room.
-
-        Args:
-            share: Share of the speed limits that it was planned with [-].
-            attempt: What came of it.
-            path: The motion.
-            before: Errors that it was planned with.
-
-        Returns:
-            The plan, None where nothing leads to one; its errors and its share of the speed limits.
-        """
+        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room."""
         if attempt.proven is not None:
             self._finer += _FINER
         if attempt.bound is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.identifiability.restricted import restricted_rows
@@ -205,18 +205,6 @@ class Structure:
     def count_of_body(self, index: int) -> int:
         """Count the base parameters named after parameters of a body."""
         return sum(self.body_of[k] == index for k in self.chosen)
-
-    def base_from_full(self, parameters: ArrayLike) -> Array:
-        """Compute the values (nb,) of the base parameters from values (P,) of all unknown parameters.
-
-        Raises:
-            ParameterOutOfRange: Another number of values.
-        """
-        values = np.asarray(parameters, dtype=float)
-        if values.shape != (len(self.names),):
-            raise ParameterOutOfRange("parameters", values.shape, f"{len(self.names)} values, see `names`")
-        base: Array = self.matrix @ values
-        return base
 
     def columns(self, names: Sequence[str]) -> list[int]:
         """Return the position of each unknown parameter in ``names``, to select columns of a regressor.

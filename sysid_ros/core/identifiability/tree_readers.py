@@ -149,7 +149,7 @@ def tree_from_urdf(
         ModelError: Nothing moves, or a joint mimics one that is locked or has several degrees of freedom.
         ParameterOutOfRange: A locked joint does not exist.
     """
-    description = read_urdf(text, snap_angles, needs_bodies=False)
+    description = read_urdf(text, snap_angles)
     root = _require_motion(description, locked)
     skeleton = _with_locked(description.skeleton, locked)
     if is_floating:

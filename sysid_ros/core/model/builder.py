@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import MISSING, ModelError, ParameterOutOfRange
+from sysid_ros.core.common.errors import MISSING, ModelError, ParameterOutOfRange, raise_together
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, radius_of_share, require_physically_consistent
 from sysid_ros.core.model.payload import read_prior
 from sysid_ros.core.model.robot import (
@@ -126,6 +126,7 @@ _VELOCITY_MAX = 100.0  # [rad/s]
 
 def build_robot(name: str, description: UrdfDescription, settings: Section) -> RobotModel:
     """Build the robot from a checked URDF and settings; raises as :func:`load_robot` does."""
+    raise_together(description.problems)
     settings.get("urdf", "")
     joints = settings.section("joints")
     joint_names = tuple(joints.keys)
@@ -227,10 +228,8 @@ def _read_parameters(
     """Build the nominal theta (14 n,), its box, and what the settings say of whole bodies."""
     n = len(joint_names)
     inertial = np.stack([model.inertias[i + 1].toDynamicParameters() for i in range(n)])
+    require_masses(model, joint_names)
     for i, name in enumerate(joint_names):
-        if not inertial[i].any():
-            problem = "moves nothing that has mass: give its links <inertial> with <mass> and <inertia>"
-            raise ModelError(f"URDF, joint '{name}'", problem)
         require_physically_consistent(inertial[i], f"everything moved by {name}")
     section = settings.section("inertial_uncertainty")
     order = _read_order(section, settings, inertial)
@@ -259,6 +258,18 @@ def _read_parameters(
             raise ParameterOutOfRange(f"{entry.path}.radius", friction_radius[i].tolist(), allowed)
     theta = np.concatenate([inertial.ravel(), friction.ravel()])
     return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()])), order
+
+
+def require_masses(model: pin.Model, joint_names: Sequence[str]) -> None:
+    """Raise an error that names all joints that move nothing that has mass."""
+    names = [f"'{name}'" for i, name in enumerate(joint_names) if not model.inertias[i + 1].toDynamicParameters().any()]
+    if names:
+        who, verb = ("joint", "moves") if len(names) == 1 else ("joints", "move")
+        problem = (
+            f"{verb} nothing that has mass: give its links <inertial> with <mass> and <inertia>; xacro files may write "
+            "them only when asked (Franka's with gazebo:=true), and where nobody publishes them a data sheet helps"
+        )
+        raise ModelError(f"URDF, {who} {', '.join(names)}", problem)
 
 
 def _read_order(section: Section, settings: Section, inertial: Array) -> InertiaOrder | None:

@@ -6,14 +6,15 @@ wide box, never taken as zero or exact: a box that misses the truth turns good d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from urdf_parser_py.urdf import Joint
 
-from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.model.builder import urdf_position_limits, urdf_rate_limits
+from sysid_ros.core.common.errors import ModelError, raise_together
+from sysid_ros.core.model.builder import require_masses, urdf_position_limits, urdf_rate_limits
 from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model
 
@@ -35,6 +36,8 @@ EFFORT_SHARE, EFFORT_LEAST = 0.005, 0.05
 """Absolute torque error: share of the torque limit [-], and the least [Nm]."""
 PAYLOAD_MASS_MAX = 5.0
 """Largest mass of a payload [kg]."""
+_LEAST_ARM = 3
+"""Chains of fewer joints are no arm with a hand behind it."""
 HOME_ASSUMED = "home posture: the middle of each joint's range"
 _ASSUMPTIONS = (
     f"acceleration limits: top speed within {RISE_TIME:g} s",
@@ -70,10 +73,11 @@ def default_settings(
 
     Raises:
         ModelError: The URDF branches and neither joints nor tool are given, or it has no rotary joint.
-        ModelError: A joint of the arm lacks a limit.
+        ModelError: Joints of the arm lack limits or masses, or bodies cannot exist: all of it at once.
     """
     names = list(joint_names) if joint_names is not None else _find_arm(description, tool_frame)
     joints = [description.joint(name) for name in names]
+    _require_all(description, names)
     spheres = cover_links(description.text) if spheres is None else dict(spheres)
     uncovered = [joint.child for joint in joints if joint.child not in spheres]
     unseen = [f"no collision spheres: {', '.join(uncovered)} (no simple shapes)"] if uncovered else []
@@ -110,6 +114,20 @@ def default_settings(
         "spheres": spheres,
         "assumptions": [f"the arm: joints {', '.join(names)}, tool frame {tool}", *_ASSUMPTIONS, *unseen],
     }
+
+
+def _require_all(description: UrdfDescription, joint_names: Sequence[str]) -> None:
+    """Raise an error with all that is wrong with the bodies and joints of an arm."""
+    problems, joints = list(description.problems), [description.joint(name) for name in joint_names]
+    limits = [partial(check, joint) for joint in joints for check in (urdf_position_limits, urdf_rate_limits)]
+    masses = partial(require_masses, build_arm_model(description, joint_names), joint_names)
+    checks: tuple[Callable[[], object], ...] = (*limits, masses)
+    for check in checks:
+        try:
+            check()
+        except ModelError as problem:
+            problems.append(problem)
+    raise_together(problems)
 
 
 def unknown_friction(joint: Joint) -> dict[str, list[float]]:
@@ -156,7 +174,12 @@ def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]
     if tool_frame is not None:
         names = description.path_to(tool_frame)
     else:
+        copied = {j.mimic.joint for j in robot.joints if j.mimic is not None}
         movable = [j.name for j in robot.joints if j.type in ROTARY and j.mimic is None]
+        # Behind an arm, a joint that others copy and behind which none of its own comes moves fingers
+        own = {name for name in movable if name not in copied}
+        inner = {name for last in own for name in description.path_to(robot.joint_map[last].child)}
+        movable = [name for name in movable if name in inner or len(inner) < _LEAST_ARM]
         paths = [
             [name for name in description.path_to(robot.joint_map[last].child) if name in movable] for last in movable
         ]

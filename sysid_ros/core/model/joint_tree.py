@@ -120,11 +120,7 @@ _KEPT: dict[int, dict[bool, JointTree]] = {}
 
 
 def _screw(model: pin.Model, joint_id: int) -> tuple[Array, float, float]:
-    """Return a frame (3, 3) whose z is the axis of a joint, and its rotation and translation along it per position.
-
-    Raises:
-        ModelError: The joint does not move like that.
-    """
+    """Return a frame (3, 3) whose z is the axis of a joint, and its rotation and translation along it per position."""
     joint = model.joints[joint_id]
     if joint.nq != 1 or joint.nv != 1:
         raise ModelError(f"joint '{model.names[joint_id]}' is a {joint.shortname()}", _JOINTS_NEEDED)

@@ -12,16 +12,20 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pinocchio as pin
+from numpy.typing import NDArray
 from urdf_parser_py.urdf import URDF, Joint
 from urdf_parser_py.xml_reflection import core as reflection
 from urdf_parser_py.xml_reflection.core import ParseError
 
-from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent, ParameterOutOfRange, raise_together
 from sysid_ros.core.common.spatial import rotation_from_rpy
-from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia, require_physically_consistent
+from sysid_ros.core.model.inertia import from_com_form, pseudo_inertia, to_com_form, transform_parameters
+
+Array = NDArray[np.float64]
 
 ROTARY = ("revolute", "continuous")
 MOVABLE = (*ROTARY, "prismatic", "planar", "floating")
@@ -36,8 +40,9 @@ def check_numbers(tree: ET.Element) -> None:
     """Raise an error for numbers that are not finite, except in elements that are only shown.
 
     Raises:
-        ModelError: Such a number, with its element and attribute.
+        ModelError: Such numbers, with element and attribute.
     """
+    problems = []
     numeric = {"xyz", "rpy", "value", "lower", "upper", "velocity", "effort", "damping", "friction"}
     numeric |= {"ixx", "ixy", "ixz", "iyy", "iyz", "izz"}
     for parent in tree:
@@ -54,7 +59,8 @@ def check_numbers(tree: ET.Element) -> None:
                 if not is_good or (key in ("xyz", "rpy") and len(words) != 3):
                     wanted = "three finite numbers" if key in ("xyz", "rpy") else "a finite number"
                     problem = f'{key}="{element.attrib[key]}" in <{element.tag}> must be {wanted}'
-                    raise ModelError(f"URDF, {label(parent)}", problem)
+                    problems.append(ModelError(f"URDF, {label(parent)}", problem))
+    raise_together(problems)
 
 
 def require_name(element: ET.Element) -> None:
@@ -120,43 +126,71 @@ def _find_root(links: list[str], parent_of: dict[str, str]) -> str:
     return roots[0]
 
 
-def check_inertias(robot: URDF) -> list[str]:
-    """Raise an error for moving links with an inertia no body can have; a rod or a point is allowed.
+_ODD_RADIUS, _IMPOSSIBLE_RADIUS = 1.0, 3.0
+"""Radii of gyration from which on units are asked about, and that no link of an arm has [m]."""
+
+
+def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
+    """Judge the bodies that joints move as a whole: links that are fixed to each other are one; a rod is allowed.
 
     Returns:
-        Which links without a body's inertia never move, a sentence: no joint feels them.
-
-    Raises:
-        ModelError: An <inertial> lacks mass or inertia.
-        NotPhysicallyConsistent: Mass not positive, or principal moments against the triangle inequality.
+        What cannot be: mass or inertia missing, a body that cannot exist, inertias in other units. And what was
+        noticed: links that could not exist alone, what never moves, and odd sizes.
     """
-    fixed = {joint.child: joint.parent for joint in robot.joints if joint.type == "fixed"}
-    held = {joint.child for joint in robot.joints} - set(fixed)
-    ignored = []
+    above = {joint.child: joint for joint in robot.joints}
+    bodies: dict[str, Array] = {}
+    alone: dict[str, list[str]] = {}
+    problems, notes, ignored, odd = list[ModelError](), list[str](), list[str](), 0
     for link in robot.links:
-        inertial = link.inertial
-        if inertial is None:
+        if (inertial := link.inertial) is None:
             continue
         if inertial.mass is None or inertial.inertia is None:
-            raise ModelError(f"URDF, link '{link.name}'", "has an <inertial> without <mass> or <inertia>")
-        xyz, rpy = np.zeros(3), np.zeros(3)
-        if inertial.origin is not None:
-            xyz, rpy = np.array(inertial.origin.xyz or xyz), np.array(inertial.origin.rpy or rpy)
-        rotation = rotation_from_rpy(rpy)
-        inertia = rotation @ np.array(inertial.inertia.to_matrix()) @ rotation.T
-        theta = from_com_form(inertial.mass, xyz, inertia)
-        # Bodies as thin as a rod or a point are limits of real ones; rounding may push them out by a little.
-        about_com = pseudo_inertia(from_com_form(inertial.mass, np.zeros(3), inertia))
-        if inertial.mass <= 0.0 or np.linalg.eigvalsh(about_com[:3, :3])[0] < -1e-9 * np.trace(about_com[:3, :3]):
-            name = link.name
-            while name in fixed:
-                name = fixed[name]
-            if name in held:
-                require_physically_consistent(theta, link.name)
-            ignored.append(link.name)
-    if not ignored:
-        return []
-    return [f"no body has the inertia of {', '.join(ignored)}; it counts for nothing, as nothing moves it"]
+            problems.append(ModelError(f"URDF, link '{link.name}'", "has an <inertial> without <mass> or <inertia>"))
+            continue
+        placement, inertia = _placement(inertial.origin), np.array(inertial.inertia.to_matrix())
+        theta = transform_parameters(from_com_form(inertial.mass, np.zeros(3), inertia), *placement)
+        largest, is_bad = float(np.linalg.eigvalsh(inertia)[-1]), not _can_exist(theta)
+        size = np.sqrt(max(largest, 0.0) / max(inertial.mass, 1e-12))
+        head = link.name
+        while head in above and above[head].type == "fixed":
+            theta, head = transform_parameters(theta, *_placement(above[head].origin)), above[head].parent
+        if head not in above:
+            ignored += [link.name] if is_bad else []
+            continue
+        bodies[head] = bodies.get(head, np.zeros(10)) + theta
+        if is_bad:
+            alone.setdefault(head, []).append(link.name)
+        if inertial.mass > 0.0 and size > _ODD_RADIUS:
+            length = f"{1e-3 * size:.2g} km" if size >= 1e3 else f"{size:.2g} m"
+            what = f"link '{link.name}' of {inertial.mass:g} kg would have a radius of gyration of {length}: units?"
+            what += "" if odd else " <inertia> is in kg m^2; in g mm^2 its numbers are 1e9 times as large"
+            odd += 1
+            problems += [ModelError(f"URDF, {what}")] if size > _IMPOSSIBLE_RADIUS else []
+            notes += [what] if size <= _IMPOSSIBLE_RADIUS else []
+    for head, theta in bodies.items():
+        names = ", ".join(alone.get(head, [head]))
+        if not _can_exist(theta):
+            problems.append(NotPhysicallyConsistent(names, np.linalg.eigvalsh(pseudo_inertia(theta)).tolist()))
+        elif head in alone:
+            notes.append(f"no body has the inertia of {names} alone; everything that moves with it could exist")
+    if ignored:
+        notes.append(f"no body has the inertia of {', '.join(ignored)}; it counts for nothing, as nothing moves it")
+    return problems, notes
+
+
+def _placement(origin: Any) -> tuple[Array, Array]:
+    """Return rotation (3, 3) and position (3,) [m] of an origin; none is that of its parent."""
+    rpy, xyz = (getattr(origin, name, None) for name in ("rpy", "xyz"))
+    return rotation_from_rpy(np.array(rpy or np.zeros(3))), np.array(xyz or np.zeros(3))
+
+
+def _can_exist(theta: Array) -> bool:
+    """Return whether a body (10,) can exist, up to rounding as thin as a rod or a point."""
+    if theta[0] <= 0.0:
+        return False
+    mass, _, inertia = to_com_form(theta)
+    second = pseudo_inertia(from_com_form(mass, np.zeros(3), inertia))[:3, :3]
+    return bool(np.linalg.eigvalsh(second)[0] >= -1e-9 * max(np.trace(second), theta[4] + theta[6] + theta[9]))
 
 
 _SNAP_STEP = math.pi / 12  # rounded multiples of 15 degrees are taken for the exact angle
@@ -215,6 +249,7 @@ class UrdfDescription:
         skeleton: XML tree of that skeleton.
         root: Name of the link nothing moves.
         warnings: Faults mended.
+        problems: Why bodies that move cannot be used.
     """
 
     text: str
@@ -222,6 +257,7 @@ class UrdfDescription:
     root: str
     warnings: tuple[str, ...]
     skeleton: ET.Element = field(repr=False)
+    problems: tuple[ModelError, ...] = ()
 
     def joint(self, name: str) -> Joint:
         """Return the joint of that name.
@@ -248,21 +284,19 @@ class UrdfDescription:
         return [name for name in names if self.robot.joint_map[name].type in MOVABLE]
 
 
-def read_urdf(text: str, snap_angles: bool = True, needs_bodies: bool = True) -> UrdfDescription:
+def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     """Read, check and mend a URDF.
 
     Args:
         text: The URDF, with all xacro macros expanded.
         snap_angles: Replace angles that are roundings of a multiple of 15 degrees (1.5708, 3.1416) by the exact ones.
             A rounded angle tilts a joint axis and makes parameters look identifiable that are not.
-        needs_bodies: Whether links that move need the inertia of a body; without, inertias are not looked at.
 
     Returns:
-        The description; its warnings tell what was snapped.
+        The description; its warnings tell what was snapped, its problems what is wrong with bodies.
 
     Raises:
         ModelError: Not a URDF, a number that is none or not finite, a zero axis, a loop, several roots.
-        NotPhysicallyConsistent: The inertia of a link that moves cannot belong to a body.
     """
     tree = _parse(text)
     check_numbers(tree)
@@ -276,10 +310,10 @@ def read_urdf(text: str, snap_angles: bool = True, needs_bodies: bool = True) ->
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
         raise ModelError("URDF", f"cannot be read: {error}") from error
-    warnings += check_inertias(robot) if needs_bodies else []
-    warnings += ignored
+    problems, notes = judge_inertias(robot)
+    warnings += [*notes, *ignored]
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
-    return UrdfDescription(mended, robot, root, tuple(warnings), skeleton)
+    return UrdfDescription(mended, robot, root, tuple(warnings), skeleton, tuple(problems))
 
 
 def parse_quietly(text: str) -> tuple[URDF, list[str]]:

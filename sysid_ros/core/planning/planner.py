@@ -207,22 +207,7 @@ class CertifiedPlanner:
         is_cancelled: Callable[[], bool] = _never,
         seconds: float = np.inf,
     ) -> CertifiedPlan:
-        """Search for a motion, and where the settings ask for it, for one that can be proven throughout.
-
-        Args:
-            request: What is wanted.
-            now: Time of the loop's clock [s].
-            search: Finds a motion within a time [s], as :attr:`_try` says.
-            tries: What is tried, one after the other.
-            is_cancelled: Looked at before and after a proof.
-            seconds: How long all of it may take [s].
-
-        Raises:
-            PlanRejected: A limit is broken with such a bound.
-            BoundNotAvailable: There is no such bound, or drivers would not accept it.
-            PlanFailure: No motion was found in the time that the proof leaves.
-            Cancelled: ``is_cancelled`` said so.
-        """
+        """Search for a motion, and where the settings ask for it, for one that can be proven throughout."""
         if not self.settings.proves_throughout:
             return search(seconds)
         begin, proving = time.monotonic(), 0.0
@@ -407,12 +392,7 @@ class CertifiedPlanner:
         return best if self._try.longer == 1.0 else certified(min(self._try.longer * best.duration, LONGEST))
 
     def _plan_leg(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
-        """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven.
-
-        Raises:
-            PlanRejected: The arm cannot be held at the goal.
-            BoundNotAvailable: Likewise.
-        """
+        """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven."""
         goal = request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         way, leg = self._remembered_way(request.state[0], goal), None
@@ -441,15 +421,6 @@ class CertifiedPlanner:
         """Divide a straight motion with an end that leaves little torque into a fast and a slow one to save time.
 
         A motion needs room for its largest feedback wherever it passes, so such an end makes all of it slow.
-
-        Args:
-            request: Its start and goal.
-            whole: The whole motion; None where it cannot be proven.
-            now: Time of the loop's clock [s].
-            patience: How long it may take.
-
-        Returns:
-            The first of both, or the whole motion.
         """
         goal, middle = request.goal, self._where_room_ends(request)
         if goal is None or middle is None:
@@ -512,24 +483,14 @@ class CertifiedPlanner:
         return way[1:]
 
     def _leg_home(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
-        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there.
-
-        Raises:
-            PlanRejected: The arm cannot be held there.
-            BoundNotAvailable: Likewise.
-        """
+        """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there."""
         home = self.robot.home
         if np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
             return None
         return self._plan_leg(replace(request, goal=home), now, patience)
 
     def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
-        """Plan towards the home posture where no exciting motion from rest can be proven.
-
-        Raises:
-            PlanFailure: That cannot be proven either, or was not asked for. Where the arm cannot even be held for
-                certain it names the nearest posture found where it can.
-        """
+        """Plan towards the home posture where no exciting motion from rest can be proven."""
         start = request.state[0]
         try:
             try:
@@ -551,11 +512,7 @@ class CertifiedPlanner:
         raise failure
 
     def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
-        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home.
-
-        Returns:
-            The posture, (n,) [rad]; None where there is none.
-        """
+        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home."""
         start, home = request.state[0], self.robot.home
         try:
             errors = self._held_errors(request, home)

@@ -186,15 +186,7 @@ class Search:
         return min(found, key=lambda one: one.rank)
 
     def _advance(self, runs: list[_Run], samples: ConstraintSamples) -> ConstraintSamples:
-        """Take a step of each run.
-
-        Args:
-            runs: Runs that are not done.
-            samples: Rows of the motions that they tried last; a run's are only linearised where it goes on from there.
-
-        Returns:
-            Those of the motions that they have tried now.
-        """
+        """Take a step of each run."""
         self._linearise([run for run in runs if run.rows is None], samples)
         tried = [(run, run.propose(self._step_problem)) for run in runs]
         tried = [(run, step) for run, step in tried if not run.is_done]
@@ -225,11 +217,6 @@ class Search:
 
 class _Run:
     """State of one start.
-
-    Args:
-        start: Where it begins.
-        place: Its place among the motions that were evaluated together.
-        little: Gain of the cost that is not worth a step.
 
     Attributes:
         now: Where it has come to.

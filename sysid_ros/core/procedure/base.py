@@ -232,11 +232,7 @@ class Procedure(ABC):
     # The arm
 
     def _require_moving_well(self) -> MotionState:
-        """Return what the arm is doing.
-
-        Raises:
-            IdentificationFailed: The motion has failed, the goal is cancelled, or the data are inconsistent.
-        """
+        """Return what the arm is doing."""
         self._require_not_cancelled()
         state = self._arm.motion_state()
         if state.has_failed:

@@ -175,23 +175,14 @@ class _Bins(NamedTuple):
 
 @dataclass(frozen=True)
 class _BinnedKernels:
-    """Kernels of the loops with inertia ratios in an interval, before norms grow.
+    """Kernels of the loops with inertia ratios in an interval, before norms grow."""
 
-    Attributes:
-        bins: The kernels.
-        bin: Width of a bin [s].
-        tail: Largest share of a step response that is left at the end of the horizon.
-        beyond: Largest step response after the horizon, (4,).
-        left: See :class:`LoopKernels`, (6, 4).
-        direct_acceleration: Largest immediate acceleration per unit of disturbance.
-    """
-
-    bins: _Bins
-    bin: float
-    tail: float
-    beyond: Array
-    left: Array
-    direct_acceleration: float
+    bins: _Bins  # The kernels
+    bin: float  # Width of a bin [s]
+    tail: float  # Largest share of a step response that is left at the end of the horizon
+    beyond: Array  # Largest step response after the horizon, (4,)
+    left: Array  # See :class:`LoopKernels`, (6, 4)
+    direct_acceleration: float  # Largest immediate acceleration per unit of disturbance
 
     def grown(self, growth: float, largest_exponent: float) -> LoopKernels:
         """Weight what acts on norms by age, see :func:`loop_kernels`; what is in a bin as its oldest."""
@@ -254,19 +245,12 @@ def _binned_kernels(settings: RobustSettings, lower: int, upper: int, is_differe
 
 
 class _Part(NamedTuple):
-    """Ages of responses, in samples, and how many delays from 0 to the longest are evaluated there.
+    """Ages of responses, in samples, and how many delays from 0 to the longest are evaluated there."""
 
-    Attributes:
-        begin: First sample.
-        end: Last sample plus one; None for that of the horizon.
-        delays: Number of delays at which responses are evaluated.
-        nodes: Number of intervals of delays in the middle of which bounds of second derivatives are evaluated.
-    """
-
-    begin: int
-    end: int | None
-    delays: int
-    nodes: int
+    begin: int  # First sample
+    end: int | None  # Last sample plus one; None for that of the horizon
+    delays: int  # Number of delays at which responses are evaluated
+    nodes: int  # Number of intervals of delays in the middle of which bounds of second derivatives are evaluated
 
 
 _AGES = _Part(0, _EARLY_SAMPLES, 17, 5), _Part(_EARLY_SAMPLES, None, 9, 3)
@@ -298,15 +282,10 @@ class _Range(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """Bounds of what is between loops at some ages, near one inertia ratio.
+    """Bounds of what is between loops at some ages, near one inertia ratio."""
 
-    Attributes:
-        slack: How far responses may be from straight lines, by kind, (8, N, 4).
-        left: What is left at the end of the horizon, see :class:`Slack`; (5, 4).
-    """
-
-    slack: Array
-    left: Array
+    slack: Array  # How far responses may be from straight lines, by kind, (8, N, 4)
+    left: Array  # What is left at the end of the horizon, see :class:`Slack`; (5, 4)
 
 
 class _Ages:

@@ -197,19 +197,13 @@ def _sample_states(motion: Motion, n: int, step: float, is_long: bool) -> tuple[
 
 @dataclass(frozen=True)
 class _Piece:
-    """A smooth part of a motion.
+    """A smooth part of a motion."""
 
-    Attributes:
-        begin: Its start [s].
-        end: Its end [s].
-        derivatives: Function of times (T,) that gives the derivatives 0 to 4 of the position, (5, T, n).
-        largest: Bounds of the magnitudes of the derivatives 0 to 6, (7, n).
-    """
-
-    begin: float
-    end: float
+    begin: float  # Its start [s]
+    end: float  # Its end [s]
+    # Function of times (T,) that gives the derivatives 0 to 4 of the position, (5, T, n)
     derivatives: Callable[[Array], Array]
-    largest: Array
+    largest: Array  # Bounds of the magnitudes of the derivatives 0 to 6, (7, n)
 
 
 def _bound_rates(motion: Motion, n: int, times: Array) -> tuple[MotionRates, Array, Array, Array]:

@@ -325,11 +325,7 @@ def _feedback_of_kinds(of: list[Array], period: float) -> list[Array]:
 
 
 def _neumann(share: Array, convolve: Callable[[Array, Array], Array]) -> Array:
-    """Sum ``share`` convolved with itself 0, 1, 2, ... times, (loops, 1, N).
-
-    Raises:
-        BoundNotAvailable: The sum may diverge.
-    """
+    """Sum ``share`` convolved with itself 0, 1, 2, ... times, (loops, 1, N)."""
     if not share.sum(axis=-1).max() < _LARGEST_SHARE:
         raise BoundNotAvailable("the loops of neighbouring inertia ratios differ too much; lower the bandwidth")
     term = np.zeros_like(share)

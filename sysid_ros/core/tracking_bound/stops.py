@@ -290,12 +290,7 @@ class PathCells:
 
 
 class _Cells:
-    """Bounds of the inputs of stops in J cells of the time of the path and X + 1 cells of x, the last one at rest.
-
-    Args:
-        path: The cells of the path.
-        clock: The clock of the stops.
-    """
+    """Bounds of the inputs of stops in J cells of the time of the path and X + 1 cells of x, the last one at rest."""
 
     def __init__(self, path: PathCells, clock: _Clock):
         self.path, self.clock = path, clock

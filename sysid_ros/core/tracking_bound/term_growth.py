@@ -81,17 +81,11 @@ def by_name(kind: str, slope: Both, coriolis: Both, product: Array) -> dict[str,
 
 @dataclass(frozen=True)
 class _Growth:
-    """How slopes, rates or Coriolis matrices of M, and of D, change near nodes and along the lines between them.
+    """How slopes, rates or Coriolis matrices of M, and of D, change near nodes and along the lines between them."""
 
-    Attributes:
-        beyond: What is beyond first order near the nodes, (S,).
-        first: First derivative along lines, (S - 1,).
-        second: Second derivative.
-    """
-
-    beyond: Both
-    first: Both
-    second: Both
+    beyond: Both  # What is beyond first order near the nodes, (S,)
+    first: Both  # First derivative along lines, (S - 1,)
+    second: Both  # Second derivative
 
     def __mul__(self, factor: float) -> _Growth:
         parts = self.beyond, self.first, self.second
@@ -164,29 +158,17 @@ class ParameterBounds:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """What the inertia is near the nodes and along the lines between them, in the errors of the moment.
+    """What the inertia is near the nodes and along the lines between them, in the errors of the moment."""
 
-    Attributes:
-        away: Largest distances from the nodes, (S, n) [rad].
-        turns: Turns between the nodes, (S - 1, n) [rad].
-        slope: Of P at the nodes: value, first order, beyond.
-        inertia: Of M; without a value.
-        line_slope: Of P along the lines: value, first and second derivative.
-        line_inertia: Of M; without a value.
-        line_off: Of D.
-        line_off_slope: Largest slope of D there.
-        inverse: Norm of ``M^-1`` there.
-    """
-
-    away: Array
-    turns: Array
-    slope: Parts
-    inertia: Parts
-    line_slope: Parts
-    line_inertia: Parts
-    line_off: Parts
-    line_off_slope: Array
-    inverse: Array
+    away: Array  # Largest distances from the nodes, (S, n) [rad]
+    turns: Array  # Turns between the nodes, (S - 1, n) [rad]
+    slope: Parts  # Of P at the nodes: value, first order, beyond
+    inertia: Parts  # Of M; without a value
+    line_slope: Parts  # Of P along the lines: value, first and second derivative
+    line_inertia: Parts  # Of M; without a value
+    line_off: Parts  # Of D
+    line_off_slope: Array  # Largest slope of D there
+    inverse: Array  # Norm of ``M^-1`` there
 
 
 class _Metric:

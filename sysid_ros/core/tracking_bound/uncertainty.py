@@ -431,17 +431,11 @@ def extreme_inertias(
 
 @dataclass(frozen=True)
 class _Pencils:
-    """Inertias at S positions, in coordinates in which the nominal one is the unit matrix.
+    """Inertias at S positions, in coordinates in which the nominal one is the unit matrix."""
 
-    Attributes:
-        least: Bounds of the arm's from below, in the order of kinetic energies, (S, n, n) each.
-        most: Bounds of it from above.
-        last: Inertia by parameter of the last body, (S, 10, n, n).
-    """
-
-    least: list[Array]
-    most: list[Array]
-    last: Array
+    least: list[Array]  # Bounds of the arm's from below, in the order of kinetic energies, (S, n, n) each
+    most: list[Array]  # Bounds of it from above
+    last: Array  # Inertia by parameter of the last body, (S, 10, n, n)
 
     @classmethod
     def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> _Pencils:

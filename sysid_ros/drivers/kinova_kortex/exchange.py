@@ -212,11 +212,7 @@ class CyclicExchange:
         return feedback
 
     def _require_obedience(self, error: KortexServerError) -> None:
-        """Ask an arm that refuses a command for its state; a request that was damaged on its way costs one cycle only.
-
-        Raises:
-            ArmLost: It is not in low-level servoing any more, has a fault, or does not tell.
-        """
+        """Ask an arm that refuses a command for its state; a request damaged on its way costs one cycle."""
         text = ""
         with contextlib.suppress(KortexServerError, KortexConnectionLost):
             feedback = self.client.refresh(None, max(REPLY_TIMEOUT, self.settings.reply_wait))

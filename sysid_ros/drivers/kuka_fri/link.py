@@ -167,11 +167,7 @@ def is_message(codec: FriCodec, datagram: bytes) -> bool:
 
 
 def _require_consistent(message: Monitoring, size: int) -> None:
-    """Check that a message has what its state promises.
-
-    Raises:
-        InvalidFrame: It has not.
-    """
+    """Check that a message has what its state promises."""
     if message.state is SessionState.IDLE:
         return
     if message.q is None or message.tau is None:

@@ -144,9 +144,6 @@ def _follow(
         is_done: What is waited for; asked once per message.
         mirrors: Whether messages of the commanding states are answered. If not, the controller goes back to monitoring,
             where it holds the arm; answered with zero torque in COMMANDING_ACTIVE, the arm would float and could sink.
-
-    Raises:
-        TakeoverRefused: A safety stop is in force.
     """
     deadline = time.monotonic() + settings.connect_timeout
     while (remaining := deadline - time.monotonic()) > 0.0:

@@ -246,11 +246,7 @@ class Ros2ControlArm(Arm):
             self._sender.send(self._link, self._hold.torque(state), state)
 
     def _newest_state(self, link: JointLink, stream: JointStream) -> ArmState:
-        """Return the latest state; those that have come in the meantime are left out.
-
-        Raises:
-            TakeoverRefused: None comes.
-        """
+        """Return the latest state; those that have come in the meantime are left out."""
         measured = stream.next(self.settings.session_timeout)
         while measured is not None and link.waiting():
             measured = stream.next(self.settings.cycle_wait) or measured

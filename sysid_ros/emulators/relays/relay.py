@@ -164,11 +164,7 @@ class _Direction:
         self._queue = deque(Piece(min(one.due, time.monotonic()), one.data) for one in self._queue)
 
     def take(self) -> None:
-        """Read what has come.
-
-        Raises:
-            OSError: The connection was reset.
-        """
+        """Read what has come."""
         data = self.source.recv(_CHUNK)
         if not data:
             self.has_ended = True

@@ -418,11 +418,7 @@ def _body_scales(robot: RobotModel) -> Array:
 
 
 def _deal_blocks(motion: Motion, settings: WholeArmSettings) -> list[Index]:
-    """Return the samples of each fold: blocks that follow each other, since a fit must hold for other motions, too.
-
-    Raises:
-        SysidError: There are fewer blocks than folds.
-    """
+    """Return the samples of each fold: blocks that follow each other, since a fit must hold for other motions, too."""
     block = np.zeros(len(motion.seconds), dtype=int)
     count = 0
     for part in motion.pieces:

@@ -22,20 +22,14 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.options import BAGS, UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
     WATCHED,
-    RawSamples,
     Recording,
     Watch,
-    counted,
     cut_repeats,
     describe_stop,
-    has_all,
-    judge_velocity,
-    make_recording,
     missing_joints,
     read_all,
-    require_efforts,
-    with_sign,
 )
+from sysid_ros.reports.recordings.sense import RawSamples, make_recording, unwrap
 
 mcap_reader = optional_module("mcap.reader")
 rosbags, rosbags_types = optional_module("rosbags.highlevel"), optional_module("rosbags.typesys")
@@ -48,47 +42,29 @@ _SAME_TIME = 1000
 """Stamps of two streams that differ by less are one [ns]."""
 
 
+_Columns = tuple[tuple[str, ...], NDArray[np.int64], Mapping[str, Array]]
+"""Names of joints, stamps (N,) [ns], and of each quantity (N, number of joints) in SI units."""
+
+
 @dataclass
 class _Stream:
-    """Joint states of one topic with the same names; what is missing in a message is not a number.
-
-    Attributes:
-        topic: The topic.
-        names: Joints, after renaming.
-        stamps: Stamps of the headers [ns]; those of the recorder where a header has none.
-        values: Of each quantity one row per message.
-        unstamped: Messages without a stamp of their own.
-    """
+    """Joint states of one topic with the same names; what is missing in a message is not a number."""
 
     topic: str
-    names: tuple[str, ...]
-    stamps: list[int] = field(default_factory=list)
+    names: tuple[str, ...]  # after renaming
+    stamps: list[int] = field(default_factory=list)  # of the headers, or of the recorder where one has none [ns]
     values: dict[str, list[Array]] = field(default_factory=lambda: {name: [] for name in _QUANTITIES})
     unstamped: int = 0
 
-    def add(self, message: Any, recorded_ns: int) -> None:
-        """Take a message in."""
+    def add(self, message: Any, order: list[int], recorded_ns: int) -> None:
+        """Take a message in; ``order`` says where in it the joints of the stream are."""
         stamp = message.header.stamp
         own = int(stamp.sec) * 10**9 + int(stamp.nanosec)
         self.unstamped += own == 0
         self.stamps.append(own or recorded_ns)
         for name, attribute in _QUANTITIES.items():
             row = getattr(message, attribute)
-            self.values[name].append(row if len(row) == len(self.names) else np.full(len(self.names), np.nan))
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Some joints over time: stamps (N,) [ns], and of each quantity (N, number of joints) in SI units."""
-
-    names: tuple[str, ...]
-    stamps: NDArray[np.int64]
-    values: Mapping[str, Array]
-
-    def take(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return the columns of some joints, in that order."""
-        order = [self.names.index(name) for name in names]
-        return {quantity: rows[:, order] for quantity, rows in self.values.items()}
+            self.values[name].append(row[order] if len(row) == len(order) else np.full(len(order), np.nan))
 
 
 def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
@@ -117,18 +93,8 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     notices += [sentence for sentences in told for sentence in sentences]
     stamps, values, joined = _join(path, robot, columns)
     caveats += joined
-    q, v, tau = values["q"], values["v"], values["tau"]
-    is_whole = has_all(q) & has_all(tau)
-    v_or_none, told_v = judge_velocity(robot, q, v)
-    notices += told_v
-    if v_or_none is not None:
-        is_whole &= has_all(v)
-    require_efforts(path, robot, tau, is_whole, options)
-    if not is_whole.all():
-        notices.append(f"{counted(int(np.count_nonzero(~is_whole)), 'sample')} left out in which a number is missing")
-    kept = None if v_or_none is None else v_or_none[is_whole]
-    raw = RawSamples(stamps[is_whole], q[is_whole], kept, tau[is_whole], tuple(notices), tuple(caveats))
-    return with_sign(path, robot, make_recording(path, robot, raw), options.effort_sign)
+    raw = RawSamples(stamps, values["q"], values["v"], values["tau"], tuple(notices), tuple(caveats))
+    return make_recording(path, robot, raw, options)
 
 
 # Messages
@@ -137,7 +103,8 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stream], list[str]]:
     """Read all joint states; return their streams and what was noticed."""
     streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
-    damage, notices = None, []
+    damage, notices = None, list[str]()
+    usual: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | None] = {}
     try:
         for number, (share, topic, recorded_ns, message) in enumerate(_messages(path)):
             if number % WATCHED == 0 and not watch(share):
@@ -145,10 +112,14 @@ def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stre
                 break
             if options.topics and topic not in options.topics:
                 continue
-            key = (topic, tuple(message.name))
+            names = tuple(message.name)
+            key, order = (topic, tuple(sorted(names))), sorted(range(len(names)), key=names.__getitem__)
             if key not in streams:
-                streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in message.name))
-            streams[key].add(message, recorded_ns)
+                streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in key[1]))
+            if usual.setdefault(key, names) not in (names, None):
+                notices.append(f"{topic}: joints come in another order from message {number + 1} on; found by name")
+                usual[key] = None  # told once
+            streams[key].add(message, order, recorded_ns)
     except InvalidRecording:
         raise
     except Exception as error:  # neither reader has a common error for what a damaged file makes it do
@@ -268,33 +239,30 @@ def _tidy(path: Path, stream: _Stream, options: ReadOptions) -> tuple[_Columns, 
         name: UNITS[name].get(options.units.get(name, ""), 1.0) * np.array(rows, dtype=float)[kept]
         for name, rows in stream.values.items()
     }
-    return _Columns(stream.names, stamps[kept], values), [f"{stream.topic}: {sentence}" for sentence in notices]
+    return (stream.names, stamps[kept], values), [f"{stream.topic}: {sentence}" for sentence in notices]
 
 
 def _join(
     path: Path, robot: RobotModel, columns: Sequence[_Columns]
 ) -> tuple[NDArray[np.int64], dict[str, Array], list[str]]:
-    """Put the joints of several streams together, at the times of the stream with the fewest samples.
-
-    Returns:
-        Stamps (N,) [ns], quantities (N, n), and why bounds from them are not guaranteed, if they are not.
-    """
-    base = min(columns, key=lambda one: len(one.stamps))
-    start, end = max(one.stamps[0] for one in columns), min(one.stamps[-1] for one in columns)
-    stamps = base.stamps[(base.stamps >= start) & (base.stamps <= end)]
+    """Put joints together at the times of the stream with the fewest samples; say what makes that no guarantee."""
+    base = min((stamps for _, stamps, _ in columns), key=len)
+    start, end = max(stamps[0] for _, stamps, _ in columns), min(stamps[-1] for _, stamps, _ in columns)
+    stamps = base[(base >= start) & (base <= end)]
     if len(stamps) < 2:
         raise InvalidRecording(path, "the time that the topics have in common", "empty", "topics recorded together")
     values = {name: np.full((len(stamps), robot.n), np.nan) for name in _QUANTITIES}
     worst = 0
-    for one in columns:
-        joints = [name for name in robot.joint_names if name in one.names]
-        places = [robot.joint_names.index(name) for name in joints]
-        after = np.clip(np.searchsorted(one.stamps, stamps), 1, len(one.stamps) - 1)
-        nearest = after - (stamps - one.stamps[after - 1] < one.stamps[after] - stamps)
-        away = int(np.abs(one.stamps[nearest] - stamps).max())
+    for names, own, quantities in columns:
+        places = [place for place, name in enumerate(robot.joint_names) if name in names]
+        order = [names.index(robot.joint_names[place]) for place in places]
+        after = np.clip(np.searchsorted(own, stamps), 1, len(own) - 1)
+        nearest = after - (stamps - own[after - 1] < own[after] - stamps)
+        away = int(np.abs(own[nearest] - stamps).max())
         worst = max(worst, away)
-        for name, rows in one.take(joints).items():
-            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, one.stamps, rows)
+        for name, all_rows in quantities.items():
+            rows = unwrap(all_rows[:, order]) if name == "q" and away > _SAME_TIME else all_rows[:, order]
+            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, own, rows)
     if worst <= _SAME_TIME:
         return stamps, values, []
     return stamps, values, [
@@ -304,5 +272,4 @@ def _join(
 
 
 def _interpolate(at: NDArray[np.int64], stamps: NDArray[np.int64], rows: Array) -> Array:
-    seconds, places = 1e-9 * (stamps - stamps[0]), 1e-9 * (at - stamps[0])
-    return np.column_stack([np.interp(places, seconds, column) for column in rows.T])
+    return np.column_stack([np.interp(1e-9 * (at - stamps[0]), 1e-9 * (stamps - stamps[0]), one) for one in rows.T])

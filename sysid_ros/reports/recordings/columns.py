@@ -2,7 +2,7 @@
 
 Tables come from loggers, from PlotJuggler, from ``numpy.savetxt`` and from spreadsheets, and all name columns in ways
 of their own: ``q_joint_1``, ``joint_1/position``, ``/joint_states/effort[0]``, ``time [ms]``. What is found is by name,
-never by place; what a name leaves open is asked for.
+never by place, but for numbers that count all joints; what a name leaves open is asked for.
 """
 
 from __future__ import annotations
@@ -73,16 +73,21 @@ def find_columns(path: Path, names: Sequence[str], robot: RobotModel, options: R
         InvalidRecording: A column is missing, or there more than once, or names a unit that is unknown.
     """
     parsed = [_without_unit(path, name) for name in names]
-    time, notices = _find_time(path, names, parsed)
+    time, notices = _find_time(path, names, parsed, options.joint_names)
     meant = [
         (place, quantity, rest)
         for place, name in enumerate(parsed)
         if place not in time and not _NOT_MEASURED.search(name.base) and _is_of_topic(names[place], options.topics)
         for quantity, rest in _interpret(name.base)
     ]
-    numbers = _numbers_of(robot)
-    if not numbers.keys() <= {rest for _, quantity, rest in meant if quantity == "q"}:
-        numbers = {}  # they count from elsewhere, and nobody knows which is which
+    numbers, counted = _numbers_of(robot), {rest for _, quantity, rest in meant if quantity == "q"}
+    if not numbers.keys() <= counted or not numbers:  # they count from elsewhere: one for each joint, in order
+        of_joints = sorted((rest for rest in counted if rest.isdecimal()), key=int)
+        is_count = [int(rest) for rest in of_joints] in (list(range(robot.n)), list(range(1, robot.n + 1)))
+        numbers = dict(zip(of_joints, robot.joint_names, strict=True)) if is_count else {}
+        if numbers and not numbers.keys() & options.joint_names.keys():
+            ends = f"{of_joints[0]} to {of_joints[-1]} are taken to be {', '.join(robot.joint_names)} in this order"
+            notices.append(f"joints {ends}; --map NAME=JOINT says others")
     found: dict[str, dict[str, list[int]]] = {quantity: {} for quantity in _WORDS}
     others: list[str] = []
     for place, quantity, rest in meant:
@@ -127,9 +132,14 @@ def _unit(path: Path, quantity: str, name: str, text: str) -> str:
     return unit
 
 
-def _find_time(path: Path, names: Sequence[str], parsed: list[_Name]) -> tuple[tuple[int, ...], list[str]]:
+def _find_time(
+    path: Path, names: Sequence[str], parsed: list[_Name], given: Mapping[str, str]
+) -> tuple[tuple[int, ...], list[str]]:
     """Return the column of the time, or those of seconds and nanoseconds, and what was left aside."""
     words = [re.split(r"[/.]", name.base.lower())[-1].strip("_") for name in parsed]
+    stated = [k for k, name in enumerate(parsed) if "t" in (given.get(name.base), given.get(names[k].strip()))]
+    if len(stated) == 1:
+        return (stated[0],), []
     pairs = [
         (words.index(seconds), words.index(rest))
         for seconds, rest in (("sec", "nanosec"), ("secs", "nsecs"))
@@ -145,8 +155,11 @@ def _find_time(path: Path, names: Sequence[str], parsed: list[_Name]) -> tuple[t
         elif base in _TIMES and unit in UNITS["t"]:
             ranked.append((_TIMES.index(base), place))
             parsed[place] = _Name(base, unit)
+    others = [k for k, name in enumerate(parsed) if not _interpret(name.base) and not _NOT_MEASURED.search(name.base)]
+    if not ranked and len(others) == 1:
+        return (others[0],), [f"the time is taken to be column '{names[others[0]].strip()}'; --map NAME=t says another"]
     if not ranked:
-        allowed = f"one named {', '.join(_TIMES)}, or a pair sec and nanosec; the file has {_list(names)}"
+        allowed = f"one named {', '.join(_TIMES)}, a pair sec and nanosec, or --map NAME=t; the file has {_list(names)}"
         raise InvalidRecording(path, "column 't'", "missing", allowed)
     ranked.sort()
     if len(ranked) > 1 and ranked[0][0] == ranked[1][0]:

@@ -38,7 +38,7 @@ def read_recording(
 
     Raises:
         InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
-        ParameterOutOfRange: It names a joint the robot does not have.
+        ParameterOutOfRange: A scale is stated of a joint that the robot does not have.
     """
     file, options = Path(path), options or ReadOptions()
     suffix = file.suffix.lower()
@@ -46,7 +46,7 @@ def read_recording(
     if file.is_dir():
         return read_bag(file, robot, options, watch)
     if suffix == ".mcap" and holds(file, SAMPLES):
-        for what in ("units", "joint_names", "effort_sign"):
+        for what in ("units", "joint_names", "effort_sign", "effort_scale"):
             if getattr(options, what):
                 told, allowed = (
                     f"{what.replace('_', ' ')} for a recording of this suite",

@@ -19,9 +19,9 @@ from sysid_ros.reports.recordings.readers import (
     WATCHED,
     Recording,
     Watch,
+    choose_joints,
     describe_gaps,
     describe_stop,
-    joint_columns,
     read_all,
 )
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
@@ -61,15 +61,10 @@ class DamagedRecording(SysidError):
 
 @dataclass
 class _Collected:
-    """What has been read so far; arrays of the samples that became part of a block.
+    """What has been read so far; arrays of the samples that became part of a block."""
 
-    Attributes:
-        first_stamp: Samples before this stamp are not used [ns].
-        last_stamp: Samples after this stamp are not used [ns].
-    """
-
-    first_stamp: int
-    last_stamp: int
+    first_stamp: int  # Samples before this stamp are not used [ns]
+    last_stamp: int  # Samples after this stamp are not used [ns]
     batches: list[SampleBlock] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
     extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})
@@ -107,8 +102,7 @@ def read_mcap(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch 
 
     Raises:
         DamagedRecording: Not an MCAP file, or nothing in it can be read.
-        InvalidRecording: No batches, more than one topic of them, or contradictory lengths.
-        ParameterOutOfRange: It names a joint the robot does not have.
+        InvalidRecording: No batches, more than one topic of them, contradictory lengths, or a joint is missing.
     """
     metadata = read_metadata(path)
     first, last = _described_stamp(path, metadata, FIRST_STAMP, 0), _described_stamp(path, metadata, LAST_STAMP, _END)
@@ -232,9 +226,9 @@ def _described_stamp(path: Path, metadata: Mapping[str, str], name: str, default
 
 
 def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> None:
-    order = joint_columns(path, batch.joint_names, robot)
+    order = choose_joints(path, batch.joint_names, robot)
     stamps = np.asarray(batch.stamps, dtype=np.int64)
-    count, n = stamps.size, robot.n
+    count, n = stamps.size, len(batch.joint_names)
     arrays = {}
     for name, field_name in _PER_JOINT.items():
         values = np.asarray(getattr(batch, field_name), dtype=float)

@@ -50,6 +50,8 @@ class ReadOptions:
             what the table says; one of :data:`UNITS`.
         effort_sign: 1 where efforts are in joint direction, -1 where they are against it; None asks the file and, for a
             bag, gravity.
+        effort_scale: What one unit of a joint's efforts is, by joint [Nm]; that of all others by ''. Where one is
+            stated, efforts that fit no payload are a caveat; else they are refused.
         needs_torques: Whether torques that nobody measured are refused; which parameters a motion tells does not depend
             on them.
 
@@ -61,11 +63,15 @@ class ReadOptions:
     joint_names: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     effort_sign: float | None = None
+    effort_scale: Mapping[str, float] = field(default_factory=dict)
     needs_torques: bool = True
 
     def __post_init__(self) -> None:
         if self.effort_sign not in (None, 1.0, -1.0):
             raise ParameterOutOfRange("effort_sign", self.effort_sign, "1 or -1")
+        for name, scale in self.effort_scale.items():
+            if not 0.0 < scale < math.inf:
+                raise ParameterOutOfRange("effort_scale", f"{name or 'all joints'}: {scale}", "above 0 [Nm per unit]")
         for name, unit in self.units.items():
             if name not in UNITS or unit not in UNITS[name]:
                 allowed = "; ".join(f"{one}={' or '.join(UNITS[one])}" for one in UNITS)

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.windows.samples import InvalidSamples, SampleBlock
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
+from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.torque_fit import derivative_weights, differentiate
 
 Array = NDArray[np.float64]
@@ -105,26 +104,6 @@ def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:
     return replace(robot, sensors=sensors)
 
 
-def joint_columns(path: Path, found: Sequence[str], robot: RobotModel) -> list[int]:
-    """For every joint of the robot its position among the names a file gives.
-
-    Raises:
-        ParameterOutOfRange: A name is not one of the robot's.
-        InvalidRecording: A name comes twice or a joint is missing.
-    """
-    names = list(found)
-    for name in names:
-        if name not in robot.joint_names:
-            raise ParameterOutOfRange("joint", name, f"one of {', '.join(robot.joint_names)}")
-    allowed = "each of " + ", ".join(robot.joint_names) + " once"
-    missing = [name for name in robot.joint_names if name not in names]
-    if missing:
-        raise InvalidRecording(path, "the list of joints", f"without {', '.join(missing)}", allowed)
-    if len(names) != robot.n:
-        raise InvalidRecording(path, "the list of joints", ", ".join(names), allowed)
-    return [names.index(name) for name in robot.joint_names]
-
-
 def missing_joints(path: Path, robot: RobotModel, missing: Sequence[str], names: Sequence[str]) -> InvalidRecording:
     """Return the error of a file that lacks joints, with the names it has instead and what to write."""
     others = [name for name in names if name not in robot.joint_names]
@@ -152,41 +131,6 @@ def choose_joints(path: Path, found: Sequence[str], robot: RobotModel) -> list[i
     return [names.index(name) for name in robot.joint_names]
 
 
-def require_plausible(path: Path, robot: RobotModel, samples: SampleBlock) -> None:
-    """Refuses numbers that look like another unit: far outside what this arm can do.
-
-    Raises:
-        InvalidRecording: Names the joint, the value and the limit.
-    """
-    limits = robot.limits
-    reach = np.where(
-        np.isfinite(limits.q_lower) & np.isfinite(limits.q_upper),
-        np.maximum(np.abs(limits.q_lower), np.abs(limits.q_upper)) + 0.5,
-        50.0,
-    )
-    checks = (
-        ("position", samples.q, reach, "rad", "they may be in degrees: say --units 'q=deg'"),
-        (
-            "velocity",
-            samples.v,
-            3.0 * limits.v_max,
-            "rad/s",
-            "they may be in degrees per second: say --units 'v=deg/s'",
-        ),
-        ("torque", samples.tau, 5.0 * limits.tau_max, "Nm", "they may be in mNm: say --units 'tau=mNm'"),
-    )
-    for name, values, largest, unit, hint in checks:
-        excess = np.abs(values) - largest
-        if excess.size and excess.max() > 0.0:
-            sample, joint = np.unravel_index(int(np.argmax(excess)), excess.shape)
-            raise InvalidRecording(
-                path,
-                f"the {name} of {robot.joint_names[joint]} in sample {sample}",
-                f"{values[sample, joint]:.6g} {unit}",
-                f"-{largest[joint]:.4g} to {largest[joint]:.4g} {unit} for this arm ({hint})",
-            )
-
-
 def describe_gaps(samples: SampleBlock) -> list[str]:
     """Say where there are gaps in the stamps, if there are: more than 1.5 median periods between two samples."""
     if len(samples) < 3:
@@ -210,8 +154,6 @@ OUTLIER = 6.0
 """A difference of the filters of so many times the one that 10 % of the samples exceed is an outlier."""
 MOST_CUT = 0.05
 """A larger share of outliers is no exception but the signal."""
-CLEAR = 0.7
-"""A cosine between torques and gravity from which on their sign is clear."""
 
 
 def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tuple[Array, Array, NDArray[np.bool_]]:
@@ -263,27 +205,6 @@ def _find_outliers(difference: Array, floor: Array, reach: int) -> NDArray[np.bo
     return result if result.mean() <= MOST_CUT else np.zeros_like(result)
 
 
-@dataclass(frozen=True)
-class RawSamples:
-    """N samples as a file gives them, in SI units and the robot's joint order; :func:`make_recording` judges them.
-
-    Attributes:
-        stamps: Rising, (N,) int64 [ns].
-        q: Measured positions, (N, n) [rad].
-        v: Measured velocities, (N, n) [rad/s]; None where the file has none.
-        tau: Torques in joint direction, (N, n) [Nm].
-        notices: What was found and mended, a sentence each.
-        caveats: Why no bounds from these samples are guaranteed, a sentence each.
-    """
-
-    stamps: NDArray[np.int64]
-    q: Array
-    v: Array | None
-    tau: Array
-    notices: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
-
-
 def cut_repeats(path: Path, stamps: NDArray[np.int64]) -> tuple[NDArray[np.bool_], list[str]]:
     """Find the samples that are not later than all before them.
 
@@ -308,135 +229,3 @@ def cut_repeats(path: Path, stamps: NDArray[np.int64]) -> tuple[NDArray[np.bool_
         raise InvalidRecording(path, "the time", found, "rising stamps, but for a few repeated or late samples")
     text = f"{counted(cut.size, 'repeated or late sample')} left out, the first {seconds:.4g} s after the first sample"
     return kept, [text]
-
-
-def make_recording(path: Path, robot: RobotModel, raw: RawSamples) -> Recording:
-    """Make a recording of raw samples: velocities where there are none, pieces where samples were lost.
-
-    Raises:
-        InvalidRecording: A number is not finite, or not one that this arm can have.
-    """
-    for name, values in (("q", raw.q), ("tau", raw.tau), ("v", raw.q if raw.v is None else raw.v)):
-        bad = np.argwhere(~np.isfinite(values))
-        if bad.size:
-            sample, joint = bad[0]
-            what = f"{name} of {robot.joint_names[joint]} in sample {sample}"
-            raise InvalidRecording(path, what, values[sample, joint], "a finite number")
-    caveats, velocity_error, is_outlier = list(raw.caveats), None, np.zeros(raw.stamps.size, dtype=bool)
-    v = raw.v
-    if v is None:
-        try:
-            v, velocity_error, is_outlier = estimate_velocity(raw.stamps, raw.q, robot.sensors.position_resolution)
-        except SysidError as error:
-            raise InvalidRecording(path, "the velocity", "missing", f"columns of velocities; {error}") from error
-        worst = int(np.argmax(velocity_error))
-        caveats.append(
-            "the velocities were computed from the positions and are taken as good to "
-            f"{velocity_error[worst]:.3g} rad/s ({robot.joint_names[worst]}, the others better), which the data "
-            "suggest but nothing proves"
-        )
-    try:
-        kept = ~is_outlier
-        # The counter jumps where samples are cut out, so no window spans the place.
-        samples = SampleBlock(raw.stamps[kept], np.flatnonzero(kept), raw.q[kept], v[kept], raw.tau[kept])
-    except InvalidSamples as error:
-        raise InvalidRecording(path, error.field, error.reason, "finite numbers in rising order of time") from error
-    require_plausible(path, robot, samples)
-    return Recording(
-        path.name,
-        (samples,),
-        (0,),
-        velocity_error=velocity_error,
-        metadata={},
-        notices=(*raw.notices, *describe_gaps(samples), *_describe_cuts(raw.stamps, is_outlier)),
-        caveats=tuple(caveats),
-    )
-
-
-def _describe_cuts(stamps: NDArray[np.int64], is_outlier: NDArray[np.bool_]) -> list[str]:
-    """Say where samples were cut out, if there are any."""
-    starts = np.flatnonzero(np.diff(np.concatenate([[0], is_outlier.astype(np.int8)])) == 1)
-    if not starts.size:
-        return []
-    seconds = 1e-9 * float(stamps[starts[0]] - stamps[0])
-    return [
-        f"{counted(int(np.count_nonzero(is_outlier)), 'sample')} cut out at {counted(starts.size, 'place')}, the first "
-        f"{seconds:.4g} s after the first sample: the positions jump there as after lost samples, and velocities from "
-        "them are outliers; the error of the velocities is that of the other samples"
-    ]
-
-
-def judge_velocity(robot: RobotModel, q: Array, v: Array) -> tuple[Array | None, list[str]]:
-    """Return the velocities, or None where they are missing or only zeros while the arm moves."""
-    has_none = np.asarray(~np.isfinite(v).any(axis=0))
-    moves = np.nanmax(q, axis=0) - np.nanmin(q, axis=0) > 100.0 * robot.sensors.position_resolution + 1e-3
-    is_zero = moves & ~has_none & (np.nan_to_num(v) == 0.0).all(axis=0)
-    if not (has_none | is_zero).any():
-        return v, []
-    joint = int(np.flatnonzero(has_none | is_zero)[0])
-    why = "missing" if has_none[joint] else "zero although it moves"
-    return None, [f"the velocity of {robot.joint_names[joint]} is {why}; all velocities are computed from positions"]
-
-
-def has_all(rows: Array) -> NDArray[np.bool_]:
-    """Return in which rows (N, n) no number is missing, (N,)."""
-    return np.asarray(np.isfinite(rows).all(axis=1))
-
-
-def require_efforts(
-    path: Path, robot: RobotModel, tau: Array, is_whole: NDArray[np.bool_], options: ReadOptions
-) -> None:
-    """Refuse torques that nobody measured, if they are needed, and fewer than two samples without a missing number.
-
-    Raises:
-        InvalidRecording: Names the joint.
-    """
-    has_none = np.asarray((np.nan_to_num(tau) == 0.0).all(axis=0))
-    if options.needs_torques and has_none.any():
-        joint = robot.joint_names[int(np.flatnonzero(has_none)[0])]
-        found, allowed = "missing, or zero throughout", "measured torques: without them no payload can be known"
-        raise InvalidRecording(path, f"the effort of {joint}", found, allowed)
-    if np.count_nonzero(is_whole) < 2:
-        raise InvalidRecording(path, "the number of samples with all joints", np.count_nonzero(is_whole), "at least 2")
-
-
-def gravity_agreement(robot: RobotModel, q: Array, tau: Array) -> float:
-    """Return how well torques agree with those that hold the nominal arm and payload against gravity.
-
-    Args:
-        robot: The arm.
-        q: Positions, (N, n) [rad].
-        tau: Torques, (N, n) [Nm].
-
-    Returns:
-        Cosine of the angle between both, over all joints and at most 500 samples, -1 to 1; 0 where either vanishes.
-        Near 1 the torques are in joint direction, near -1 against it.
-    """
-    model = robot.pin_model.copy()
-    model.inertias[robot.n] = model.inertias[robot.n] + pin.Inertia.FromDynamicParameters(robot.payload_prior.nominal)
-    data, chosen = model.createData(), np.linspace(0, len(q) - 1, min(len(q), 500)).astype(int)
-    gravity = np.array([pin.computeGeneralizedGravity(model, data, row).copy() for row in q[chosen]])
-    scale = float(np.linalg.norm(gravity) * np.linalg.norm(tau[chosen]))
-    return float(np.sum(gravity * tau[chosen])) / scale if scale > 0.0 else 0.0
-
-
-def with_sign(path: Path, robot: RobotModel, recording: Recording, stated: float | None) -> Recording:
-    """Turn efforts into joint direction: as stated, or as gravity shows.
-
-    Raises:
-        InvalidRecording: Gravity does not show it.
-    """
-    samples, notices = recording.samples, recording.notices
-    sign = stated
-    if sign is None:
-        agreement = gravity_agreement(robot, samples.q, samples.tau)
-        if abs(agreement) < CLEAR:
-            raise InvalidRecording(
-                path, "the agreement of the efforts with the torques against gravity", f"{agreement:.2f}",
-                "clear, or a stated sign: --effort-sign 1 (efforts in joint direction) or -1 (against it)",
-            )  # fmt: skip
-        sign = float(np.sign(agreement))
-        if sign < 0.0:
-            shown = f"as gravity shows (cosine {agreement:.2f})"
-            notices = (*notices, f"efforts are against the joint direction, {shown}, and were turned round")
-    return replace(recording, batches=(replace(samples, tau=sign * samples.tau),), notices=notices)

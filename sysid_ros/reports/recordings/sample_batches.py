@@ -64,11 +64,7 @@ class _Reader:
         self._data, self._order, self._at = data, order, 4
 
     def array(self, kind: str, count: int) -> NDArray[Any]:
-        """Read some numbers, aligned to their size.
-
-        Raises:
-            ValueError: The message ends before.
-        """
+        """Read some numbers, aligned to their size."""
         dtype = np.dtype(self._order + kind)
         if not count:
             return np.zeros(0, dtype)

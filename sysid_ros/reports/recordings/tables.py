@@ -16,22 +16,15 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.columns import find_columns
 from sysid_ros.reports.recordings.options import UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
-    CLEAR,
-    RawSamples,
     Recording,
     Watch,
     choose_joints,
     counted,
     cut_repeats,
     describe_stop,
-    gravity_agreement,
-    has_all,
-    judge_velocity,
-    make_recording,
     read_all,
-    require_efforts,
-    with_sign,
 )
+from sysid_ros.reports.recordings.sense import RawSamples, make_recording
 
 Array = NDArray[np.float64]
 
@@ -46,39 +39,26 @@ _HEADER_KEYS = ("joints", "units", "effort_sign")
 class _Table:
     """What a table holds: texts by key, and arrays by quantity, in the robot's joint order.
 
-    Attributes:
-        header: Texts by key.
-        arrays: Of ``t`` (N,), of the others (N, n).
-        units: Units that are stated elsewhere than in the header; they count more.
-        is_foreign: Whether nothing says that the table was made for this package: what it leaves open is then SI, and
-            the sign of its torques what gravity shows.
-        notices: What was found and mended, a sentence each.
+    Where nothing says that it was made for this package, what it leaves open is SI, and the sign of its torques what
+    gravity shows.
     """
 
     header: Mapping[str, str]
-    arrays: Mapping[str, NDArray]
-    units: Mapping[str, str]
+    arrays: Mapping[str, NDArray]  # of t (N,), of the others (N, n)
+    units: Mapping[str, str]  # stated elsewhere than in the header; they count more
     is_foreign: bool = False
     notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of a CSV file.
+    """The lines of a CSV file."""
 
-    Attributes:
-        header: Texts of its ``# key: value`` lines.
-        names: Names of the columns.
-        rows: The other lines, with their numbers.
-        separator: What stands between values; None for blanks.
-        notices: What was left out, a sentence each.
-    """
-
-    header: Mapping[str, str]
-    names: list[str]
-    rows: list[tuple[int, str]]
-    separator: str | None
-    notices: list[str]
+    header: Mapping[str, str]  # Texts of its ``# key: value`` lines
+    names: list[str]  # Names of the columns
+    rows: list[tuple[int, str]]  # The other lines, with their numbers
+    separator: str | None  # What stands between values; None for blanks
+    notices: list[str]  # What was left out, a sentence each
 
 
 def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
@@ -163,16 +143,14 @@ def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
 
 
 def _split(path: Path, text: str) -> _Lines:
-    """Return header, names of the columns and rows.
-
-    Raises:
-        InvalidRecording: There are none.
-    """
+    """Return header, names of the columns and rows."""
     header: dict[str, str] = {}
     comment = ""
     rest: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
+        if number == 1 and re.fullmatch(r'"?sep=.?"?', line, re.IGNORECASE):  # for Excel; its lines show it, too
+            continue
         match = re.match(r"#\s*(\w+)\s*:\s*(.*)", line) if line.startswith("#") else None
         if match and match.group(1) in _HEADER_KEYS:
             header[match.group(1)] = match.group(2)
@@ -302,8 +280,8 @@ def _effort_sign(path: Path, header: Mapping[str, str]) -> float:
     return float(text)
 
 
-def _stamps(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
-    """Stamps [ns]; integers are taken as they are: a float cannot hold today's epoch to the nanosecond."""
+def stamps_of(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
+    """Return stamps [ns] of times in a unit [s]; of integers exactly: a float does not hold today's epoch to 1 ns."""
     if t.size < 2:
         raise InvalidRecording(path, "the number of samples", t.size, "at least 2")
     if np.issubdtype(t.dtype, np.integer):
@@ -315,12 +293,6 @@ def _stamps(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
         # Counted from the first sample: differences are exact to far less than a nanosecond, sums are not.
         start = int(round(float(t[0]) * unit * 1e9))
         stamps = start + np.rint((t - t[0]) * (unit * 1e9)).astype(np.int64)
-    usual = np.median(np.abs(np.diff(stamps)))
-    if usual > 0.1e9:
-        raise InvalidRecording(
-            path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
-            "at most 0.1 s; t may be in another unit: say --units 't=ms' or 't=ns'",
-        )  # fmt: skip
     return stamps
 
 
@@ -329,38 +301,23 @@ def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOpt
     units, told = _units(path, table)
     notices = [*table.notices, *told]
     times, has_time = arrays["t"], np.isfinite(arrays["t"])
-    stamps = _stamps(path, times[has_time], units["t"])
+    stamps = stamps_of(path, times[has_time], units["t"])
+    usual = np.median(np.abs(np.diff(stamps)))
+    if usual > 0.1e9:
+        raise InvalidRecording(
+            path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
+            "at most 0.1 s; t may be in another unit: say --units 't=ms' or 't=ns'",
+        )  # fmt: skip
     kept, repeats = cut_repeats(path, stamps)
     values = {
         name: units[name] * np.asarray(array, dtype=float)[has_time][kept]
         for name, array in arrays.items()
         if name != "t"
     }
-    q, tau, v = values["q"], values["tau"], values.get("v")
-    is_whole = has_all(q) & has_all(tau)
-    if v is not None:
-        v, told = judge_velocity(robot, q, v)
-        notices += told
-    if v is not None:
-        is_whole &= has_all(v)
-    require_efforts(path, robot, tau, is_whole, options)
-    lacking = int(np.count_nonzero(~is_whole)) + int(np.count_nonzero(~has_time))
-    notices += repeats
+    lacking = int(np.count_nonzero(~has_time))
     if lacking:
-        notices.append(f"{counted(lacking, 'sample')} left out in which a number is missing")
-    v = None if v is None else v[is_whole]
-    raw = RawSamples(stamps[kept][is_whole], q[is_whole], v, tau[is_whole], tuple(notices))
-    sign = options.effort_sign
-    if sign is None and "effort_sign" in header:
-        sign = _effort_sign(path, header)
-    if table.is_foreign:
-        return with_sign(path, robot, make_recording(path, robot, raw), sign)
-    if sign is None:
-        agreement = gravity_agreement(robot, raw.q, raw.tau)
-        if agreement < -CLEAR:
-            raise InvalidRecording(
-                path, "the agreement of tau with the torques against gravity", f"{agreement:.2f}",
-                "positive; tau may be measured against the joint direction: say --effort-sign -1, or in the file "
-                "'effort_sign: -1'; with 1 it is taken as it is",
-            )  # fmt: skip
-    return make_recording(path, robot, replace(raw, tau=(sign or 1.0) * raw.tau))
+        notices.append(f"{counted(lacking, 'sample')} left out without a time")
+    raw = RawSamples(stamps[kept], values["q"], values.get("v"), values["tau"], (*notices, *repeats))
+    if options.effort_sign is None and "effort_sign" in header:
+        options = replace(options, effort_sign=_effort_sign(path, header))
+    return make_recording(path, robot, raw, options, None if table.is_foreign else 1.0)

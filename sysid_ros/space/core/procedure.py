@@ -149,13 +149,6 @@ def identify_object(
 class _Run:
     """A motion in parts: each is planned from where the robot is, followed, and measured.
 
-    Args:
-        task: What is identified.
-        port: The way to the robot.
-        parameters: Inertial parameters to plan the first part with, (10 B,).
-        is_cancelled: Looked at while planning.
-        on_progress: Called with every change.
-
     Attributes:
         parameters: Inertial parameters to plan the next part with, (10 B,).
         columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.

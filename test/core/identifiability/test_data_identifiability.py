@@ -208,7 +208,7 @@ def test_guaranteed_bounds_contain_the_base_parameters_of_every_point(arm, rich)
     box = Box.around(theta, arm.scale)
     analysis = analyze_data(arm.structure, rich, arm.scale, box)
     for corner in itertools.chain([box.lower, box.upper], rng.uniform(box.lower, box.upper, (50, theta.size))):
-        base = arm.structure.base_from_full(corner)
+        base = arm.structure.matrix @ corner
         assert np.all((analysis.lower <= base) & (base <= analysis.upper))
     row = arm.structure.matrix[0]
     worst = np.where(row > 0, box.upper, box.lower)

@@ -127,8 +127,7 @@ def test_inertias_are_not_looked_at():
     """Public URDFs hold inertias that no body can have; identifiability depends on none."""
     impossible = TWO.replace('ixx="1" iyy="1"', 'ixx="9" iyy="-1"').replace('mass value="1"', 'mass value="1e-9"')
     assert analyze_structure(tree_from_urdf(impossible)).base_names == analyze_structure(tree_from_urdf(TWO)).base_names
-    with pytest.raises(NotPhysicallyConsistent):
-        read_urdf(impossible)
+    assert any(isinstance(problem, NotPhysicallyConsistent) for problem in read_urdf(impossible).problems)
 
 
 def test_a_urdf_and_the_same_pinocchio_model_give_the_same_tree():

@@ -44,6 +44,7 @@ ARM = """<?xml version="1.0"?>
   <ros2_control name="x" type="system"><joint name="shoulder"/></ros2_control>
 </robot>"""
 
+INERTIA = '<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>'
 FINGER = """<link name="finger"><inertial><mass value="0.1"/>
     <inertia ixx="0.001" ixy="0" ixz="0" iyy="0.001" iyz="0" izz="0.001"/></inertial></link>
   <joint name="finger_joint" type="{type}"><parent link="{parent}"/><child link="finger"/>
@@ -196,6 +197,59 @@ def test_an_inertia_of_no_body_is_refused_only_where_a_joint_feels_it():
         load_robot_from_urdf(ARM.replace("</robot>", impossible.format(parent="lower")))
 
 
+def test_bodies_are_judged_as_a_whole():
+    """A link that could not exist alone may be part of a body that can, as in public URDFs of grippers."""
+    odd = """<link name="hand"><inertial><origin xyz="0 0 0.1"/><mass value="0.5"/>
+      <inertia ixx="0.001" ixy="0" ixz="0" iyy="0.001" iyz="0" izz="0.003"/></inertial></link>
+      <joint name="bolts" type="fixed"><parent link="tool"/><child link="hand"/>
+      <origin xyz="0 0 0.1" rpy="0.3 0 0"/></joint></robot>"""
+    robot = load_robot_from_urdf(ARM.replace("</robot>", odd))
+    assert any("no body has the inertia of hand alone; everything that moves with it" in one for one in robot.warnings)
+    assert robot.pin_model.inertias[2].mass == pytest.approx(1.5)
+    with pytest.raises(NotPhysicallyConsistent, match="inertia of 'hand' is not"):
+        load_robot_from_urdf(ARM.replace("</robot>", odd.replace('izz="0.003"', 'izz="0.9"')))
+
+
+@pytest.mark.parametrize(("factor", "size"), [(1e9, "3.2 km"), (1e4, "10 m"), (300.0, "1.7 m")])
+def test_inertias_of_another_unit_are_asked_about(factor, size):
+    grams = ARM.replace(INERTIA, INERTIA.replace("0.01", str(0.01 * factor)).replace("0.003", str(0.003 * factor)))
+    question = f"link 'lower' of 1 kg would have a radius of gyration of {size}: units?"
+    if factor < 1e3:
+        assert any(question in warning for warning in load_robot_from_urdf(grams).warnings)
+        return
+    with pytest.raises(ModelError, match=question):
+        load_robot_from_urdf(grams)
+
+
+def test_all_problems_are_listed_at_once():
+    text = ARM.replace('<mass value="1"/>', '<mass value="-1"/>').replace('effort="50"', 'effort="0"')
+    text = text.replace('upper="2" velocity="3"', 'upper="-2" velocity="3"').replace("0.005", "5e6")
+    with pytest.raises(ModelError) as caught:
+        load_robot_from_urdf(text)
+    for part in ("5 problems", "'upper' of 2 kg", "'lower' is not", "'elbow' has no pos", "'shoulder' has no effort"):
+        assert part in str(caught.value)
+    numbers = ARM.replace('xyz="0 0 0.15"', 'xyz="0 0"').replace('mass value="2"', 'mass value="two"')
+    with pytest.raises(ModelError, match=r"(?s)2 problems.*link 'upper'.*must be a finite number.*link 'lower'.*three"):
+        read_urdf(numbers)
+
+
+def test_a_joint_that_fingers_copy_is_no_joint_of_the_arm():
+    """A gripper of two fingers, of which one drives the other, behind four joints."""
+    links, names = ["base", "a", "b", "c", "d", "left", "right"], ["j1", "j2", "j3", "j4", "left_joint", "right_joint"]
+    parents = ["base", "a", "b", "c", "d", "d"]
+    body = """<inertial><origin xyz="0 0 0.1"/><mass value="1"/>
+      <inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/></inertial>"""
+    text = '<robot name="r">' + "".join(f'<link name="{link}">{body}</link>' for link in links)
+    for name, parent, child in zip(names, parents, links[1:], strict=True):
+        mimic = '<mimic joint="left_joint" multiplier="-1"/>' if name == "right_joint" else ""
+        text += f"""<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{child}"/>
+          <origin xyz="0 0 0.2"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" velocity="2" effort="9"/>{mimic}
+          </joint>"""
+    robot = load_robot_from_urdf(text + "</robot>")
+    assert robot.joint_names == ("j1", "j2", "j3", "j4")
+    assert robot.pin_model.inertias[4].mass == pytest.approx(3.0), "both fingers are folded into the last body"
+
+
 def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
     """A public Panda has frames of 0 kg with 0.1 kg m^2."""
     frame = """<link name="grasp"><inertial><mass value="0.0"/>
@@ -204,9 +258,6 @@ def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
     robot = load_robot_from_urdf(ARM.replace("</robot>", frame))
     np.testing.assert_array_equal(robot.theta_nominal, load_robot_from_urdf(ARM).theta_nominal)
     assert "an inertia without a mass is that of no body, and counts for nothing: grasp" in robot.warnings
-
-
-INERTIA = '<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.003"/>'
 
 
 @pytest.mark.parametrize(

@@ -327,17 +327,11 @@ def _noticeable(shares: Array, negligible: float) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class _Level:
-    """Blocks eliminated together: E of them, between O that stay.
+    """Blocks eliminated together: E of them, between O that stay."""
 
-    Attributes:
-        inverse: Inverses of their lower Cholesky factors, (S, E, n, n).
-        before: Coupling of each block that stays to the one before it, times the inverse factor, (S, O, n, n).
-        after: The same for the one after it; zero where there is none.
-    """
-
-    inverse: Array
-    before: Array
-    after: Array
+    inverse: Array  # Inverses of their lower Cholesky factors, (S, E, n, n)
+    before: Array  # Coupling of each block that stays to the one before it, times the inverse factor, (S, O, n, n)
+    after: Array  # The same for the one after it; zero where there is none
 
 
 class BlockChain:

@@ -230,17 +230,11 @@ def _apply(second: Array, distance: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """The samples nearest to each point of a window; they follow each other.
+    """The samples nearest to each point of a window; they follow each other."""
 
-    Attributes:
-        points: The points, (K,).
-        first: First sample of each, (K,).
-        shares: Their share in the length of the window, (K,).
-    """
-
-    points: NDArray[np.intp]
-    first: NDArray[np.intp]
-    shares: Array
+    points: NDArray[np.intp]  # The points, (K,)
+    first: NDArray[np.intp]  # First sample of each, (K,)
+    shares: Array  # Their share in the length of the window, (K,)
 
     @classmethod
     def of(cls, signals: WindowSignals) -> _Neighbours:
