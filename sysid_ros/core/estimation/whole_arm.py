@@ -407,10 +407,13 @@ class _Fitting:
         jacobian, problem = self.problem.linearise(x), self.problem
         offset = jacobian @ x - problem.predict(x)
         rows = jacobian / self.noise[:, None]
-        grams = np.array([np.tensordot(rows[fold], rows[fold], ((0, 1), (0, 1))) for fold in self.folds])
-        self.lag = self._find_lag(rows, grams, offset)
-        target = self.problem.torque_at(self.lag) + offset  # of the unknowns themselves
-        sides = self._sides(rows, target)
+        flat = [rows[fold].reshape(-1, x.size) for fold in self.folds]
+        grams = np.array([part.T @ part for part in flat])
+        self.lag = self._find_lag(flat, grams, (problem.torque + offset) / self.noise)
+        target = problem.torque_at(self.lag) + offset  # of the unknowns themselves
+        sides = np.array([
+            part.T @ (target / self.noise)[fold].ravel() for part, fold in zip(flat, self.folds, strict=True)
+        ])  # fmt: skip
         candidates = []
         for share in _SHARES:
             held_out = np.empty_like(target)
@@ -431,34 +434,30 @@ class _Fitting:
         self.noise = np.maximum(np.sqrt(np.mean((target - jacobian @ result) ** 2, axis=0)), _NOISE_FLOOR)
         return result
 
-    def _sides(self, rows: Array, target: Array) -> Array:
-        """Return the right-hand sides of the normal equations of each fold, (folds, P)."""
-        scaled = target / self.noise
-        return np.array([np.tensordot(rows[fold], scaled[fold], ((0, 1), (0, 1))) for fold in self.folds])
-
-    def _find_lag(self, rows: Array, grams: Array, offset: Array) -> float:
+    def _find_lag(self, flat: list[Array], grams: Array, targets: Array) -> float:
         """Return the lag with which blocks left out are explained best, all joints alike, refined by a parabola [s]."""
-        whole, costs = grams.sum(0), []
-        for torque in self.problem.torque:
-            target = torque + offset
-            sides, squares = self._sides(rows, target), np.zeros(target.shape[1])
-            for k, fold in enumerate(self.folds):
-                found = self._solve(whole - grams[k], sides.sum(0) - sides[k], self.share)
-                squares += np.sum((target[fold] / self.noise - rows[fold] @ found) ** 2, axis=0)
-            costs.append(float(np.log(squares).sum()))
+        count, squares = len(LAGS), np.zeros((len(LAGS), targets.shape[2]))
+        wanted = [targets[:, fold].reshape(count, -1).T for fold in self.folds]
+        sides = np.array([part.T @ one for part, one in zip(flat, wanted, strict=True)])  # (folds, P, L)
+        for k, part in enumerate(flat):
+            found = self._solve(grams.sum(0) - grams[k], sides.sum(0) - sides[k], self.share)
+            rest = wanted[k] - part @ found
+            squares += np.sum(rest.reshape(-1, targets.shape[2], count) ** 2, axis=0).T
+        costs = np.log(squares).sum(axis=1)
         k = int(np.argmin(costs))
-        if k in (0, len(costs) - 1):
+        if k in (0, count - 1):
             return float(LAGS[k])
         before, middle, after = costs[k - 1 : k + 2]
         shift = 0.5 * (before - after) / max(before - 2.0 * middle + after, 1e-12)
         return float(LAGS[k] + np.clip(shift, -0.5, 0.5) * (LAGS[1] - LAGS[0]))
 
     def _solve(self, gram: Array, side: Array, share: float) -> Array:
-        """Solve the normal equations with what is known before, by standard deviations of the unknowns' start."""
+        """Solve the normal equations with what is known before; for one right-hand side (P,) or several (P, L)."""
         bodies, start = np.hypot(share * self.scale, self.tool), self.problem.start
         scale = np.concatenate([bodies, np.full(2, _TILT), self.friction])
         matrix = gram * scale[:, None] * scale + np.eye(scale.size)
-        return np.asarray(start + scale * np.linalg.solve(matrix, scale * (side - gram @ start)))
+        found = np.linalg.solve(matrix, (scale * (side.T - gram @ start)).T)
+        return np.asarray((start + (scale * found.T)).T)
 
 
 def _body_scales(robot: RobotModel) -> Array:

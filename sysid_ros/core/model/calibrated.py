@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,9 +14,9 @@ import pinocchio as pin
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.calibration import ArmCalibration, unusable_calibration
+from sysid_ros.core.model.calibration import ArmCalibration, Opening, unusable_calibration
 from sysid_ros.core.model.inertia import require_physically_consistent
-from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, GripperState, RobotModel
+from sysid_ros.core.model.robot import AS_CALIBRATED, FRICTION, INERTIAL, GripperState, RobotModel
 
 
 def apply_calibration(
@@ -37,6 +38,7 @@ def apply_calibration(
             or its box and that of the settings do not meet.
     """
     calibration.record.check(source, today)
+    closed, robot = robot, open_arm(robot, calibration.record.openings)
     if calibration.robot != robot.name:
         raise unusable_calibration(source, "its robot", calibration.robot, f"{robot.name}, the robot that is used")
     if calibration.kinematics != hash_kinematics(robot):
@@ -65,9 +67,40 @@ def apply_calibration(
         theta_nominal=nominal,
         pin_model=model,
         calibration=calibration,
-        uncalibrated=robot.uncalibrated or robot,
+        uncalibrated=closed.uncalibrated or closed,
     )
     return applied if robot.gripper_change is None else _with_states(applied, robot)
+
+
+def open_arm(robot: RobotModel, openings: Sequence[Opening]) -> RobotModel:
+    """Return the robot with what recordings ask for beyond its settings; lag and tilt are settings of the estimator."""
+    box, sensors, joints = robot.theta_box, robot.sensors, robot.joint_names
+    openings = [one for one in openings if one.subject in joints]
+    if not openings:
+        return robot
+    lower, upper = box.lower.copy(), box.upper.copy()
+    more = {name: np.zeros(robot.n) for name in ("friction", "torque_offset", "torque_gain", "torque_error")}
+    for one in openings:
+        more[one.assumption][joints.index(one.subject)] += one.radius
+    friction = np.arange(INERTIAL * robot.n, upper.size).reshape(robot.n, FRICTION)
+    lower[friction[:, 3]] -= more["torque_offset"]
+    upper[friction[:, 3]] += more["torque_offset"]
+    behind = sensors.effort_friction
+    if sensors.effort_meaning.has_friction:
+        opened = friction[:, :2]
+        lower[opened] = np.minimum(lower[opened], np.maximum(lower[opened] - more["friction"][:, None], 0.0))
+        upper[opened] += more["friction"][:, None]
+    else:
+        behind += float(np.max(more["friction"] / np.maximum(upper[friction[:, 0]], 1e-9)))
+    sensors = replace(
+        sensors,
+        effort_friction=behind,
+        effort_gain_error=sensors.effort_gain_error + more["torque_gain"],
+        effort_relative_error=sensors.effort_relative_error + more["torque_gain"],
+        effort_mean_error=sensors.effort_mean_error + more["torque_error"],
+        effort_absolute_error=sensors.effort_absolute_error + more["torque_error"],
+    )
+    return replace(robot, theta_box=Box(lower, upper), sensors=sensors)
 
 
 def require_same_arm(robot: RobotModel, serial: str, where: str = "") -> None:

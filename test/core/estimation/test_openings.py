@@ -1,0 +1,224 @@
+"""Recordings that contradict an assumption: it is opened, the truth is within what is opened, and there is a result.
+
+The arm is another program's: motions, gravity and friction of :mod:`conftest`, evaluated by Pinocchio's recursion.
+"""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.estimation.calibration import (
+    CalibrationInconsistent,
+    LoadedRecording,
+    calibrate_arm,
+    describe_arm,
+    describe_doubts,
+    empty_hand,
+)
+from sysid_ros.core.estimation.openings import LAG, LOAD, TILT, HeldOutFit, calibrate_openly, find_openings, fit_halves
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibrated import apply_calibration, hash_kinematics, open_arm
+from sysid_ros.core.model.calibration import (
+    ArmCalibration,
+    CalibrationRecord,
+    Opening,
+    load_calibration,
+    opened_settings,
+    save_calibration,
+)
+
+SECONDS = 2.0
+SETTINGS = EstimatorSettings()
+RECORD = CalibrationRecord(serial="A1", date="2026-11-22")
+LATE, TILTED = 18, np.radians(6.0)
+
+
+@pytest.fixture(scope="module")
+def record(tools, robot):
+    """A recording with the empty hand as it is stated; what is broken is changed in the truth, or in the torques."""
+    motion = tools.FourierMotion(robot, 5, amplitude=0.8)
+
+    def of(theta=None, payload=None, gravity=None, break_torque=lambda tau: tau):
+        theta, payload = robot.theta_nominal if theta is None else theta, np.zeros(10) if payload is None else payload
+        exact = tools.record(robot, theta, payload, motion, SECONDS, gravity=gravity)
+        block = tools.measure(robot, exact.q, exact.v, break_torque(exact.tau), np.random.default_rng(1))
+        return LoadedRecording("empty", [block], empty_hand())
+
+    return of
+
+
+def late(tau):
+    return np.concatenate([np.repeat(tau[:1], LATE, axis=0), tau[:-LATE]])
+
+
+def changed(robot, joint, entry, value):
+    theta = robot.theta_nominal.copy()
+    theta[10 * robot.n + 4 * joint + entry] += value
+    return theta
+
+
+def tilted(robot):
+    return pin.exp3(TILTED * np.array([0.6, 0.8, 0.0])) @ robot.gravity
+
+
+def first(robot, recording):
+    with pytest.raises(CalibrationInconsistent):
+        calibrate_arm(robot, [recording], RECORD, SETTINGS, seeks_remedies=False)
+    return find_openings(robot, [recording], SETTINGS)
+
+
+def test_nothing_is_opened_where_nothing_is_contradicted(robot, record):
+    opened = []
+    calibration = calibrate_openly(robot, [record()], RECORD, SETTINGS, on_opening=opened.append)
+    assert not opened and not calibration.record.openings
+    assert not any("not as assumed" in text for text in describe_doubts(calibration.record))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "subject", "truth", "broken"),
+    [
+        ("friction", "joint_4", 2.0, lambda robot: {"theta": changed(robot, 3, 0, 2.0)}),
+        ("torque_offset", "joint_5", 0.5, lambda robot: {"theta": changed(robot, 4, 3, -0.5)}),
+        (TILT, "", TILTED, lambda robot: {"gravity": tilted(robot)}),
+        (LAG, "", 1e-3 * LATE, lambda robot: {"break_torque": late}),
+        (LOAD, "empty", 0.0, lambda robot: {"payload": robot.payload_prior.nominal}),
+    ],
+)
+def test_what_is_broken_is_opened_and_holds_the_truth(robot, record, name, subject, truth, broken):
+    (one,) = first(robot, record(**broken(robot)))
+    assert (one.assumption, one.subject) == (name, subject)
+    if name == LAG:
+        assert abs(one.center - truth) <= one.radius <= 0.02
+    elif name != LOAD:
+        assert one.least <= truth <= one.radius <= 4.0 * truth, "the box around holds up to a few of them, too"
+    opened = []
+    calibration = calibrate_openly(robot, [record(**broken(robot))], RECORD, SETTINGS, on_opening=opened.append)
+    assert opened[0] == one and calibration.record.openings
+    assert [text for text in describe_doubts(calibration.record) if str(one) in text]
+    assert apply_calibration(calibration, robot).uncalibrated is robot
+
+
+@pytest.mark.slow
+def test_the_bounds_hold_the_arm_as_it_is(robot, record):
+    """A tilted base, and an arm whose base parameters are those of the truth."""
+    calibration = calibrate_openly(robot, [record(gravity=tilted(robot))], RECORD, SETTINGS)
+    found = describe_arm(robot, calibration, SETTINGS)
+    assert found.base.contains(robot.theta_nominal)
+    across = [k for k, name in enumerate(found.constants.names) if name.startswith("gravity across")]
+    assert len(across) == 2
+    size = np.hypot(*np.maximum(np.abs(found.constants.lower[across]), np.abs(found.constants.upper[across])))
+    assert size >= 9.81 * np.sin(TILTED)
+    shared = np.concatenate([robot.theta_nominal, np.zeros(2 * robot.n)])
+    known = calibration.matrix[:, :-3] @ shared
+    tilt = np.abs(calibration.matrix[:, -3:]).sum(axis=1) * 9.81 * np.sin(TILTED)
+    assert np.all(known - tilt <= calibration.upper) and np.all(known + tilt >= calibration.lower)
+
+
+@pytest.mark.slow
+def test_where_several_are_broken_the_calibration_goes_on(robot, record):
+    """A load that nobody stated, on a tilted base, with torques that come late."""
+    recording = record(payload=robot.payload_prior.nominal, gravity=tilted(robot), break_torque=late)
+    opened = []
+    calibration = calibrate_openly(robot, [recording], RECORD, SETTINGS, on_opening=opened.append)
+    assert len(opened) > 1 and calibration.record.share < 1.01
+    assert len({(one.assumption, one.subject) for one in calibration.record.openings}) == len(
+        calibration.record.openings
+    )
+
+
+@pytest.mark.slow
+def test_two_recordings_are_opened_together(robot, record):
+    two = [dataclasses.replace(record(gravity=tilted(robot)), name=name) for name in ("a", "b")]
+    (one,) = find_openings(robot, two, SETTINGS)
+    assert one.assumption == TILT and one.least <= TILTED <= one.radius
+
+
+def test_positions_that_do_not_belong_to_velocities_are_no_hypothesis(robot, record):
+    good = record().blocks[0]
+    block = SampleBlock(good.stamps, good.sequence, good.q, good.v + 0.5, good.tau)
+    with pytest.raises(CalibrationInconsistent, match="elocit"):
+        calibrate_openly(robot, [LoadedRecording("bad", [block], empty_hand())], RECORD, SETTINGS)
+
+
+def test_an_opened_arm_is_wider_where_it_is_opened_and_nowhere_else(robot):
+    openings = [
+        Opening("torque_offset", "joint_2", 0.0, 0.3),
+        Opening("friction", "joint_3", 0.0, 0.2),
+        Opening("torque_gain", "joint_4", 0.0, 0.04),
+        Opening("torque_error", "joint_5", 0.0, 0.1),
+        Opening(TILT, "", 0.0, 0.05, 0.01),
+        Opening(LAG, "", 0.02, 0.005),
+    ]
+    wide = open_arm(robot, openings)
+    grown = wide.theta_box.upper - robot.theta_box.upper
+    offset, coulomb = 10 * robot.n + 4 * 1 + 3, 10 * robot.n + 4 * 2
+    assert np.flatnonzero(grown).tolist() == [offset, coulomb, coulomb + 1]
+    assert grown[offset] == pytest.approx(0.3) and grown[coulomb] == pytest.approx(0.2)
+    assert robot.theta_box.lower[offset] - wide.theta_box.lower[offset] == pytest.approx(0.3)
+    gain = wide.sensors.gain_radius - robot.sensors.gain_radius
+    assert gain[3] > 0.039 and np.count_nonzero(gain) == 1
+    assert np.flatnonzero(wide.sensors.effort_absolute_error - robot.sensors.effort_absolute_error).tolist() == [4]
+    assert opened_settings(openings) == {"torque_lag": 0.02, "torque_lag_tolerance": 0.005, "gravity_cone": 0.05}
+    assert "15 to 25 ms late" in str(openings[5]) and "2.9 deg (the data need 0.57 at least)" in str(openings[4])
+    assert open_arm(robot, openings[4:]) is robot
+
+
+def test_openings_are_part_of_the_file_and_settings_without_them_are_refused(robot, tmp_path):
+    openings = (Opening(TILT, "", 0.0, 0.05, 0.01), Opening("torque_offset", "joint_2", 0.0, 0.3, 0.2))
+    calibration = ArmCalibration(
+        robot=robot.name,
+        kinematics=hash_kinematics(robot),
+        record=dataclasses.replace(RECORD, openings=openings),
+        matrix=np.eye(16 * robot.n + 3)[:1],
+        lower=robot.theta_box.lower[:1],
+        upper=robot.theta_box.upper[:1],
+        box=robot.theta_box,
+        nominal=robot.theta_nominal,
+    )
+    save_calibration(calibration, tmp_path / "arm.yaml")
+    again = load_calibration(tmp_path / "arm.yaml")
+    assert again.record.openings == openings
+    known = apply_calibration(again, robot)
+    with pytest.raises(ParameterOutOfRange, match="--set gravity_cone=0.05"):
+        StreamingEstimator(known, SETTINGS)
+    StreamingEstimator(known, EstimatorSettings(gravity_cone=0.05))
+    text = (tmp_path / "arm.yaml").read_text().replace("torque_offset", "colour")
+    (tmp_path / "arm.yaml").write_text(text)
+    with pytest.raises(ModelError, match="its openings"):
+        load_calibration(tmp_path / "arm.yaml")
+
+
+@pytest.mark.slow
+def test_halves_predict_each_other_and_tell_a_lag(robot, tools):
+    """At 250 Hz for 12 s; without a lag none is claimed."""
+    motion = tools.FourierMotion(robot, 3, amplitude=0.5)
+    radius = robot.theta_box.radius.copy()
+    wide = dataclasses.replace(robot, theta_box=Box.around(robot.theta_nominal, radius))
+    theta = wide.theta_box.lower + np.random.default_rng(2).uniform(0.2, 0.8, radius.size) * wide.theta_box.width
+    exact = tools.record(robot, theta, np.zeros(10), motion, 12.0, rate=250.0)
+    for shift in (0, 5):
+        tau = np.concatenate([np.repeat(exact.tau[:1], shift, axis=0), exact.tau[: len(exact) - shift]])
+        block = SampleBlock(exact.stamps, exact.sequence, exact.q, exact.v, tau)
+        fit = fit_halves(robot, [LoadedRecording("empty", [block], empty_hand())])
+        assert np.all(fit.residual < 0.5 * fit.nominal)
+        if shift:
+            assert fit.lag is not None and abs(fit.lag.center - 0.02) <= fit.lag.radius
+        else:
+            assert fit.lag is None
+
+
+def test_halves_that_disagree_tell_no_lag():
+    def lag(*lags):
+        halves = tuple(SimpleNamespace(torque_lag=one) for one in lags)
+        return HeldOutFit(None, (), halves, np.zeros(7), np.zeros(7)).lag
+
+    assert lag(0.02, 0.024).center == pytest.approx(0.022) and lag(0.02, 0.024).radius == 0.005
+    assert lag(0.02, 0.09) is None and lag(0.004, 0.02) is None
