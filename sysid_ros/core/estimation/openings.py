@@ -45,6 +45,8 @@ _UNKNOWN_LOAD = 5.0
 """A load that is not as stated is as unusual as a change of so many times what is usual [-]."""
 _LAST_RESORT = 10.0
 """An error of the torque that nothing explains costs as much as so many times the offset [-]."""
+_MOST = 20.0
+"""Changes that are worth more, in units of what is usual, are no result: another arm, other units [-]."""
 _STEP, _LEAST_LAG, _LARGEST_TILT = 0.01, 0.005, 0.2
 """Step of the derivative by the lag [s], smallest error of a lag [s], largest tilt [rad]."""
 _ROUNDS = 10
@@ -159,7 +161,7 @@ def _merge(old: Opening | None, new: Opening) -> Opening:
         return new
     if new.assumption == LAG:
         return replace(new, radius=min(max(new.radius, abs(new.center - old.center)), 0.05))
-    return replace(new, radius=old.radius + new.radius, least=old.radius + new.least)
+    return replace(new, radius=max(old.radius + new.radius, _ROOM * old.radius), least=old.radius + new.least)
 
 
 def _with_unknown_load(robot: RobotModel, recording: LoadedRecording) -> LoadedRecording:
@@ -204,13 +206,15 @@ def find_openings(
             most = abs(change.amount) + 3.0 * usual_change(data, assumption, j)
             best = change.amount if change.best is None else float(np.clip(change.best, -most, most))
             opening = _opening(settings, assumption.value, change.joint or "", change.amount, best)
-            single.append((change.rank, opening))
+            single += [(change.rank, opening)] if change.change <= _MOST else []
     for name in closed:
         other = joined([name])
         if (rest := other.misfit(other.r)) <= scale:
             single.append((_UNKNOWN_LOAD * rest, Opening(LOAD, name)))
     if single:
         return (min(single, key=lambda entry: entry[0])[1],)
+    if any(list(try_assumption(one, Assumption.EFFORT_SIGN, misfit)) for one in (data, joined(closed))):
+        return ()  # nothing uncertain: it is to be corrected
     several = [_open_several(data, settings, scale)]
     if closed:
         cost, _ = _open_several(joined(closed), settings, scale)  # what is open beside the loads comes next
@@ -262,7 +266,7 @@ def _open_several(data: RelaxedRows, settings: EstimatorSettings, scale: float) 
     gains, widens = (np.stack([part[k] for part in parts], axis=1) for k in (2, 3))
     cost = np.array([1.0 / part[5] for part in parts])
     least = data.least(Change(data.r, gains, widens, cost, np.full(len(parts), np.inf)), scale)
-    if least is None:
+    if least is None or cost @ least[0] > _MOST:
         return np.inf, ()
     total: dict[tuple[str, str], list[float]] = {}
     for (name, j, *_, unit, _), size in zip(parts, least[0], strict=True):

@@ -141,6 +141,13 @@ def test_two_recordings_are_opened_together(robot, record):
     assert one.assumption == TILT and one.least <= TILTED <= one.radius
 
 
+@pytest.mark.slow
+def test_efforts_of_the_wrong_sign_and_another_arm_are_no_result(robot, record):
+    for broken in (lambda tau: -tau, lambda tau: 3.0 * tau + 20.0 * np.sin(np.arange(len(tau)))[:, None]):
+        with pytest.raises(CalibrationInconsistent):
+            calibrate_openly(robot, [record(break_torque=broken)], RECORD, SETTINGS)
+
+
 def test_positions_that_do_not_belong_to_velocities_are_no_hypothesis(robot, record):
     good = record().blocks[0]
     block = SampleBlock(good.stamps, good.sequence, good.q, good.v + 0.5, good.tau)
