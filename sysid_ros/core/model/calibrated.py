@@ -24,8 +24,9 @@ def apply_calibration(
 ) -> RobotModel:
     """Return the robot with the calibration: narrower box, new nominal parameters, rows for the estimator.
 
-    What is proven holds with the gripper as it was. A state of the gripper adds how far it may be from there to the
-    box of the last body, and to the rows; the robot's own box holds for all states, as before.
+    What is proven was so at its date: friction, offsets and gains may have drifted since, by what its record says. It
+    holds with the gripper as it was. A state of the gripper adds how far it may be from there to the box of the last
+    body, and to the rows; the robot's own box holds for all states, as before.
 
     Args:
         calibration: The calibration.
@@ -49,6 +50,7 @@ def apply_calibration(
         known = ", ".join(robot.gripper_states) or "none"
         raise unusable_calibration(source, "its state of the gripper", state, f"one that {robot.name} has: {known}")
     prior = robot.with_gripper(state).theta_box
+    calibration = _aged(calibration, robot, today)
     box = calibration.box.intersect(prior)
     if box is None:
         apart = np.flatnonzero((calibration.box.lower > prior.upper) | (calibration.box.upper < prior.lower))
@@ -70,6 +72,23 @@ def apply_calibration(
         uncalibrated=closed.uncalibrated or closed,
     )
     return applied if robot.gripper_change is None else _with_states(applied, robot)
+
+
+def _aged(calibration: ArmCalibration, robot: RobotModel, today: datetime.date | None) -> ArmCalibration:
+    """Return a calibration whose rows and box hold for friction, offsets and gains that have drifted since its date."""
+    share, n = calibration.record.aged(today), robot.n
+    if not share:
+        return calibration
+    moved = np.zeros(calibration.matrix.shape[1])
+    friction = np.arange(INERTIAL * n, 14 * n).reshape(n, FRICTION)[:, [0, 1, 3]]  # armature stays
+    moved[friction] = share * robot.theta_box.width[friction]
+    if not robot.sensors.effort_meaning.has_friction:  # that of rows is behind the sensor
+        behind = robot.sensors.effort_friction * robot.theta_box.upper[friction[:, :2]]
+        moved[friction[:, :2]] = share * np.maximum(robot.theta_box.width[friction[:, :2]], behind)
+    moved[15 * n : 16 * n] = share * 2.0 * robot.sensors.gain_radius
+    wider, of_arm = np.abs(calibration.matrix) @ moved, moved[: 14 * n]
+    box = Box(calibration.box.lower - of_arm, calibration.box.upper + of_arm)
+    return replace(calibration, lower=calibration.lower - wider, upper=calibration.upper + wider, box=box)
 
 
 def open_arm(robot: RobotModel, openings: Sequence[Opening]) -> RobotModel:

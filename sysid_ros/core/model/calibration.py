@@ -105,6 +105,9 @@ class CalibrationRecord:
         weights: Masses of the reference weights in them [kg].
         share: Share of the allowed errors that the recordings use [-]; None where unknown.
         data: SHA-256 of all samples.
+        drift: How fast friction, torque offsets and gains move away from what they were at the date: the share of the
+            range they had before [1/day]. Assumed: all of it in 200 days, a little longer than a calibration counts by
+            default; offsets of strain gauges and friction of harmonic drives change with temperature, wear and grease.
         openings: What was opened since the recordings contradict it: the bounds hold if this is all.
     """
 
@@ -120,6 +123,12 @@ class CalibrationRecord:
     share: float | None = None
     data: str | None = None
     openings: tuple[Opening, ...] = ()
+    drift: float = 0.005
+
+    def aged(self, today: datetime.date | None = None) -> float:
+        """Return the share of their range by which friction, offsets and gains may have moved since its date [-]."""
+        days = ((today or datetime.date.today()) - datetime.date.fromisoformat(self.date)).days
+        return min(max(days, 0) * self.drift, 1.0)
 
     def check(self, source: str, today: datetime.date | None = None) -> None:
         """Check that the record can be read and has not expired.
@@ -134,6 +143,8 @@ class CalibrationRecord:
                 raise unusable_calibration(source, name, text, "a date like 2026-11-22") from None
             if name == "expires" and day is not None and (today or datetime.date.today()) > day:
                 raise unusable_calibration(source, "its last day", text, "today or later: calibrate the arm again")
+        if not 0.0 <= self.drift < np.inf:
+            raise unusable_calibration(source, "its drift", self.drift, "0 or more [1/day]")
 
 
 @dataclass(frozen=True)

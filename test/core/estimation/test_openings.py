@@ -4,6 +4,7 @@ The arm is another program's: motions, gravity and friction of :mod:`conftest`, 
 """
 
 import dataclasses
+import datetime
 from types import SimpleNamespace
 
 import numpy as np
@@ -201,6 +202,34 @@ def test_openings_are_part_of_the_file_and_settings_without_them_are_refused(rob
     (tmp_path / "arm.yaml").write_text(text)
     with pytest.raises(ModelError, match="its openings"):
         load_calibration(tmp_path / "arm.yaml")
+
+
+def test_a_calibration_is_believed_less_from_day_to_day(robot):
+    """Rows hold for friction, offsets and gains that have moved by what the record allows, and for no body."""
+    n, rng = robot.n, np.random.default_rng(4)
+    matrix, then = rng.normal(size=(20, 16 * n + 3)), np.concatenate([robot.theta_nominal, np.zeros(2 * n + 3)])
+    value, half = matrix @ then, Box.around(robot.theta_nominal, 0.1 * robot.theta_box.radius)
+    record = dataclasses.replace(RECORD, drift=0.005)
+    calibration = ArmCalibration(
+        robot.name, hash_kinematics(robot), record, matrix, value, value, half, robot.theta_nominal
+    )
+    day = datetime.date.fromisoformat(RECORD.date)
+    friction = np.arange(10 * n, 14 * n).reshape(n, 4)[:, [0, 1, 3]].ravel()
+    for days, share in ((0, 0.0), (40, 0.2), (1000, 1.0)):
+        known = apply_calibration(calibration, robot, today=day + datetime.timedelta(days=days))
+        width = known.theta_box.width / np.maximum(robot.theta_box.width, 1e-300)
+        bodies = robot.theta_box.width[: 10 * (n - 1)] > 0.0  # the last one has a gripper, which may be in any state
+        assert width[: 10 * (n - 1)][bodies] == pytest.approx(0.1), "bodies do not drift"
+        assert width[friction] == pytest.approx(min(0.1 + 2.0 * share, 1.0))
+        assert np.allclose(known.calibration.upper, value) == (share == 0.0)
+        for _ in range(50):
+            now = then.copy()
+            now[friction] += share * robot.theta_box.width[friction] * rng.choice([-1.0, 1.0], friction.size)
+            now[15 * n : 16 * n] += share * 2.0 * robot.sensors.gain_radius * rng.choice([-1.0, 1.0], n)
+            assert np.all(matrix @ now <= known.calibration.upper + 1e-9)
+            assert np.all(matrix @ now >= known.calibration.lower - 1e-9)
+    with pytest.raises(ModelError, match="its drift is -1"):
+        apply_calibration(dataclasses.replace(calibration, record=dataclasses.replace(record, drift=-1.0)), robot)
 
 
 @pytest.mark.slow
