@@ -180,11 +180,12 @@ def find_openings(
         recordings: The recordings, with the loads as they are assumed.
         settings: Settings of the estimator.
     """
+    settings = replace(settings, body="payload", target="payload")
     rows: dict[tuple[str, bool], RelaxedRows] = {}
+    is_open = robot.payload_prior.target == "payload"  # else it says nothing of what the hand may hold
     for recording in recordings:
-        samples = join_blocks(recording.blocks)
-        for one in (recording, _with_unknown_load(robot, recording)):
-            found = None if samples is None else _collect(robot, one, settings)
+        for one in (recording, *([_with_unknown_load(robot, recording)] if is_open else [])):
+            found = _collect(robot, one, settings)
             if found is not None:
                 rows[recording.name, one is not recording] = found
     names = list(dict.fromkeys(name for name, _ in rows))
@@ -194,8 +195,7 @@ def find_openings(
     def joined(unknown: Sequence[str]) -> RelaxedRows:
         return RelaxedRows.join([rows[name, name in unknown] for name in names])
 
-    closed = [one.name for one in recordings if one.load.prior is not robot.payload_prior]
-    closed = [name for name in closed if name in names and robot.payload_prior.target == "payload"]
+    closed = [one.name for one in recordings if (one.name, True) in rows and one.load.prior is not robot.payload_prior]
     data = joined(())
     misfit = data.misfit(data.r)
     scale = min(1.0, 0.9 * misfit)

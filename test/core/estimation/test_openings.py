@@ -20,6 +20,7 @@ from sysid_ros.core.estimation.calibration import (
     describe_arm,
     describe_doubts,
     empty_hand,
+    reference_weight,
 )
 from sysid_ros.core.estimation.openings import LAG, LOAD, TILT, HeldOutFit, calibrate_openly, find_openings, fit_halves
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -140,6 +141,24 @@ def test_two_recordings_are_opened_together(robot, record):
     two = [dataclasses.replace(record(gravity=tilted(robot)), name=name) for name in ("a", "b")]
     (one,) = find_openings(robot, two, SETTINGS)
     assert one.assumption == TILT and one.least <= TILTED <= one.radius
+
+
+@pytest.mark.slow
+def test_a_weight_that_was_not_attached_is_opened_and_only_its_recording(robot, tools):
+    motions = [tools.FourierMotion(robot, seed, amplitude=0.8) for seed in (5, 6)]
+    exact = [tools.record(robot, robot.theta_nominal, np.zeros(10), motion, SECONDS) for motion in motions]
+    blocks = [tools.measure(robot, one.q, one.v, one.tau, np.random.default_rng(2)) for one in exact]
+    loads = (empty_hand(), reference_weight(robot, 2.0, 0.002))
+    two = [LoadedRecording(*parts) for parts in zip(("empty", "weight"), [[one] for one in blocks], loads, strict=True)]
+    calibration = calibrate_openly(robot, two, RECORD, SETTINGS)
+    assert [(one.assumption, one.subject) for one in calibration.record.openings] == [(LOAD, "weight")]
+    assert calibration.record.weights == () and "something within the prior" in calibration.record.recordings[1]
+
+
+def test_where_the_prior_is_of_the_whole_end_effector_no_load_is_opened(robot, record):
+    whole = dataclasses.replace(robot, payload_prior=robot.prior("safe_id_table_1"))
+    found = find_openings(whole, [record(theta=changed(robot, 3, 0, 2.0))], SETTINGS)
+    assert [(one.assumption, one.subject) for one in found] == [("friction", "joint_4")]
 
 
 @pytest.mark.slow
