@@ -217,6 +217,12 @@ def test_openings_are_part_of_the_file_and_settings_without_them_are_refused(rob
     with pytest.raises(ParameterOutOfRange, match="--set gravity_cone=0.05"):
         StreamingEstimator(known, SETTINGS)
     StreamingEstimator(known, EstimatorSettings(gravity_cone=0.05))
+    record = dataclasses.replace(RECORD, openings=(Opening(LAG, "", 0.02, 0.005),))
+    late = apply_calibration(dataclasses.replace(calibration, record=record), robot)
+    StreamingEstimator(late, EstimatorSettings(torque_lag=0.02, torque_lag_tolerance=0.005))
+    for lag in (0.01, 0.04):
+        with pytest.raises(ParameterOutOfRange, match="--set torque_lag=0.02 --set torque_lag_tolerance=0.005"):
+            StreamingEstimator(late, EstimatorSettings(torque_lag=lag, torque_lag_tolerance=0.005))
     text = (tmp_path / "arm.yaml").read_text().replace("torque_offset", "colour")
     (tmp_path / "arm.yaml").write_text(text)
     with pytest.raises(ModelError, match="its openings"):

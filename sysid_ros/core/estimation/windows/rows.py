@@ -162,7 +162,8 @@ def calibration_rows(robot: RobotModel, unknowns: Unknowns, settings: EstimatorS
     if known is None or not target.is_added or (settings.payload_in_hand and settings.body != PAYLOAD):
         return None
     opened = opened_settings(known.record.openings)
-    if any(getattr(settings, name) < value for name, value in opened.items()):
+    late = settings.torque_lag - opened.get("torque_lag", settings.torque_lag)
+    if late > settings.torque_lag_tolerance or any(getattr(settings, name) < value for name, value in opened.items()):
         needed = " ".join(f"{name}={value:.4g}" for name, value in opened.items())
         raise ParameterOutOfRange(
             "settings for this calibration", "others", f"--set {needed.replace(' ', ' --set ')}: its recordings need it"
