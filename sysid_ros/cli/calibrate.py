@@ -180,6 +180,11 @@ def describe_fit(robot: RobotModel, fit: HeldOutFit) -> list[RenderableType]:
         f"RMS torque residual below {SLOW:g} Hz [Nm], of halves of the recordings predicted from the other halves",
         make_table(("joint", "nominal", "fit"), rows),
     ]
+    worse = [name for name, is_worse in zip(robot.joint_names, fit.residual > fit.nominal, strict=True) if is_worse]
+    if worse:
+        lines.append(
+            f"the fit predicts {', '.join(worse)} worse than the nominal model: half of the motion is too little"
+        )
     for test in fit.tests:
         joints = [name for name, need in zip(robot.joint_names, test.is_needed, strict=True) if need]
         if joints:

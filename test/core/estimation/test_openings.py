@@ -11,6 +11,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.cli.calibrate import describe_fit
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import (
@@ -274,6 +275,19 @@ def test_halves_predict_each_other_and_tell_a_lag(robot, tools):
             assert fit.lag is not None and abs(fit.lag.center - 0.02) <= fit.lag.radius
         else:
             assert fit.lag is None
+
+
+def test_a_fit_that_predicts_worse_says_so(robot):
+    one = SimpleNamespace(torque_lag=0.0, tilt=0.0)
+    nominal = np.full(robot.n, 0.2)
+    for worse, is_said in ((0.3, True), (0.1, False)):
+        residual = np.where(np.arange(robot.n) == 2, worse, 0.1)
+        text = [
+            line
+            for line in describe_fit(robot, HeldOutFit(one, (), (one, one), residual, nominal))
+            if "worse" in str(line)
+        ]
+        assert bool(text) == is_said and (not is_said or "joint_3 worse than the nominal model" in text[0])
 
 
 def test_halves_that_disagree_tell_no_lag():
