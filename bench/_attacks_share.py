@@ -15,6 +15,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import json
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cache
 
 import numpy as np
@@ -146,7 +147,7 @@ def try_tilt(seed: int) -> Outcome:
 
 
 WEIGHTS, TOLERANCE = (1.0, 2.0), 0.002
-RECORD = CalibrationRecord(serial="A", date="2026-11-28")
+RECORD = CalibrationRecord(serial="A", date=date.today().isoformat())
 
 
 def load_recordings(theta: np.ndarray, seed: int, stated: dict[float, float]) -> list[LoadedRecording]:

@@ -18,6 +18,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 from _containment import random_motion
@@ -114,7 +115,7 @@ def identify(robot: RobotModel, block: SampleBlock, payload: Array) -> tuple[Arr
 def calibrate(trial: Trial, robot: RobotModel, recordings: list[LoadedRecording]) -> tuple[ArmCalibration, float]:
     """The calibration and the processor time it took [s]."""
     started = time.process_time()
-    calibration = calibrate_arm(robot, recordings, CalibrationRecord(serial="bench", date="2026-01-01"))
+    calibration = calibrate_arm(robot, recordings, CalibrationRecord(serial="bench", date=date.today().isoformat()))
     if not calibration.box.contains(trial.theta):
         print("MISS: an arm outside the box of its calibration", file=sys.stderr)
     return calibration, time.process_time() - started

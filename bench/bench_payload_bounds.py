@@ -24,6 +24,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import scipy.sparse as sparse
@@ -186,7 +187,9 @@ def _run_arm(number: int, seeds: list[int]) -> list[dict]:
     robot = with_torque_error(with_uncertainty(load_robot("kinova_gen3_2f85"), SHARE), GAIN, REST)
     arm = Arm(robot, number)
     recordings, started = arm.recordings(), time.process_time()
-    calibration = calibrate_arm(robot, recordings, CalibrationRecord(serial="bench", date="2026-01-01"), SETTINGS)
+    calibration = calibrate_arm(
+        robot, recordings, CalibrationRecord(serial="bench", date=date.today().isoformat()), SETTINGS
+    )
     spent, is_arm_inside = time.process_time() - started, arm.is_inside(calibration)
     calibrated, entries = apply_calibration(calibration, robot), []
     for seed in seeds:

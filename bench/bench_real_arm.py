@@ -3,16 +3,16 @@
 ``python bench/bench_real_arm.py FILE [--model NAME] [--prefix fast_] [--quick]``. FILE is a recording as in
 docs/reference/files.md, or an NPZ with arrays ``t``, ``q``, ``tau`` in SI units behind the prefix, and optionally
 ``tau_ext_kuka``, the external torque that the arm's own controller reports while nothing touches it. ``nominal`` is the
-model as described, ``fit`` adds all bodies, simple friction, direction of gravity and torque lag, ``terms chosen`` the
-friction terms that blocks left out ask for. ``halves`` fits the first and tests the second, and the other way round;
-``blocks`` fits every other tenth and tests the rest. ``ridge`` is the reference: least squares around the nominal model
-with simple friction and direction of gravity, one weight for all columns, and the torque lag given. ``its own samples``
-are residuals of what was fitted: no parameters explain them. ``bounded regression`` is EXCITE's: base parameters within
+model as described, ``fit`` adds all bodies, simple friction, direction of gravity and one torque lag, ``terms chosen``
+the friction terms that blocks left out ask for. ``halves`` fits the first and tests the second, and back; ``blocks``
+fits every other tenth and tests the rest. ``ridge`` is the reference: least squares around the nominal model with
+simple friction and direction of gravity, one weight for all columns, and the torque lag given. ``its own samples`` are
+residuals of what was fitted: no parameters explain them. ``bounded regression`` is EXCITE's: base parameters within
 bounds, from velocities and accelerations of a tracking differentiator (``TD``) or from the smoothed ones, with the
 direction of gravity as modelled and no friction. The bounds are half of the nominal parameters, and the prior of the
 payload for the last body. The last rows are what others reached on a longer recording of an LBR Med7; they compare only
-with that recording. The second table has the halves below 5 Hz (zero phase): motions like this one have their torques
-there, and what is above are vibrations, which no model of rigid bodies explains.
+with that recording. The second table is below 3 Hz (zero phase): motions like this one have their torques there, and
+what is above are vibrations, which no model of rigid bodies explains.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ from pathlib import Path
 
 import numpy as np
 from _table import describe_machine, print_lead, print_table
-from scipy.signal import butter, sosfiltfilt
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.papers.baselines.acceleration_regression import fit_bounded_regression, tracked
-from sysid_ros.papers.baselines.friction import FrictionLaw, Ripple
-from sysid_ros.papers.baselines.whole_arm import (
+from sysid_ros.core.estimation.friction_law import FrictionLaw
+from sysid_ros.core.estimation.whole_arm import (
+    SLOW,
     Motion,
     TermTest,
     WholeArmFit,
     WholeArmProblem,
-    WholeArmSettings,
     fit_whole_arm,
     select_friction,
 )
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.papers.baselines.acceleration_regression import fit_bounded_regression, tracked
 from sysid_ros.reports.recordings.files import read_recording
 
 Array = np.ndarray
@@ -58,8 +57,6 @@ KNOWN, JERK = 0.5, 20.0
 """Of the baseline: share of the nominal parameters, and largest jerk over the planned acceleration [1/s]."""
 RIDGES, REFERENCE_LAG = tuple(10.0**k for k in range(-9, 2)), 0.02
 """Of the reference: weights, of which that is taken which predicts fifths left out best [-], and the torque lag [s]."""
-RIGID_HZ = 5.0
-"""Torques of rigid bodies are slower."""
 GEAR_CYCLES = 320.0
 """Two per turn of the motor, at 160 to 1."""
 
@@ -97,14 +94,6 @@ def rms(values: Array) -> Array:
     return np.sqrt(np.mean(values**2, axis=0))
 
 
-def below(values: Array, motion: Motion) -> Array:
-    """Values (N, n) without what is faster than ``RIGID_HZ``, each piece by itself."""
-    sections, result = butter(4, RIGID_HZ * 2.0 * np.median(np.diff(motion.seconds)), output="sos"), values.copy()
-    for part in motion.pieces:
-        result[part] = sosfiltfilt(sections, values[part], axis=0)
-    return result
-
-
 def solve_ridge(gram: Array, side: Array, weight: float) -> Array:
     """Least squares with all unknowns weighted alike, (P,)."""
     return np.linalg.solve(gram + weight * np.eye(len(side)), side)
@@ -112,14 +101,15 @@ def solve_ridge(gram: Array, side: Array, weight: float) -> Array:
 
 def predict_by_ridge(robot: RobotModel, known: Motion, other: Motion) -> Array:
     """Predict the torques of another motion by the reference, (N, n) [Nm]."""
-    problem, n = WholeArmProblem(robot, known, FrictionLaw()), robot.n
-    x, weight = problem.start, 1.0 / np.std(known.tau, axis=0)
-    x[-n:] = REFERENCE_LAG
-    start, folds = x.copy(), np.array_split(np.arange(len(known.seconds)), 5)
+    problem, law = WholeArmProblem(robot, [known], FrictionLaw()), FrictionLaw()
+    start = x = problem.start
+    torque = problem.torque_at(REFERENCE_LAG)
+    weight, folds = 1.0 / np.std(torque, axis=0), np.array_split(np.arange(len(torque)), 5)
     for _ in range(5):  # Gauss-Newton steps: gravity times inertial parameters
-        jacobian = problem.linearise(x)[..., :-n]
-        target = known.tau - problem.predict(x) + jacobian @ (x - start)[:-n]
-        rows, wanted = jacobian * weight[:, None], target * weight  # (N, n, P), (N, n)
+        jacobian = problem.linearise(x)
+        jacobian[:, :, 10 * robot.n + 5 :: 4] = 0.0  # it has no friction before sliding
+        target = torque - problem.predict(x) + jacobian @ (x - start)
+        rows, wanted = jacobian * weight[:, None], target * weight  # (M, n, P), (M, n)
         size = np.sqrt(np.mean(np.sum(rows**2, axis=1), axis=0))
         size = np.maximum(size, 1e-6 * size.max())
         rows /= size * np.sqrt(len(rows))
@@ -133,8 +123,11 @@ def predict_by_ridge(robot: RobotModel, known: Motion, other: Motion) -> Array:
         ]
         change = solve_ridge(gram, side, RIDGES[int(np.argmin(costs))]) / size
         weight = 1.0 / rms(target - jacobian @ change)
-        x = start + np.append(change, np.zeros(n))
-    return WholeArmProblem(robot, other, FrictionLaw()).predict(x)
+        x = start + change
+    theta, tilt, friction = problem.unpack(x)
+    has, none = np.ones(friction.shape, dtype=bool), np.zeros(robot.n)
+    found = WholeArmFit(theta, friction, law, has, problem.gravity(tilt), 0.0, REFERENCE_LAG, none, 0.0)
+    return found.predict(robot, other)
 
 
 def known_box(robot: RobotModel) -> Box:
@@ -157,7 +150,7 @@ def with_differentiator(block: SampleBlock, motion: Motion, robot: RobotModel) -
 
 
 def compare(
-    block: SampleBlock, robot: RobotModel, settings: WholeArmSettings, law: FrictionLaw | None
+    block: SampleBlock, robot: RobotModel, law: FrictionLaw | None
 ) -> tuple[list[list], list[list], list[WholeArmFit], list[TermTest]]:
     """Rows of both tables, the fits of the halves, and the tests of friction terms on the first half."""
     rows, slow, fits, tests = [], [], [], []
@@ -170,13 +163,12 @@ def compare(
             found: dict[str, list[Array]] = found, found_below: dict[str, list[Array]] = found_below,
         ) -> None:  # fmt: skip
             found.setdefault(method, []).append(rms(motion.tau - predicted))
-            found_below.setdefault(method, []).append(rms(below(motion.tau - predicted, motion)))
+            found_below.setdefault(method, []).append(rms(motion.slow(motion.tau - predicted)))
 
         for fitted, tested in pairs:
-            known, other = (Motion.of(part_of(block, index), robot, settings) for index in (fitted, tested))
-            nominal = WholeArmProblem(robot, other, FrictionLaw())
-            fit = fit_whole_arm(robot, known, settings)
-            note("nominal", other, nominal.predict(nominal.start))
+            known, other = (Motion.of(part_of(block, index), robot) for index in (fitted, tested))
+            fit = fit_whole_arm(robot, [known])
+            note("nominal", other, WholeArmFit.nominal(robot).predict(robot, other))
             note("ridge", other, predict_by_ridge(robot, known, other))
             note("fit", other, fit.predict(robot, other))
             note("fit, its own samples", known, fit.predict(robot, known))
@@ -191,14 +183,13 @@ def compare(
                 baseline = fit_bounded_regression(robot, learned, known_box(robot))
                 note(label, asked, baseline.predict(robot, asked))
             if law is not None:
-                fit, tests_of_part = select_friction(robot, known, law, settings)
+                fit, tests_of_part = select_friction(robot, [known], law)
                 tests = tests or list(tests_of_part)
                 note("terms chosen", other, fit.predict(robot, other))
             if name == "halves":
                 fits.append(fit)
         rows += [[f"{name}, {method}", *rms(np.array(values))] for method, values in found.items()]
-        if name == "halves":
-            slow += [[f"{name}, {method}", *rms(np.array(values))] for method, values in found_below.items()]
+        slow += [[f"{name}, {method}", *rms(np.array(values))] for method, values in found_below.items()]
     return rows, slow, fits, tests
 
 
@@ -209,7 +200,7 @@ def describe_rest(names: tuple[str, ...], rows: list[list], slow: list[list]) ->
     above = 1.0 - (fit / whole["halves, fit"]) ** 2
     left = ", ".join(f"{100.0 * share:.0f} % ({name})" for name, share in zip(names, above, strict=True))
     text = (
-        f"Of the squared residuals of halves that were not fitted, this much is faster than {RIGID_HZ:g} Hz: {left}. "
+        f"Of the squared residuals of halves that were not fitted, this much is faster than {SLOW:g} Hz: {left}. "
         f"Below, the fit is better than the ridge fit on {np.sum(fit < ridge)} of {len(names)} joints, and its RMS is "
         f"{np.min(fit / own):.1f} to {np.max(fit / own):.1f} times that of the samples it was fitted to"
     )
@@ -229,32 +220,28 @@ def main(argv: list[str] | None = None) -> int:
     print(describe_machine())
     robot = load_robot(options.model)
     block, external = read(options.file, robot, options.prefix)
-    settings = WholeArmSettings()
-    cycles = (GEAR_CYCLES,) * robot.n
-    ripples = (Ripple(cycles), *(Ripple(cycles, frequency, 0.15) for frequency in (7.0, 9.0)))
-    law = None if options.quick else FrictionLaw((0.05, 0.2), has_asymmetry=True, has_load=True, ripples=ripples)
-    rows, slow, fits, tests = compare(block, robot, settings, law)
-    whole = Motion.of(block, robot, settings)
+    law = None if options.quick else FrictionLaw((0.05, 0.2), True, True, (GEAR_CYCLES,))
+    rows, slow, fits, tests = compare(block, robot, law)
+    whole = Motion.of(block, robot)
     if external is not None:
         values = np.asarray(external, dtype=float)[np.searchsorted(block.seconds, whole.seconds - 1e-9)]
         rows.append(["controller's own, all samples", *rms(values)])
-        slow.append(["controller's own, all samples", *rms(below(values, whole))])
+        slow.append(["controller's own, all samples", *rms(whole.slow(values))])
     print_lead(describe_rest(robot.joint_names, rows, slow))
     if robot.name.startswith("kuka_lbr_med7"):
         rows += [[f"longer recording: {name}", *values] for name, values in REFERENCES.items()]
     title = f"{options.file.name}: torque RMS on data that were not fitted [Nm], {block.seconds[-1]:.3g} s"
     print_table(["", *robot.joint_names], rows, title)
-    print_table(["", *robot.joint_names], slow, f"The same below {RIGID_HZ:g} Hz [Nm]")
+    print_table(["", *robot.joint_names], slow, f"The same below {SLOW:g} Hz [Nm]")
     found = []
     for half, fit in zip(("first half", "second half"), fits, strict=True):
-        tilt = np.degrees(np.arccos(np.clip(fit.gravity @ robot.gravity / (fit.gravity @ fit.gravity), -1.0, 1.0)))
         found += [
-            [f"{half}: torque lag [ms]", *(1e3 * fit.torque_lag)],
             [f"{half}: Coulomb friction [Nm]", *fit.friction[:, 0]],
             [f"{half}: viscous friction [Nm s/rad]", *fit.friction[:, 1]],
             [f"{half}: offset [Nm]", *fit.friction[:, 2]],
         ]
-        print(f"{half}: base tilted by {tilt:.2f} deg, prior share {fit.prior_share:g}")
+        lag, tilt = 1e3 * fit.torque_lag, np.degrees(fit.tilt)
+        print(f"{half}: base tilted by {tilt:.2f} deg, torques {lag:.1f} ms late, prior share {fit.prior_share:g}")
     print_table(["", *robot.joint_names], found, "Parameters of the fits")
     if tests:
         needed = [[test.name, *(("needed" if need else "not needed") for need in test.is_needed)] for test in tests]

@@ -18,6 +18,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 from _containment import random_motion
@@ -95,7 +96,7 @@ class Arm:
     def calibrated(self) -> RobotModel:
         """The arm's model after a calibration with the empty hand."""
         held = LoadedRecording("empty", [self.record(np.zeros(10), MOTION)], empty_hand())
-        record = CalibrationRecord(serial="bench", date="2026-01-01")
+        record = CalibrationRecord(serial="bench", date=date.today().isoformat())
         return apply_calibration(calibrate_arm(self.robot, [held], record), self.robot)
 
     def tare(self) -> Tare:

@@ -39,16 +39,19 @@ from sysid_ros.core.estimation.calibration import (
     CalibrationCancelled,
     CalibrationInconsistent,
     CalibrationProgress,
-    calibrate_arm,
     describe_doubts,
     reference_weight,
 )
+from sysid_ros.core.estimation.openings import HeldOutFit, calibrate_openly, fit_halves
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
+from sysid_ros.core.estimation.whole_arm import SLOW
+from sysid_ros.core.model.calibrated import open_arm
 from sysid_ros.core.model.calibration import (
     ArmCalibration,
     CalibrationRecord,
     ConstantBounds,
+    opened_settings,
     save_calibration,
 )
 from sysid_ros.core.model.loader import load_robot
@@ -119,11 +122,20 @@ def run_arm(options: argparse.Namespace) -> int:
         temperature=options.temperature,
         offset_change=tuple(np.broadcast_to(change, robot.n).tolist()),
     )
+    with working("fitting the arm"):
+        fit, text = _fit(used)
+    if fit is not None and fit.lag is not None and not settings.torque_lag and not settings.torque_lag_tolerance:
+        record = replace(record, openings=(fit.lag,))
     calibration, was_stopped = _calibrate_with_progress(used, record, settings)
     save_calibration(calibration, options.output)
     show("", *describe_calibration(robot, calibration))
+    show("", *(describe_fit(robot, fit) if fit is not None else [f"no fit beside the bounds: {text}"]))
     show(*(hanging("warning: ", sentence) for sentence in describe_doubts(calibration.record)))
     show(f"File: {options.output}")
+    opened = opened_settings(calibration.record.openings)
+    if opened:
+        needed = " ".join(f"--set {name}={_upward(value)}" for name, value in opened.items())
+        show(hanging("Use it with: ", needed))
     if was_stopped:
         return ExitStatus.STOPPED
     if folder is None and kept is None:
@@ -141,6 +153,45 @@ def run_arm(options: argparse.Namespace) -> int:
     return ExitStatus.OK
 
 
+def _upward(value: float) -> str:
+    """Return a number with four digits that is no smaller."""
+    digits = 3 - int(np.floor(np.log10(max(value, 1e-9))))
+    return f"{np.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.10g}"
+
+
+def _fit(used: KnownRecordings) -> tuple[HeldOutFit | None, str]:
+    """Fit the arm, or say why that is not possible."""
+    try:
+        return fit_halves(used.robot, used.recordings), ""
+    except SysidError as error:
+        return None, str(error)
+
+
+def describe_fit(robot: RobotModel, fit: HeldOutFit) -> list[RenderableType]:
+    """Describe a fit: how well halves of the recordings predict each other, lag, tilt, and friction terms."""
+    rows = [
+        (name, f"{before:.3f}", f"{after:.3f}")
+        for name, before, after in zip(robot.joint_names, fit.nominal, fit.residual, strict=True)
+    ]
+    lags = " and ".join(f"{1e3 * half.torque_lag:.0f}" for half in fit.halves)
+    lines: list[RenderableType] = [
+        f"Fit beside the bounds (least squares, no guarantee): gravity tilted by {np.degrees(fit.fit.tilt):.1f} deg, "
+        f"torques {1e3 * fit.fit.torque_lag:.0f} ms late ({lags} ms in halves)",
+        f"RMS torque residual below {SLOW:g} Hz [Nm], of halves of the recordings predicted from the other halves",
+        make_table(("joint", "nominal", "fit"), rows),
+    ]
+    worse = [name for name, is_worse in zip(robot.joint_names, fit.residual > fit.nominal, strict=True) if is_worse]
+    if worse:
+        lines.append(
+            f"the fit predicts {', '.join(worse)} worse than the nominal model: half of the motion is too little"
+        )
+    for test in fit.tests:
+        joints = [name for name, need in zip(robot.joint_names, test.is_needed, strict=True) if need]
+        if joints:
+            lines.append(f"friction with {test.name} predicts better: {', '.join(joints)}")
+    return lines
+
+
 def _calibrate_with_progress(
     used: KnownRecordings, record: CalibrationRecord, settings: EstimatorSettings
 ) -> tuple[ArmCalibration, bool]:
@@ -152,7 +203,8 @@ def _calibrate_with_progress(
             display.update(progress.phase, progress.share, width)
 
         try:
-            return calibrate_arm(used.robot, used.recordings, record, settings, tell, lambda: interrupts.is_set), False
+            stop = (lambda: interrupts.is_set, lambda one: display.message(f"contradicted, and opened: {one}"))
+            return calibrate_openly(used.robot, used.recordings, record, settings, tell, *stop), False
         except CalibrationCancelled as cancelled:
             if cancelled.proven is None:
                 display.message("stopped before anything was proven; the recordings are as they were")
@@ -314,7 +366,7 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
     if record.share is not None:
         lines.append(f"{100.0 * record.share:.0f} % of the allowed errors used")
     lines.append(f"{len(calibration.matrix)} certified rows on what the recordings share")
-    before, after = robot.theta_box.width, calibration.box.width
+    before, after = open_arm(robot, record.openings).theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
     order = [int(k) for k in np.argsort(share)[:_LISTED] if share[k] < 0.99]
     constants = _describe_constants(calibration.constants)

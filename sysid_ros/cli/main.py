@@ -156,6 +156,8 @@ def _run(words: list[str]) -> int:
         name, command = f"{name} {word}", commands[word]
         if command.module is not None and command.parser is not None:
             command.parser().read(words)  # help, and what is refused, before anything that takes long is loaded
+            for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+                os.environ.setdefault(name, "1")  # matrices are small: on a busy machine threads wait for each other
             return int(importlib.import_module(f"{PACKAGE}.{command.module}").main(words))
         commands = command.commands
 

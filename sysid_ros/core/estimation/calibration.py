@@ -52,8 +52,8 @@ from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.identifiability.data import felt_joint_parameters
 from sysid_ros.core.identifiability.mechanism import MechanismOptions, compare_robot
 from sysid_ros.core.identifiability.settings import AnalysisSettings
-from sysid_ros.core.model.calibrated import hash_kinematics
-from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds
+from sysid_ros.core.model.calibrated import hash_kinematics, open_arm
+from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds, opened_settings
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import (
@@ -97,6 +97,10 @@ _MOST_WINDOWS = 300
 a calibration hardly depend on their length: what longer ones leave open inside is made up for by fewer ends."""
 _LONGEST_WINDOW = 0.2
 """Length up to which that was measured [s]."""
+_MOST_SECONDS = 50.0
+"""Of more data in windows some are left out, evenly, so that 100 s at 1 kHz take less than a minute."""
+_INCONSISTENT = 1.01
+"""Share of the allowed errors from which on recordings are inconsistent, with the tolerance of the share [-]."""
 _LEFT_OUT = 0.05
 """Longer windows may leave out this share of a recording, at its gaps."""
 _BODIES = MechanismOptions(massless="unknown")
@@ -242,6 +246,7 @@ def calibrate_arm(
     settings: EstimatorSettings | None = None,
     on_progress: Callable[[CalibrationProgress], None] = lambda progress: None,
     is_cancelled: Callable[[], bool] = lambda: False,
+    seeks_remedies: bool = True,
 ) -> ArmCalibration:
     """Bound what recordings of one arm with known loads share.
 
@@ -252,6 +257,7 @@ def calibrate_arm(
         settings: Windows and assumptions of the estimator, and the state of the gripper in all recordings.
         on_progress: Called with every step of the work.
         is_cancelled: Ends the work with :class:`CalibrationCancelled`.
+        seeks_remedies: Whether a contradiction says with which other loads the data agree.
 
     Raises:
         CalibrationInconsistent: The recordings contradict the assumptions or each other.
@@ -266,6 +272,8 @@ def calibrate_arm(
     settings = replace(settings, gripper="")  # the box of its state is that of the arm now
     settings = replace(settings, rest_interval=min(_REST_INTERVALS * settings.rest_interval, 60.0))
     settings = _with_few_windows(arm, recordings, settings)
+    seconds = sum(1e-9 * float(block.stamps[-1] - block.stamps[0]) for one in recordings for block in one.blocks)
+    kept = min(_MOST_SECONDS / max(seconds, 1e-9), 1.0)
     offset_change = np.asarray(record.offset_change or np.zeros(robot.n), dtype=float)
     if not recordings:
         raise SysidError("there is no recording to calibrate from; give at least one with the empty hand")
@@ -279,8 +287,8 @@ def calibrate_arm(
     result: ArmCalibration | None = None
     texts: tuple[str, ...] = ()
     share: float | None = None
-    masses = (float(recording.load.prior.box.center[0]) for recording in recordings)
-    weights = tuple(sorted({mass for mass in masses if mass > 0.0}))
+    known = (recording.load.prior.box for recording in recordings if recording.load.prior.box.lower[0] > 0.0)
+    weights = tuple(sorted({float(box.center[0]) for box in known}))
 
     def finished() -> ArmCalibration | None:
         """Return what is proven by the passes so far."""
@@ -294,12 +302,15 @@ def calibrate_arm(
         parts: list[_Part] = []
         try:
             for recording in recordings:
-                rows, unknowns = collect_rows(arm, recording, settings, offset_change, work)
+                rows, unknowns = collect_rows(arm, recording, settings, offset_change, work, kept)
                 parts.append((rows, unknowns, recording.load.prior.box))
             work.tell("whether the recordings agree", _WINDOWS_SHARE)
             problem = join_recordings(parts, offset_change)
             _check_rows(arm, problem, recordings, [rows for rows, _, _ in parts])
-            share = find_share(problem) if share is None else share  # of the box before the first pass
+            if share is None:  # of the box before the first pass
+                share = find_share(problem)
+                if share > _INCONSISTENT:  # bounding would find out, too, but takes longer
+                    raise CalibrationInconsistent("all recordings together", "their rows are jointly infeasible")
             problem = add_load_cuts(problem, parts, offset_change)
             asked = parts if work.is_last_pass else []
             texts = tuple(
@@ -308,7 +319,7 @@ def calibrate_arm(
             )
             result = _solve(arm, problem, parts[0][1], settings, asked, offset_change, work)
         except CalibrationInconsistent as error:
-            remedies = _agreeing_loads(arm, recordings, parts, offset_change)
+            remedies = _agreeing_loads(arm, recordings, parts, offset_change) if seeks_remedies else []
             raise CalibrationInconsistent(error.recording, error.alarm, remedies) from None
         except CalibrationCancelled:
             is_narrower = result is not None and np.any(result.box.width < first_box.width)
@@ -339,7 +350,7 @@ def find_share(problem: Problem) -> float:
 
 def describe_doubts(record: CalibrationRecord) -> list[str]:
     """Say what is out of the ordinary in recordings, and what they cannot show, a sentence each."""
-    doubts = []
+    doubts = [f"not as assumed: {one}; the bounds hold if it is off by no more" for one in record.openings]
     if record.share is not None and record.share > _MOST_SHARE:
         doubts.append(
             f"the recordings use {100.0 * record.share:.0f} % of the errors that are allowed: an assumption is "
@@ -602,18 +613,27 @@ def _agreeing_loads(
 
 
 def collect_rows(
-    robot: RobotModel, recording: LoadedRecording, settings: EstimatorSettings, offset_change: Array, work: Work
+    robot: RobotModel,
+    recording: LoadedRecording,
+    settings: EstimatorSettings,
+    offset_change: Array,
+    work: Work,
+    kept: float = 1.0,
 ) -> tuple[Rows, Unknowns]:
-    """Build the rows of a recording, with its load as the payload."""
+    """Build the rows of a recording, with its load as the payload, of a share of the windows."""
     loaded = replace(robot, payload_prior=recording.load.prior)
     unknowns = describe_unknowns(loaded, settings)
     stream = RowStream(loaded, settings, unknowns)
     rows: list[Rows] = []
+    number = 0
     for block in recording.blocks:
         windows = stream.add(block)[0][::-1]
         while windows:
             window = windows.pop()  # nobody keeps it: its signals take megabytes
             if stream.is_redundant(window):
+                continue
+            number += 1
+            if int(number * kept) == int((number - 1) * kept):
                 continue
             alarm = check_sensors(stream.model, window)
             if alarm is not None:
@@ -809,8 +829,9 @@ def describe_arm(
     names = parameter_names(robot)
     analysis = AnalysisSettings(joint_parameters=felt_joint_parameters(robot))
     combinations = Combinations.of(compare_robot(robot, analysis, _BODIES).snapped, names)
-    settings = replace(settings or EstimatorSettings(), gripper=calibration.record.gripper)
-    robot = robot.with_gripper(settings.gripper)
+    opened = calibration.record.openings
+    settings = replace(settings or EstimatorSettings(), **opened_settings(opened), gripper=calibration.record.gripper)
+    robot = open_arm(robot, opened).with_gripper(settings.gripper)
     unknowns = describe_unknowns(robot, settings)
     center, radius = shared_center(unknowns, settings), unknowns.radius
     shared, rows = Box(center - radius, center + radius), Box(calibration.lower, calibration.upper)

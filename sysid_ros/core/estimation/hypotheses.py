@@ -124,7 +124,7 @@ KINDS = {
         "weigh the payload; if it is heavier, choose a prior that holds it (--prior, payload_priors)",
     ),
 }
-"""Of every assumption; of friction and offset ``usual`` is a share of the torque limit instead, see :func:`_usual`."""
+"""Of every assumption; of friction and offset ``usual`` is a share of the torque limit, see :func:`usual_change`."""
 FRICTION_USUAL, OFFSET_USUAL = 0.05, 0.01
 """Shares of the torque limit that one would not wonder at [-]."""
 
@@ -153,6 +153,14 @@ class Hypothesis:
     detail: str
     misfit: float
     best: float | None
+
+    @property
+    def rank(self) -> float:
+        """Hypotheses with small ones come first [-].
+
+        Where a change suits, the misfit falls far below 1; where it only just can explain the data, it does not.
+        """
+        return self.change * self.misfit
 
     @property
     def text(self) -> str:
@@ -246,16 +254,20 @@ def explain_inconsistency(
     base = np.nan
     with suppress(_Cancelled):
         base = data.misfit(data.r)
-        for done, (assumption, make) in enumerate(_MAKERS.items(), start=1):
-            for one in make(data, min(1.0, 0.9 * base)):
+        for done, assumption in enumerate(_MAKERS, start=1):
+            for one in try_assumption(data, assumption, base):
                 tried.append(one)  # what comes before the end on request is kept
             untried.remove(assumption)
             on_progress(done / len(_MAKERS))
     if np.isnan(base):
         return None
-    # Where a change suits, the misfit falls far below 1; where it only just can explain the data, it does not.
-    ranked = sorted(tried, key=lambda one: one.change * one.misfit)
+    ranked = sorted(tried, key=lambda one: one.rank)
     return Explanation(base, tuple(ranked), data.windows, tuple(untried))
+
+
+def try_assumption(data: RelaxedRows, assumption: Assumption, misfit: float) -> Iterator[Hypothesis]:
+    """Yield the smallest changes of an assumption that make rows feasible whose misfit as they are is this."""
+    yield from _MAKERS[assumption](data, min(1.0, 0.9 * misfit))
 
 
 class _Cancelled(Exception):
@@ -267,7 +279,7 @@ def _require_time(is_cancelled: Callable[[], bool]) -> None:
         raise _Cancelled
 
 
-def _usual(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
+def usual_change(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
     """Return what one would not wonder at, in the unit of the amount."""
     share = {Assumption.FRICTION: FRICTION_USUAL, Assumption.TORQUE_OFFSET: OFFSET_USUAL}.get(assumption)
     return KINDS[assumption].usual if share is None else share * float(data.robot.limits.tau_continuous[joint])
@@ -367,9 +379,9 @@ def _end(name: str, unit: str, box: tuple[float, float], beyond: float) -> str:
 def _try_tilt(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Tilt gravity; its product with the target is linear about the target of the round before."""
     strength = float(np.linalg.norm(data.robot.gravity))
-    target, along, least = data.unknowns.prior.center, 0.0, None
+    target, along, least = data.prior.center, 0.0, None
     for _ in range(_TILT_ROUNDS):
-        columns = data.tilt + data.tilted @ (target - data.unknowns.prior.center)[: data.tilted.shape[2]]
+        columns = data.tilt + data.tilted @ (target - data.prior.center)[: data.tilted.shape[2]]
         across = columns[:, :2]
         r = data.r + along * columns[:, 2]
         gains = np.concatenate([across, -across], axis=1)
@@ -461,5 +473,5 @@ def _made(
     """Return a hypothesis, compared with what is usual; see :class:`Hypothesis`."""
     name = None if joint is None else data.robot.joint_names[joint]
     return Hypothesis(
-        assumption, name, amount, abs(amount) / _usual(data, assumption, joint or 0), detail, misfit, best
+        assumption, name, amount, abs(amount) / usual_change(data, assumption, joint or 0), detail, misfit, best
     )

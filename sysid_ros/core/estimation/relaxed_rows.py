@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.windows.errors import SignIntegral, integrate_sign
 from sysid_ros.core.estimation.windows.model import Window, WindowModel
 from sysid_ros.core.estimation.windows.rows import Rows, build_rows
@@ -36,7 +39,8 @@ class RelaxedRows:
 
     Attributes:
         robot: The arm.
-        unknowns: Target and nuisance parameters.
+        prior: Box of the target, (P,).
+        shared: Number of nuisance parameters that all recordings share, the first; others are of one recording.
         y: Gains of the target in radii, (R, P).
         b: Gains of the nuisance parameters that have a radius, in radii, (R, m).
         r: Right-hand side, (R,) [Nms].
@@ -57,7 +61,8 @@ class RelaxedRows:
     """
 
     robot: RobotModel
-    unknowns: Unknowns
+    prior: Box
+    shared: int
     y: Array
     b: Array
     r: Array
@@ -98,7 +103,8 @@ class RelaxedRows:
         ends = np.abs(problem.ends).sum(axis=1) @ problem.end_radius
         return cls(
             robot=robot,
-            unknowns=unknowns,
+            prior=prior,
+            shared=int(np.count_nonzero(is_open[: first + 3])),
             y=problem.y * problem.radius,
             b=(problem.b * problem.delta_radius)[:, is_open],
             r=problem.r,
@@ -114,6 +120,27 @@ class RelaxedRows:
             spans=spans,
             lagged=_lagged_torque(robot, samples, spans, rows.joint),
             speed=np.max(np.abs(samples.v), axis=0),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[RelaxedRows]) -> RelaxedRows:
+        """Join recordings of one arm, each with a target of its own."""
+        if len(parts) == 1:
+            return parts[0]
+        first, count = parts[0], parts[0].shared
+        names = ("r", "allowed", "joint", "torque", "sign", "unsure", "travel", "seconds", "tilt", "spans")
+        stacked: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        tilted = [scipy.linalg.block_diag(*(part.tilted[:, axis] for part in parts)) for axis in range(3)]
+        own = scipy.linalg.block_diag(*(part.b[:, count:] for part in parts))
+        return replace(
+            first,
+            prior=Box(*(np.concatenate([getattr(part.prior, side) for part in parts]) for side in ("lower", "upper"))),
+            y=scipy.linalg.block_diag(*(part.y for part in parts)),
+            b=np.concatenate([np.concatenate([part.b[:, :count] for part in parts]), own], axis=1),
+            tilted=np.stack(tilted, axis=1),
+            lagged=lambda lag: np.concatenate([part.lagged(lag) for part in parts]),
+            speed=np.max([part.speed for part in parts], axis=0),
+            **stacked,
         )
 
     @property
@@ -175,9 +202,7 @@ class RelaxedRows:
         found = linprog(cost, a, limits, bounds=bounds, method="highs")
         if found.status != 0:
             return None
-        return found.x[known.shape[1] :], self.unknowns.prior.center + self.unknowns.prior.radius * found.x[
-            : self.y.shape[1]
-        ]
+        return found.x[known.shape[1] :], self.prior.center + self.prior.radius * found.x[: self.y.shape[1]]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,9 +14,9 @@ import pinocchio as pin
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.model.calibration import ArmCalibration, unusable_calibration
+from sysid_ros.core.model.calibration import ArmCalibration, Opening, unusable_calibration
 from sysid_ros.core.model.inertia import require_physically_consistent
-from sysid_ros.core.model.robot import AS_CALIBRATED, INERTIAL, GripperState, RobotModel
+from sysid_ros.core.model.robot import AS_CALIBRATED, FRICTION, INERTIAL, GripperState, RobotModel
 
 
 def apply_calibration(
@@ -23,8 +24,9 @@ def apply_calibration(
 ) -> RobotModel:
     """Return the robot with the calibration: narrower box, new nominal parameters, rows for the estimator.
 
-    What is proven holds with the gripper as it was. A state of the gripper adds how far it may be from there to the
-    box of the last body, and to the rows; the robot's own box holds for all states, as before.
+    What is proven was so at its date: friction, offsets and gains may have drifted since, by what its record says. It
+    holds with the gripper as it was. A state of the gripper adds how far it may be from there to the box of the last
+    body, and to the rows; the robot's own box holds for all states, as before.
 
     Args:
         calibration: The calibration.
@@ -37,6 +39,7 @@ def apply_calibration(
             or its box and that of the settings do not meet.
     """
     calibration.record.check(source, today)
+    closed, robot = robot, open_arm(robot, calibration.record.openings)
     if calibration.robot != robot.name:
         raise unusable_calibration(source, "its robot", calibration.robot, f"{robot.name}, the robot that is used")
     if calibration.kinematics != hash_kinematics(robot):
@@ -47,6 +50,7 @@ def apply_calibration(
         known = ", ".join(robot.gripper_states) or "none"
         raise unusable_calibration(source, "its state of the gripper", state, f"one that {robot.name} has: {known}")
     prior = robot.with_gripper(state).theta_box
+    calibration = _aged(calibration, robot, today)
     box = calibration.box.intersect(prior)
     if box is None:
         apart = np.flatnonzero((calibration.box.lower > prior.upper) | (calibration.box.upper < prior.lower))
@@ -65,9 +69,57 @@ def apply_calibration(
         theta_nominal=nominal,
         pin_model=model,
         calibration=calibration,
-        uncalibrated=robot.uncalibrated or robot,
+        uncalibrated=closed.uncalibrated or closed,
     )
     return applied if robot.gripper_change is None else _with_states(applied, robot)
+
+
+def _aged(calibration: ArmCalibration, robot: RobotModel, today: datetime.date | None) -> ArmCalibration:
+    """Return a calibration whose rows and box hold for friction, offsets and gains that have drifted since its date."""
+    share, n = calibration.record.aged(today), robot.n
+    if not share:
+        return calibration
+    moved = np.zeros(calibration.matrix.shape[1])
+    friction = np.arange(INERTIAL * n, 14 * n).reshape(n, FRICTION)[:, [0, 1, 3]]  # armature stays
+    moved[friction] = share * robot.theta_box.width[friction]
+    if not robot.sensors.effort_meaning.has_friction:  # that of rows is behind the sensor
+        behind = robot.sensors.effort_friction * robot.theta_box.upper[friction[:, :2]]
+        moved[friction[:, :2]] = share * np.maximum(robot.theta_box.width[friction[:, :2]], behind)
+    moved[15 * n : 16 * n] = share * 2.0 * robot.sensors.gain_radius
+    wider, of_arm = np.abs(calibration.matrix) @ moved, moved[: 14 * n]
+    box = Box(calibration.box.lower - of_arm, calibration.box.upper + of_arm)
+    return replace(calibration, lower=calibration.lower - wider, upper=calibration.upper + wider, box=box)
+
+
+def open_arm(robot: RobotModel, openings: Sequence[Opening]) -> RobotModel:
+    """Return the robot with what recordings ask for beyond its settings; lag and tilt are settings of the estimator."""
+    box, sensors, joints = robot.theta_box, robot.sensors, robot.joint_names
+    openings = [one for one in openings if one.subject in joints]
+    if not openings:
+        return robot
+    lower, upper = box.lower.copy(), box.upper.copy()
+    more = {name: np.zeros(robot.n) for name in ("friction", "torque_offset", "torque_gain", "torque_error")}
+    for one in openings:
+        more[one.assumption][joints.index(one.subject)] += one.radius
+    friction = np.arange(INERTIAL * robot.n, upper.size).reshape(robot.n, FRICTION)
+    lower[friction[:, 3]] -= more["torque_offset"]
+    upper[friction[:, 3]] += more["torque_offset"]
+    behind = sensors.effort_friction
+    if sensors.effort_meaning.has_friction:
+        opened = friction[:, :2]
+        lower[opened] = np.minimum(lower[opened], np.maximum(lower[opened] - more["friction"][:, None], 0.0))
+        upper[opened] += more["friction"][:, None]
+    else:
+        behind += float(np.max(more["friction"] / np.maximum(upper[friction[:, 0]], 1e-9)))
+    sensors = replace(
+        sensors,
+        effort_friction=behind,
+        effort_gain_error=sensors.effort_gain_error + more["torque_gain"],
+        effort_relative_error=sensors.effort_relative_error + more["torque_gain"],
+        effort_mean_error=sensors.effort_mean_error + more["torque_error"],
+        effort_absolute_error=sensors.effort_absolute_error + more["torque_error"],
+    )
+    return replace(robot, theta_box=Box(lower, upper), sensors=sensors)
 
 
 def require_same_arm(robot: RobotModel, serial: str, where: str = "") -> None:

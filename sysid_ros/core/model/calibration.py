@@ -9,9 +9,10 @@ controller and planner.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -38,6 +39,55 @@ def unusable_calibration(source: str, what: str, value: object, allowed: str) ->
     return ModelError(f"calibration {source}", f"{what} is {value}; expected {allowed}")
 
 
+_OPENINGS = {
+    "torque_lag": ("the torques of all joints come {low:.2g} to {high:.2g} ms late", 1e3),
+    "gravity_direction": ("gravity is tilted by up to {high:.2g} deg", 180.0 / np.pi),
+    "friction": ("friction of {subject} is up to {high:.2g} Nm beyond its box", 1.0),
+    "torque_offset": ("the torque offset of {subject} is up to {high:.2g} Nm beyond its box", 1.0),
+    "torque_gain": ("the torque gain of {subject} is off by up to another {high:.2g} %", 1e2),
+    "torque_error": ("the torque of {subject} errs by up to another {high:.2g} Nm, as with a ripple of the gear", 1.0),
+    "load": ("in {subject} the hand holds something else than stated, within the payload prior", 1.0),
+}
+"""What an opened assumption says, by its name, and its unit for people."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """An assumption that recordings contradict, and that is therefore opened: something is further off than it says.
+
+    Attributes:
+        assumption: Which one, as :class:`~sysid_ros.core.estimation.hypotheses.Assumption` or one of ours names it.
+        subject: The joint or the recording it is about; empty for all joints.
+        center: What a lag is about [s]; 0 for all others.
+        radius: How far it may be off [rad, Nm, s, -].
+        least: The least that explains the data, with what was opened before [same].
+    """
+
+    assumption: str
+    subject: str = ""
+    center: float = 0.0
+    radius: float = 0.0
+    least: float = 0.0
+
+    def __str__(self) -> str:
+        """Describe it in a clause."""
+        text, scale = _OPENINGS[self.assumption]
+        low, high = scale * max(self.center - self.radius, 0.0), scale * (self.center + self.radius)
+        needed = f" (the data need {scale * self.least:.2g} at least)" if self.least else ""
+        return text.format(subject=self.subject, low=low, high=high) + needed
+
+
+def opened_settings(openings: Sequence[Opening]) -> dict[str, Any]:
+    """Return the settings of the estimator that say what is opened of lag and tilt; nothing else is a setting."""
+    result: dict[str, Any] = {}
+    for one in openings:
+        if one.assumption == "torque_lag":
+            result |= {"torque_lag": one.center, "torque_lag_tolerance": one.radius}
+        elif one.assumption == "gravity_direction":
+            result["gravity_cone"] = one.radius
+    return result
+
+
 @dataclass(frozen=True)
 class CalibrationRecord:
     """Where a calibration comes from, and how long it counts.
@@ -55,6 +105,10 @@ class CalibrationRecord:
         weights: Masses of the reference weights in them [kg].
         share: Share of the allowed errors that the recordings use [-]; None where unknown.
         data: SHA-256 of all samples.
+        drift: How fast friction, torque offsets and gains move away from what they were at the date: the share of the
+            range they had before [1/day]. Assumed: all of it in 200 days, a little longer than a calibration counts by
+            default; offsets of strain gauges and friction of harmonic drives change with temperature, wear and grease.
+        openings: What was opened since the recordings contradict it: the bounds hold if this is all.
     """
 
     serial: str
@@ -68,6 +122,13 @@ class CalibrationRecord:
     weights: tuple[float, ...] = ()
     share: float | None = None
     data: str | None = None
+    openings: tuple[Opening, ...] = ()
+    drift: float = 0.005
+
+    def aged(self, today: datetime.date | None = None) -> float:
+        """Return the share of their range by which friction, offsets and gains may have moved since its date [-]."""
+        days = ((today or datetime.date.today()) - datetime.date.fromisoformat(self.date)).days
+        return min(max(days, 0) * self.drift, 1.0)
 
     def check(self, source: str, today: datetime.date | None = None) -> None:
         """Check that the record can be read and has not expired.
@@ -82,6 +143,8 @@ class CalibrationRecord:
                 raise unusable_calibration(source, name, text, "a date like 2026-11-22") from None
             if name == "expires" and day is not None and (today or datetime.date.today()) > day:
                 raise unusable_calibration(source, "its last day", text, "today or later: calibrate the arm again")
+        if not 0.0 <= self.drift < np.inf:
+            raise unusable_calibration(source, "its drift", self.drift, "0 or more [1/day]")
 
 
 @dataclass(frozen=True)
@@ -155,7 +218,8 @@ def save_calibration(calibration: ArmCalibration, path: str | Path) -> None:
         "format": FORMAT,
         "robot": calibration.robot,
         "kinematics": calibration.kinematics,
-        "record": {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()},
+        "record": {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()}
+        | ({"openings": [dict(vars(one)) for one in calibration.record.openings]} if record.get("openings") else {}),
         "nominal": calibration.nominal.tolist(),
         "box": {"lower": calibration.box.lower.tolist(), "upper": calibration.box.upper.tolist()},
         "constants": _constants_to_list(calibration.constants),
@@ -191,6 +255,9 @@ def load_calibration(path: str | Path) -> ArmCalibration:
             raise unusable_calibration(name, "its record", sorted(unknown), "known entries only")
         for key in ("offset_change", "recordings", "weights"):
             record[key] = tuple(record.get(key, ()))
+        record["openings"] = tuple(Opening(**one) for one in record.get("openings", ()))
+        if any(one.assumption not in _OPENINGS for one in record["openings"]):
+            raise unusable_calibration(name, "its openings", record["openings"], f"some of {', '.join(_OPENINGS)}")
         rows = values["rows"]
         count = len(values["nominal"]) // 14
         matrix = np.array([row["direction"] for row in rows], dtype=float).reshape(len(rows), 16 * count + 3)

@@ -14,13 +14,13 @@ from scipy.optimize import lsq_linear
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.bounds import hull
+from sysid_ros.core.estimation.whole_arm import Motion
 from sysid_ros.core.identifiability.data import felt_joint_parameters
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.papers.baselines.whole_arm import Motion
 
 Array = NDArray[np.float64]
 

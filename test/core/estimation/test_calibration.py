@@ -410,7 +410,9 @@ def test_nominal_parameters_are_bodies_inside_the_box(arm, calibrated):
 
 def test_a_file_keeps_every_digit_and_is_read_by_load_robot(calibrated, robot, tmp_path):
     _, calibration = calibrated
-    calibration = dataclasses.replace(calibration, record=dataclasses.replace(calibration.record, expires=None))
+    today = datetime.date.today().isoformat()
+    record = dataclasses.replace(calibration.record, date=today, expires=None)
+    calibration = dataclasses.replace(calibration, record=record)
     save_calibration(calibration, tmp_path / "arm.yaml")
     again = load_calibration(tmp_path / "arm.yaml")
     for name in ("matrix", "lower", "upper", "nominal"):

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.calibration import LoadedRecording, empty_hand
+from sysid_ros.core.estimation.openings import calibrate_openly, fit_halves
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
+from sysid_ros.core.estimation.whole_arm import Motion, fit_whole_arm
 from sysid_ros.core.estimation.windows.samples import SampleBlock, differentiate_positions
+from sysid_ros.core.model.calibration import CalibrationRecord
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.papers.baselines.whole_arm import Motion, WholeArmSettings, fit_whole_arm
 
 FILE = Path(__file__).parents[4] / "shared" / "facts" / "data" / "lbr_med7_real_10s.npz"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="the recording is not part of the repository")
@@ -120,15 +123,31 @@ def test_all_windows_together_show_what_none_shows_alone(recording):
     assert estimate.alarm.code is AlarmCode.JOINTLY_INCONSISTENT and estimate.alarm.joint == "lbr_A7"
 
 
+@pytest.mark.slow
+def test_a_calibration_ends_with_a_result_and_names_what_is_not_as_assumed(recording):
+    """Nobody said that there is a tool, that the base is tilted, and that torques come late."""
+    robot, block = averaging(recording)
+    known = [LoadedRecording("med7", [block], empty_hand())]
+    fit = fit_halves(robot, known)
+    assert fit.lag is not None and abs(fit.lag.center - 0.02) < 0.008
+    assert np.all(fit.residual < [0.23, 0.4, 0.12, 0.21, 0.11, 0.06, 0.1]), "as good as with a lag of each joint"
+    record = CalibrationRecord("M7", "2026-11-28", openings=(fit.lag,))
+    calibration = calibrate_openly(robot, known, record, EstimatorSettings())
+    opened = {one.assumption: one for one in calibration.record.openings}
+    assert {"load", "gravity_direction"} <= set(opened) and calibration.record.share < 1.0
+    assert opened["gravity_direction"].radius > fit.fit.tilt
+    assert 0.02 < fit.fit.tilt < 0.05
+
+
 def test_each_half_is_predicted_from_the_other_better_than_by_the_controller(recording):
     """The controller's own external torque, of an arm that nothing touches, is the residual of the vendor's model."""
     robot, block = recording
-    data, settings = np.load(FILE), WholeArmSettings()
+    data = np.load(FILE)
     vendor = np.sqrt(np.mean(data["fast_tau_ext_kuka"].astype(float) ** 2, axis=0))
     middle = len(block) // 2
-    halves = [Motion.of(part, robot, settings) for part in (block.slice(0, middle), block.slice(middle))]
+    halves = [Motion.of(part, robot) for part in (block.slice(0, middle), block.slice(middle))]
     for fitted, tested in (halves, halves[::-1]):
-        fit = fit_whole_arm(robot, fitted, settings)
+        fit = fit_whole_arm(robot, [fitted])
         rms = np.sqrt(np.mean((tested.tau - fit.predict(robot, tested)) ** 2, axis=0))
         assert np.all(rms < 0.9 * vendor)
         tilt = np.arccos(fit.gravity @ robot.gravity / (fit.gravity @ fit.gravity))

@@ -6,13 +6,13 @@ from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.estimation.whole_arm import Motion
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.papers.baselines.acceleration_regression import (
     fit_bounded_regression,
     track_velocities,
     tracked,
 )
-from sysid_ros.papers.baselines.whole_arm import Motion
 
 JERK = np.array([400.0])
 

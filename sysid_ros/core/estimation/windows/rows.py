@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns, shared_center
 from sysid_ros.core.estimation.windows.errors import (
@@ -21,6 +22,7 @@ from sysid_ros.core.estimation.windows.errors import (
     velocity_integral,
 )
 from sysid_ros.core.estimation.windows.model import Window, WindowModel, WindowSignals
+from sysid_ros.core.model.calibration import opened_settings
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
 Array = NDArray[np.float64]
@@ -159,6 +161,13 @@ def calibration_rows(robot: RobotModel, unknowns: Unknowns, settings: EstimatorS
     known, target, n = robot.calibration, unknowns.target, robot.n
     if known is None or not target.is_added or (settings.payload_in_hand and settings.body != PAYLOAD):
         return None
+    opened = opened_settings(known.record.openings)
+    late = settings.torque_lag - opened.get("torque_lag", settings.torque_lag)
+    if late > settings.torque_lag_tolerance or any(getattr(settings, name) < value for name, value in opened.items()):
+        needed = " ".join(f"{name}={value:.4g}" for name, value in opened.items())
+        raise ParameterOutOfRange(
+            "settings for this calibration", "others", f"--set {needed.replace(' ', ' --set ')}: its recordings need it"
+        )
     matrix, center = known.matrix, shared_center(unknowns, settings)
     moved, last = robot.gripper_state(settings.gripper).change, matrix[:, robot.inertial_slice(n)]
     offsets = matrix[:, INERTIAL * n + 3 : 14 * n : FRICTION]
