@@ -309,7 +309,7 @@ def _try_prior(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     found = linprog(np.append(np.zeros(a.shape[1] - 1), 1.0), a, limits, bounds=bounds, method="highs")
     if found.status != 0 or found.x[0] <= 1.0 + _SMALL:  # without more mass, something else is wrong
         return
-    share, box = float(found.x[-1]), data.unknowns.prior
+    share, box = float(found.x[-1]), data.prior
     detail = f"{box.center[0] + box.radius[0] * found.x[0]:.3g} kg"
     misfit, _ = data.best(data.r, data.y)
     yield _made(data, Assumption.PAYLOAD_PRIOR, None, share, detail, misfit, None)
