@@ -70,6 +70,7 @@ class SampleStream:
         self._number = 0
         self._recent_steps = np.zeros(0, dtype=np.int64)
         self._breaks: dict[str, tuple[int, int, int, int]] = {}
+        self._most = 0.0  # change of velocity, as a multiple of what is allowed
         self.restart()
 
     def restart(self) -> None:
@@ -164,8 +165,11 @@ class SampleStream:
         steps = np.diff(joined.stamps)
         missing = np.diff(joined.sequence) - 1
         too_long = self._find_long_steps(steps, missing > 0)
-        limit = self._acceleration * (steps[:, None] * 1e-9) + 2.0 * self._velocity_error
-        too_fast = np.any(np.abs(np.diff(joined.v, axis=0)) > limit, axis=1) & (missing == 0) & ~too_long
+        # Changes of velocity as multiples of those that are allowed.
+        excess = np.abs(np.diff(joined.v, axis=0)) - 2.0 * self._velocity_error
+        excess = np.max(excess / (self._acceleration * np.maximum(steps[:, None], 1) * 1e-9), axis=1)
+        too_fast = (excess > 1.0) & (missing == 0) & ~too_long
+        self._most = max(self._most, float(excess[too_fast].max(initial=0.0)))
         kinds = {
             "samples missing": missing * (missing > 0),
             f"steps longer than {self._gap_limit:.3g} s": too_long & (missing == 0),
@@ -179,7 +183,11 @@ class SampleStream:
                 count, amount = count + places.size, amount + int(amounts.sum())
                 if count >= 2 * told:
                     where = f"{count} {'place' if count == 1 else 'places'}, the first after counter {first}"
-                    notices.append(f"{amount} {text} ({where}); windows end there")
+                    cure = ""
+                    if amounts is too_fast:
+                        factor = np.ceil(10.0 * self._most * self._settings.acceleration_factor) / 10.0
+                        cure = f", unless --set acceleration_factor={factor:g} is true of this arm"
+                    notices.append(f"{amount} {text} ({where}); windows end there{cure}")
                     told = count
                 self._breaks[text] = first, count, amount, told
         places = np.flatnonzero((missing > 0) | too_long | too_fast) + 1 - len(last)

@@ -128,6 +128,10 @@ def test_a_jump_of_the_velocity_splits_the_windows(robot):
     windows, notices = windows_of(robot, [SampleBlock(block.stamps, block.sequence, block.q, v, block.tau)])
     assert spans(windows) == [(0, 50), (90, 140), (140, 190)]
     assert "more acceleration than acceleration_factor allows" in notices[0]
+    factor = float(re.search(r"acceleration_factor=([0-9.]+) is true", notices[0])[1])
+    settings = EstimatorSettings(acceleration_factor=factor)
+    stream = SampleStream(robot, settings)
+    assert stream.add(SampleBlock(block.stamps, block.sequence, block.q, v, block.tau))[1] == []
 
 
 def test_restarts_of_counter_and_clock_split_the_windows(robot):
