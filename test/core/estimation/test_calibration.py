@@ -519,7 +519,7 @@ def test_nothing_useful_is_refused_and_work_can_be_cancelled(arm, tools):
     whole = LoadedRecording("empty", [block], empty_hand())
     with pytest.raises(CalibrationCancelled):
         calibrate_arm(arm, [whole], RECORD, is_cancelled=lambda: len(calls) >= 1, on_progress=calls.append)
-    with pytest.raises(SysidError, match="tolerance of a reference weight"):
+    with pytest.raises(SysidError, match="invalid tolerance of a known load"):
         reference_weight(arm, 1.0, 1.0)
 
 
