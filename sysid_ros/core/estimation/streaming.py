@@ -470,7 +470,7 @@ class StreamingEstimator:
             lower=nothing,
             upper=nothing,
             method=self.settings.method,
-            guarantee=describe_guarantee(self.settings, self.tare is not None),
+            guarantee=describe_guarantee(self.settings, self._robot.payload_prior.name, self.tare is not None),
             is_guaranteed=is_guaranteed(self.settings),
             is_consistent=False,
             alarm=alarm,

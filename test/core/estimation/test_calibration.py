@@ -247,7 +247,7 @@ def test_another_state_of_the_gripper_than_at_the_calibration_is_accounted_for(k
         assert estimate.contains(dumbbell)
         radius[name] = estimate.radius[3]
     assert radius["as_calibrated"] < radius["closed"] < radius[""]
-    sentence = describe_guarantee(EstimatorSettings(gripper="as_calibrated"))
+    sentence = describe_guarantee(EstimatorSettings(gripper="as_calibrated"), "a prior")
     assert "the gripper is as it was when the arm was calibrated, as stated" in sentence
 
 

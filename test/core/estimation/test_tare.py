@@ -233,5 +233,5 @@ def test_a_mass_from_a_scale_narrows_what_else_is_known_and_a_wrong_one_is_notic
     assert unknown.contains(dumbbell) and weighed.contains(dumbbell)
     assert weighed.upper[0] - weighed.lower[0] <= 0.0041
     assert np.all(weighed.radius <= 1.02 * unknown.radius) and weighed.radius[1:4].sum() < unknown.radius[1:4].sum()
-    assert Quantity.MASS in weighed.narrower
+    assert Quantity.MASS in weighed.narrower and f"weighed: {mass:g} kg +- 0.002 kg" in weighed.guarantee
     assert not found["wrong"].is_consistent

@@ -21,7 +21,7 @@ _ASSUMPTIONS = (
     "Contains the true parameters if the robot's kinematics and gravity are as modelled, its parameters and friction "
     "lie in their box, the sensors keep their error bounds, the acceleration stays within its assumed bounds, "
 )
-_CARRIED = "the payload lies in its prior box and has not changed during the data"
+_CARRIED = "the payload lies in the box of its prior ({prior}) and has not changed during the data"
 _NAMED = "the object on the body lies in its prior box, {hand}, and nothing has changed during the data"
 _ALL = "{hand}, and nothing has changed during the data"
 _EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
@@ -265,14 +265,14 @@ def is_guaranteed(settings: EstimatorSettings) -> bool:
     return not settings.left_out_terms
 
 
-def describe_guarantee(settings: EstimatorSettings, has_tare: bool = False) -> str:
-    """Say in one sentence what the bounds guarantee, those with the rows of a tare under what these assume."""
+def describe_guarantee(settings: EstimatorSettings, prior: str, has_tare: bool = False) -> str:
+    """Say in one sentence what the bounds guarantee with a payload prior of this name, and with the rows of a tare."""
     hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
     special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
     state = "as it was when the arm was calibrated" if settings.gripper == AS_CALIBRATED else settings.gripper
     gripper = f"the gripper is {state}, as stated, " if state else ""
     tare = _AT_TARE if has_tare else ""
-    text = _ASSUMPTIONS + tare + gripper + special.format(hand=hand)
+    text = _ASSUMPTIONS + tare + gripper + special.format(hand=hand, prior=prior)
     if settings.method == "set_membership":
         text += f". {_SMALLEST}"
         if settings.use_cone:
