@@ -10,6 +10,7 @@ from sysid_ros.cli import identify, offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.view import free_port, open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.view.address import LOOPBACK
 
 pytestmark = pytest.mark.processes
@@ -57,7 +58,8 @@ def test_a_result_is_replayed_from_its_samples(tmp_path):
     t = np.arange(400) / 500.0
     q = robot.home + 0.3 * np.sin(np.outer(t, np.arange(1, 8)))
     v = 0.3 * np.arange(1, 8) * np.cos(np.outer(t, np.arange(1, 8)))
-    result = sr.identify({"t": t, "q": q, "v": v, "tau": np.zeros_like(q)}, robot)
+    weight = ArmDynamics(robot, robot.theta_nominal, np.zeros(10))
+    result = sr.identify({"t": t, "q": q, "v": v, "tau": np.array([weight.gravity(one) for one in q])}, robot)
     replay = open_replay(result, tmp_path / "none.npz", "xarm7", "8200")
     try:
         assert replay.url.startswith("http://127.0.0.1:")
