@@ -159,7 +159,7 @@ def test_a_smoke_size_of_tables_2_and_3(results, capsys):
     assert "Successes (Table III)" in printed and "Ours does 1 of 1 tasks" in printed
     entries = [json.loads(line) for line in (results / "runs.jsonl").read_text().splitlines()]
     (identified,) = [one["result"] for one in entries if one["job"].get("way") == "ours"]
-    assert identified["inside"] and len(identified["plans"]) == 4 and identified["seconds"] < 15.0
+    assert identified["inside"] and len(identified["plans"]) == 4 and identified["seconds"] < 20.0  # in two chains
     assert safe_id_runs.is_safe(identified["judged"])
     tasks = {one["job"]["method"]: one["result"] for one in entries if one["job"]["kind"] == "task"}
     assert set(tasks) == {"ours", "conservative"}

@@ -301,7 +301,7 @@ def test_terms_between_the_samples_and_anywhere_in_the_tube_are_covered(robot, t
     model, motion, settings = known(robot), tools.fourier(robot, 4), RobustSettings()
     if is_wide:
         rng, (sine, cosine) = np.random.default_rng(2), rest_projection(5)
-        start, size = robot.home + rng.uniform(-1.0, 1.0, robot.n), 0.5 * rng.normal(size=(2, robot.n, 4))
+        start, size = robot.home + rng.uniform(-1.0, 1.0, robot.n), 0.45 * rng.normal(size=(2, robot.n, 4))
         motion = FourierTrajectory(start, size[0] @ sine.T, size[1] @ cosine.T, 1.0, 1.0)
         arm = Box.around(robot.theta_nominal, 0.3 * robot.theta_box.radius)
         model = replace(known(robot, 0.0), theta_box=arm)
