@@ -13,7 +13,7 @@ from sysid_ros.core.estimation.parameters.estimate import AlarmCode
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator, estimate_from_samples
 from sysid_ros.core.estimation.whole_arm import Motion, fit_whole_arm
-from sysid_ros.core.estimation.windows.samples import SampleBlock, differentiate_positions
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import CalibrationRecord
 from sysid_ros.core.model.loader import load_robot
 
@@ -36,21 +36,21 @@ AWARE = EstimatorSettings(
 def recording():
     data = np.load(FILE)
     seconds, q, tau = data["fast_t"], data["fast_q"], data["fast_tau"].astype(float)
-    velocities = differentiate_positions(seconds, q, 5e-6, jerk=9.0)
-    m = velocities.half_width
-    stamps = np.round(seconds[m:-m] * 1e9).astype(np.int64)
+    stamps, step = np.round(seconds[1:-1] * 1e9).astype(np.int64), float(seconds[1] - seconds[0])
+    # Central differences, of positions within 5 urad and of a motion with a jerk of at most 9 rad/s^3.
+    velocities, error = (q[2:] - q[:-2]) / (2.0 * step), np.full(7, 5e-6 / step + 9.0 * step**2 / 6.0)
     robot = load_robot("kuka_lbr_med7")
     # Stamps were made where the data arrived, and the motion is faster than what the robot file plans.
     sensors = dataclasses.replace(
         robot.sensors,
-        velocity_error=velocities.error,
+        velocity_error=error,
         effort_is_held=False,
         stamp_jitter=2e-5,
         position_resolution=np.full(7, 1e-5),
     )
     limits = dataclasses.replace(robot.limits, a_max=np.array([5.0, 5.0, 5.0, 5.0, 7.0, 10.0, 10.0]))
     return dataclasses.replace(robot, sensors=sensors, limits=limits), SampleBlock(
-        stamps, np.arange(stamps.size), q[m:-m], velocities.v, tau[m:-m]
+        stamps, np.arange(stamps.size), q[1:-1], velocities, tau[1:-1]
     )
 
 

@@ -267,7 +267,6 @@ class Unknowns:
             ``delta`` with its products with the target.
         others: Box of the inertial parameters of all bodies without the target, (10 n,).
         total: Box of the inertial parameters of all bodies, payload included, (10 n,).
-        armature_upper: Largest armature, (n,) [kg m^2].
         coulomb_upper: Largest Coulomb torque, (n,) [Nm].
         viscous_upper: Largest viscous friction, (n,) [Nm s/rad].
         offset_upper: Largest torque offset, (n,) [Nm].
@@ -282,7 +281,6 @@ class Unknowns:
     groups: dict[str, NDArray[np.intp]]
     others: Box
     total: Box
-    armature_upper: Array
     coulomb_upper: Array
     viscous_upper: Array
     offset_upper: Array
@@ -371,7 +369,6 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         total=_total(others, target, target.prior),
         coulomb_upper=largest[:, 0],
         viscous_upper=largest[:, 1],
-        armature_upper=largest[:, 2],
         offset_upper=largest[:, 3],
     )
 

@@ -56,9 +56,6 @@ class FitNotConverged(SysidError):
     """
 
     def __init__(self, steps: int, decrement: float, mu: float):
-        self.steps = steps
-        self.decrement = decrement
-        self.mu = mu
         super().__init__(
             f"the physically consistent fit did not converge in {steps} steps (Newton decrement {decrement:.2g}, "
             f"barrier weight {mu:.2g}); check the weights of the data and the nominal payload it starts from"
@@ -73,7 +70,6 @@ class NoBodyInBox(SysidError):
     """
 
     def __init__(self, widening: float):
-        self.widening = widening
         super().__init__(
             f"no physically consistent body has parameters within these bounds; they would have to be wider by "
             f"{100.0 * widening:.2g} %"
