@@ -113,7 +113,7 @@ $(STAMPS)/messages: $(MESSAGES) $(STAMPS)/requirements
 	@touch $@
 
 $(STAMPS)/package: setup.py setup.cfg package.xml pyproject.toml $(KERNEL) $(STAMPS)/messages
-	@echo "compiling the kernel (a minute)"
+	@echo "compiling the kernel (one to two minutes)"
 	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --editable .
 	@touch $@
 
