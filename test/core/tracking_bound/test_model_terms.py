@@ -11,6 +11,7 @@ from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.inertia_columns import coriolis_columns, inertia_columns
 from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties
@@ -143,7 +144,7 @@ def test_terms_of_the_vertices_are_exact(robot, case):
     terms = compute_model_terms(robot, known, TermStates(q, v, a))
     columns, coriolis_of = inertia_columns(robot, q), coriolis_columns(robot, q)
     factor = np.linalg.inv(np.linalg.cholesky(columns @ known.nominal))
-    found = {"ratio_slope": [], "ratio_rate": [], "drag_slope": [], "drag_rate": []}
+    found = {name: [] for name in ("ratio_slope", "ratio_rate", "drag_slope", "drag_rate", "model_slope")}
     for offset in known.payloads.vertices - known.payloads.vertices.mean(axis=0):
         parameters = known.center.copy()
         parameters[known.last] += offset
@@ -161,9 +162,27 @@ def test_terms_of_the_vertices_are_exact(robot, case):
         found["drag_slope"].append(norm_of_slope(drag))
         found["ratio_rate"].append(np.linalg.norm(np.einsum("sx,sxab->sab", xi, ratio), 2, axis=(1, 2)))
         found["drag_rate"].append(np.linalg.norm(drag_now, 2, axis=(1, 2)))
+        found["model_slope"].append(model_slope(robot, known, parameters[: 10 * robot.n], (q, v, a)))
     base = {"drag_slope": terms.coriolis_slope, "drag_rate": terms.coriolis_rate}
     for name, values in found.items():
-        np.testing.assert_allclose(getattr(terms, name), base.get(name, 0.0) + np.max(values, axis=0), rtol=1e-9)
+        expected = base.get(name, 0.0) + np.max(values, axis=0)
+        np.testing.assert_allclose(getattr(terms, name), expected, rtol=1e-6 if name == "model_slope" else 1e-9)
+
+
+def model_slope(robot, known, parameters, motion):
+    """The norm of the slope of ``M^-1 Y`` times deviations of the bodies, by differences, at each sample."""
+    regressor, slopes = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE), []
+    for q, v, a in zip(*motion, strict=True):
+
+        def error(p, v=v, a=a):
+            torque = regressor.evaluate(p[None], v[None], a[None])[0, :, : parameters.size] @ parameters
+            return np.linalg.solve(inertia_columns(robot, p[None])[0] @ known.nominal, torque)
+
+        m = inertia_columns(robot, q[None])[0] @ known.nominal
+        factor = np.linalg.inv(np.linalg.cholesky(m))
+        slope = np.stack([directional(error, q, e) for e in np.eye(robot.n)], axis=1)
+        slopes.append(np.linalg.norm(factor @ m @ slope @ factor.T, ord=2))
+    return np.array(slopes)
 
 
 def norm_of_slope(matrices):
