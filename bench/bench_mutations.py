@@ -227,7 +227,12 @@ FAULTS = (
     Fault(TERMS, "drag without the Christoffel matrix", "add(m, -1.0, coriolis[x], drag_[x]);", ""),
     Fault(TERMS, "slope of E halved", "add(m, 1.0, transposed(m, coriolis[x]), ratio_[x]);", ""),
     Fault(TERMS, "rate of the drag", "add(m, -1.0, now, drag_now_);", "add(m, 1.0, now, drag_now_);"),
-    Fault(TERMS, "a changing inertia", "result.row[x] -= value * turned_[x].row[b];", ""),
+    Fault(
+        TERMS,
+        "a changing inertia",
+        "result.row[x] -= value * turned_[x].row[b];",
+        "result.row[x] -= 0.0 * turned_[x].row[b];",
+    ),
     Fault(TERMS, "weights of the spread", "radius / size, x[k]", "radius, x[k]"),
     Fault(TERMS, "the center of the payloads", "collect(&off_[0], middle);", "collect(&own_[0], middle);"),
     Fault(TERMS, "velocity in other coordinates", "xi[a] += root_.at(j, a) * v[j];", "xi[a] += root_.at(a, j) * v[j];"),

@@ -134,39 +134,43 @@ def test_parameters_outside_the_box_break_the_spreads(robot, case):
     assert np.linalg.norm(np.linalg.inv(root).T @ ratio @ root.T, ord=2) > terms.ratio_rate[0]
 
 
-def test_terms_of_the_vertices_are_exact(robot, case):
-    """Without anything else that is not known, the terms are those of the worst vertex, one by one."""
-    model, (q, v, a), _ = case
-    uncertainty = inertial_uncertainties(robot, model)[-1]
-    known = replace(uncertainty, radius=np.zeros_like(uncertainty.radius), payloads=replace(
-        uncertainty.payloads, radius=np.zeros(10)))  # fmt: skip
-    assert not known.spread.any()
-    terms = compute_model_terms(robot, known, TermStates(q, v, a))
+@pytest.mark.parametrize("column", [None, 21, 75])
+def test_terms_of_the_vertices_and_of_one_more_parameter_are_exact(robot, case, column):
+    """They are those of the worst vertex, one by one, and of a single first moment or armature, if that is unknown."""
+    model, motion, _ = case
+    (q, v, _), uncertainty = motion, inertial_uncertainties(robot, model)[-1]
+    radius, one = np.zeros_like(uncertainty.radius), np.zeros_like(uncertainty.radius)
+    if column is not None:
+        radius[column], one[column] = 0.02, 1.0
+    payloads = replace(uncertainty.payloads, radius=np.zeros(10))
+    known = replace(uncertainty, radius=radius, payloads=payloads)
+    terms = compute_model_terms(robot, known, TermStates(*motion))
     columns, coriolis_of = inertia_columns(robot, q), coriolis_columns(robot, q)
     factor = np.linalg.inv(np.linalg.cholesky(columns @ known.nominal))
-    found = {name: [] for name in ("ratio_slope", "ratio_rate", "drag_slope", "drag_rate", "model_slope")}
+    xi = np.linalg.solve(factor.swapaxes(1, 2), v[..., None])[..., 0]
+
+    def christoffel(parameters):  # in coordinates in which M is the unit matrix, in the direction of each of them
+        turned = factor[:, None] @ (coriolis_of @ parameters) @ factor[:, None].swapaxes(2, 3)
+        return np.einsum("sxj,sjab->sxab", factor, turned)
+
+    def norms(parameters):
+        own, off = christoffel(known.nominal), christoffel(parameters)
+        moving = (own + own.swapaxes(2, 3)) @ (factor @ (columns @ parameters) @ factor.swapaxes(1, 2))[:, None]
+        ratio, drag = off + off.swapaxes(2, 3) - moving, moving - off.swapaxes(2, 3)
+        now = [np.einsum("sx,sxab->sab", xi, x) for x in (ratio, drag + off)]
+        model = model_slope(robot, known, parameters[: 10 * robot.n], motion)
+        return np.array([norm_of_slope(ratio), norm_of_slope(drag), *np.linalg.norm(now, 2, axis=(2, 3)), model])
+
+    found = []
     for offset in known.payloads.vertices - known.payloads.vertices.mean(axis=0):
         parameters = known.center.copy()
         parameters[known.last] += offset
-        # In coordinates in which M is the unit matrix, in the direction of each of them.
-        own, off = (
-            np.einsum("sxj,sjab->sxab", factor, factor[:, None] @ (coriolis_of @ one) @ factor[:, None].swapaxes(2, 3))
-            for one in (known.nominal, parameters)
-        )
-        different = (factor @ (columns @ parameters) @ factor.swapaxes(1, 2))[:, None]
-        moving = (own + own.swapaxes(2, 3)) @ different
-        xi = np.linalg.solve(factor.swapaxes(1, 2), v[..., None])[..., 0]
-        ratio, drag = off + off.swapaxes(2, 3) - moving, moving - off.swapaxes(2, 3)
-        drag_now = np.einsum("sx,sxab->sab", xi, drag + off)
-        found["ratio_slope"].append(norm_of_slope(ratio))
-        found["drag_slope"].append(norm_of_slope(drag))
-        found["ratio_rate"].append(np.linalg.norm(np.einsum("sx,sxab->sab", xi, ratio), 2, axis=(1, 2)))
-        found["drag_rate"].append(np.linalg.norm(drag_now, 2, axis=(1, 2)))
-        found["model_slope"].append(model_slope(robot, known, parameters[: 10 * robot.n], (q, v, a)))
-    base = {"drag_slope": terms.coriolis_slope, "drag_rate": terms.coriolis_rate}
-    for name, values in found.items():
-        expected = base.get(name, 0.0) + np.max(values, axis=0)
-        np.testing.assert_allclose(getattr(terms, name), expected, rtol=1e-6 if name == "model_slope" else 1e-9)
+        found.append(norms(parameters))
+    expected = np.max(found, axis=0) + (0.0 if column is None else radius[column] * norms(one))
+    expected[[1, 3]] += terms.coriolis_slope, terms.coriolis_rate
+    names = ("ratio_slope", "drag_slope", "ratio_rate", "drag_rate", "model_slope")
+    for name, value in zip(names, expected, strict=True):
+        np.testing.assert_allclose(getattr(terms, name), value, rtol=1e-6 if name == "model_slope" else 1e-9)
 
 
 def model_slope(robot, known, parameters, motion):
