@@ -43,3 +43,5 @@ Tree: Any = _FASTEST.Tree
 Columns: Any = _FASTEST.Columns
 largest_eigenvalues: Any = _FASTEST.largest_eigenvalues
 largest_vectors: Any = _FASTEST.largest_vectors
+MOST_JOINTS: int = _FASTEST.most_joints
+"""Most joints of an arm whose norms are computed: rows of the matrices."""

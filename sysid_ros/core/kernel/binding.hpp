@@ -220,13 +220,8 @@ void momentum_derivatives(const Tree& tree, const Array& q, const Array& v, Arra
                                slopes[3]);
 }
 
-// Run with the width of the matrices of so many joints.
-template <class Function>
-void run_for_joints(int n, Function function) {
-  require(n <= 8, "an arm has at most 8 joints here");
-  py::gil_scoped_release unlocked;
-  function(std::integral_constant<int, 8>());
-}
+constexpr int kMostJoints = 8;  // rows of the matrices of an arm: 16 would take minutes to compile
+typedef kernel::Matrix<kMostJoints> Matrix;
 
 kernel::Vertices make_vertices(const Array& weights) {
   require(weights.ndim() == 2, "weights of vertices must be a matrix");
@@ -238,34 +233,34 @@ void model_terms(const Tree& tree, const Array& parameters, const std::vector<in
                  Array gradient) {
   const int n = tree.size(), count = (kernel::kInertial + 1) * n;
   const long samples = along.shape(0);
+  require(n <= kMostJoints, "an arm has more joints than its matrices have rows");
   const double *known = read(parameters, 3, count), *at = read(states, 3, samples, n), *by = read(along, samples, n);
   const kernel::KnownParameters all{known, known + count, known + 2 * count, last, make_vertices(weights)};
   require(all.vertices.parts() == 1 + int(last.size()), "vertices must have a weight for each parameter, and one more");
   for (int l : last) require(0 <= l && l < kernel::kInertial * n, "there is no such inertial parameter");
   double* to[] = {of_inertia.shape(0) == 0 ? nullptr : write(of_inertia, samples, 8), write(of_torque, samples, 3),
                   write(inertia, samples, n, n), write(gradient, samples, n, n)};
-  run_for_joints(n, [&](auto width) {
-    kernel::model_terms<width.value>(tree, all, samples, at, at + samples * n, at + 2 * samples * n, by, to[0], to[1],
-                                     to[2], to[3]);
-  });
+  py::gil_scoped_release unlocked;
+  kernel::model_terms<kMostJoints>(tree, all, samples, at, at + samples * n, at + 2 * samples * n, by, to[0], to[1],
+                                   to[2], to[3]);
 }
 
 void largest_eigenvalues(const Array& matrices, Array out) {
   require(matrices.ndim() == 4, "matrices must be (samples, several, n, n)");
   const long samples = matrices.shape(0), several = matrices.shape(1);
   const int n = int(matrices.shape(2));
+  require(n <= kMostJoints, "matrices have more rows than those of an arm");
   const double* from = read(matrices, samples, several, n, n);
   double* to = write(out, samples);
-  run_for_joints(n, [&](auto width) {
-    for (long s = 0; s < samples; ++s)
-      to[s] = kernel::largest_of_any<width.value>(n, several, [&](long k) {
-        auto one = kernel::Matrix<width.value>::zero();
-        const double* entries = from + (s * several + k) * n * n;
-        for (int i = 0; i < n; ++i)
-          for (int j = 0; j < n; ++j) one.set(i, j, entries[i * n + j]);
-        return one;
-      });
-  });
+  py::gil_scoped_release unlocked;
+  for (long s = 0; s < samples; ++s)
+    to[s] = kernel::largest_of_any<kMostJoints>(n, several, [&](long k) {
+      Matrix one = Matrix::zero();
+      const double* entries = from + (s * several + k) * n * n;
+      for (int i = 0; i < n; ++i)
+        for (int j = 0; j < n; ++j) one.set(i, j, entries[i * n + j]);
+      return one;
+    });
 }
 
 void largest_vectors(const Array& weights, const Array& vectors, const Array& metric, Array lengths, Array entries) {
@@ -292,6 +287,7 @@ bool supports(const std::string& variant) {
 PYBIND11_MODULE(KERNEL_MODULE, module) {
   module.doc() = "The chain of an arm, compiled; sysid_ros.core.kernel documents and chooses the variant.";
   module.attr("lanes") = KERNEL_LANES;
+  module.attr("most_joints") = kMostJoints;
   module.def("supports", &supports, "Tell whether this machine runs a variant.");
   const auto written = [](const char* name) { return py::arg(name).noconvert(); };  // never into a copy
   module.def("largest_eigenvalues", &largest_eigenvalues, py::arg("matrices"), written("out"));

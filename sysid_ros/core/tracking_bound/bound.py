@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core import kernel
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
@@ -30,8 +31,6 @@ from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 
-_MOST_JOINTS = 8
-"""Most joints of an arm: matrices of the kernel have 8 rows."""
 _MARGIN = 0.003
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
 _LONGEST_STEP = 4.0
@@ -239,8 +238,10 @@ def tracking_bound(
         ParameterOutOfRange: The arm has more than 8 joints; the motion does not fit it, or does not start at rest or
             where the history ends; or the history is not proven where the bound is to be.
     """
-    if robot.n > _MOST_JOINTS:
-        raise ParameterOutOfRange("number of joints that the controller moves", robot.n, f"at most {_MOST_JOINTS}")
+    if robot.n > kernel.MOST_JOINTS:
+        raise ParameterOutOfRange(
+            "number of joints that the controller moves", robot.n, f"at most {kernel.MOST_JOINTS}"
+        )
     settings = settings or default_gains(robot)
     past = past_tube = None
     if history is not None:

@@ -25,8 +25,8 @@ from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
 Array = NDArray[np.float64]
 
-_OF_INERTIA = ("inertia_slope", "inertia_rate", "ratio_slope", "ratio_rate")
-_OF_VELOCITY = ("coriolis_slope", "coriolis_rate", "drag_slope", "drag_rate")
+_OF_INERTIA = tuple(f"{name}_{kind}" for name in ("inertia", "ratio", "coriolis", "drag") for kind in ("slope", "rate"))
+"""Terms in the order of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def compute_model_terms(robot: RobotModel, uncertainty: InertialUncertainty, sta
         model_slope=slopes.model_slope,
         torque_slope=slopes.torque_slope,
         torque_rate=slopes.torque_rate,
-        **dict(zip((*_OF_INERTIA, *_OF_VELOCITY), terms.T, strict=True)),
+        **dict(zip(_OF_INERTIA, terms.T, strict=True)),
         inertia=inertia,
         torque_gradient=np.abs(slopes.gradient),
     )

@@ -12,6 +12,7 @@ import pytest
 from textbook import load_textbook
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import ControlModel, RobustController, RobustSettings
 from sysid_ros.core.excitation.problem import FourierSpace
 from sysid_ros.core.model.inertia import from_com_form
@@ -435,3 +436,8 @@ def test_every_robot_can_be_held():
         model = ControlModel(robot.theta_nominal, robot.theta_box, payload, Box.around(payload, 0.1 * np.abs(payload)))
         bound = tracking_bound(robot, model, robot.home)
         assert np.all(np.degrees(bound.position) < 1.0), name
+
+
+def test_an_arm_with_more_joints_than_the_kernel_has_rows_is_refused():
+    with pytest.raises(ParameterOutOfRange, match="invalid number of joints that the controller moves 9.*at most 8"):
+        tracking_bound(SimpleNamespace(n=9), None, np.zeros(9))
