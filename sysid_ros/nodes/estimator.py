@@ -17,10 +17,12 @@ from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
+from sysid_ros.core.estimation.calibration import with_known_mass
 from sysid_ros.core.estimation.parameters.bounds import report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.conversions.authentication import is_genuine, sign
@@ -50,6 +52,7 @@ class EstimatorNode(Node):
         self._config = ParameterServer(self, EstimatorParameters)
         values = self._config.values
         self._robot = values.load_robot(self.get_logger())
+        self._mass = (0.0, 0.0)  # of the payload, as it is stated, and its tolerance [kg]; 0: not known
         self._estimator = StreamingEstimator(self._robot, values.estimator)
         self._contact: ContactTopics | None = None
         if self._estimator.target.body:
@@ -145,6 +148,7 @@ class EstimatorNode(Node):
             estimate = replace(estimate, origin=(session, self._payload_epoch or 0))
             message = estimate_to_message(estimate, self._stamp_ns, information)
             message.gripper = self._estimator.settings.gripper
+            message.stated_mass, message.stated_mass_tolerance = self._mass
             if self._key is not None and session:
                 sign(message, self._key)
             (self._publisher if is_payload else self._body_publisher).publish(message)
@@ -162,6 +166,7 @@ class EstimatorNode(Node):
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         try:
             self._robot.gripper_state(request.gripper)
+            self._weighed(request.mass, request.mass_tolerance)
         except SysidError as error:
             response.success, response.message = False, str(error)
             return response
@@ -172,7 +177,7 @@ class EstimatorNode(Node):
             except SysidError as error:
                 response.success, response.message = False, str(error)
                 return response
-        self._restart(request.reason or "asked to", request.gripper)
+        self._restart(request.reason or "asked to", request.gripper, (request.mass, request.mass_tolerance))
         if request.tare == ResetEstimator.Request.BEGIN_TARE:
             self._estimator.begin_tare()
         self._past_until_ns = max(request.until, self._stamp_ns)
@@ -183,21 +188,27 @@ class EstimatorNode(Node):
         response.until = self._past_until_ns
         return response
 
-    def _restart(self, reason: str, gripper: str = "") -> None:
-        """Begin with the prior; what is known of the gripper holds until the next beginning, as the payload does."""
+    def _weighed(self, mass: float, tolerance: float) -> RobotModel:
+        """Return the arm, with the mass of the payload [kg] where one is stated."""
+        return with_known_mass(self._robot, mass, tolerance) if mass or tolerance else self._robot
+
+    def _restart(self, reason: str, gripper: str = "", mass: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Begin with the prior; what is stated of gripper and payload holds until the next beginning."""
         values = self._config.values
         settings = replace(values.estimator, gripper=gripper or values.estimator.gripper)
-        if settings == self._estimator.settings:
+        if settings == self._estimator.settings and mass == self._mass:
             self._estimator.reset(reason)
         else:
-            self._estimator = StreamingEstimator(self._robot, settings, tare=self._estimator.tare)
+            self._mass = mass
+            self._estimator = StreamingEstimator(self._weighed(*mass), settings, tare=self._estimator.tare)
             if self._contact is not None:
                 self._contact.watch(ContactMonitor(self._robot, self._estimator, values.contact))
         if self._contact is not None:
             self._contact.restart()
         self._has_news = False
         state = f"; the gripper is {settings.gripper}" if settings.gripper else ""
-        self.get_logger().info(f"starting again: {reason}{state}")
+        weighed = f"; the payload weighs {mass[0]:g} kg +- {mass[1]:g} kg" if mass[0] else ""
+        self.get_logger().info(f"starting again: {reason}{state}{weighed}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -212,6 +212,19 @@ def test_the_state_of_the_gripper_holds_until_the_next_reset(arm, bench, estimat
     assert bench.call(ResetEstimator, "estimator/reset").gripper == ""
 
 
+def test_a_mass_from_a_scale_holds_until_the_next_reset(arm, bench, estimates):
+    def ask(**fields):
+        return bench.call(ResetEstimator, "estimator/reset", ResetEstimator.Request(**fields))
+
+    assert "expected more than 0" in ask(mass=-1.0).message and not ask(mass=1.0, mass_tolerance=2.0).success
+    assert ask(mass=0.5, mass_tolerance=0.25).success
+    heavy = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))
+    assert heavy.stated_mass == 0.5 and (not heavy.is_consistent or heavy.lower[0] >= 0.25)
+    assert ask().success
+    light = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))
+    assert light.stated_mass == 0.0 and light.is_consistent and contains(light, np.zeros(10))
+
+
 def test_clock_that_was_set_back_is_not_taken_for_late_samples(arm, bench, estimates):
     future = ResetEstimator.Request(reason="a test", until=10**18)
     assert bench.call(ResetEstimator, "estimator/reset", future).until == 10**18

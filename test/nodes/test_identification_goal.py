@@ -276,13 +276,19 @@ def test_whatever_breaks_is_an_answer(goals, monkeypatch):
     assert result.error_code == Result.INTERNAL and "ZeroDivisionError" in result.error_text
 
 
-def test_an_estimate_that_counts_on_a_state_that_no_goal_has_stated_ends_it(goals, node, outcome, monkeypatch):
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("gripper", "closed", "the gripper in state 'closed'"), ("stated_mass", 1.0, "a payload of 1 kg")],
+)
+def test_an_estimate_that_counts_on_what_no_goal_has_stated_ends_it(
+    goals, node, outcome, monkeypatch, field, value, said
+):
     monitor = node._suite.monitor
 
     def identify(ports, *_):
         monitor.forget_estimates(0)
         message = estimate_to_message(outcome.estimate, 5)
-        message.gripper = "closed"
+        setattr(message, field, value)
         monitor._take_estimate(message)
         assert monitor.estimate is None
         monitor.sample_stamp_ns = 10
@@ -291,7 +297,7 @@ def test_an_estimate_that_counts_on_a_state_that_no_goal_has_stated_ends_it(goal
     monkeypatch.setattr(goals_module, "run_identification", identify)
     result = goals.send().wait()
     assert result.error_code == Result.INTERRUPTED
-    assert "counts on the gripper in state 'closed', which no goal has stated" in result.error_text
+    assert f"counts on {said}, which no goal has stated" in result.error_text
 
 
 def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch):

@@ -234,7 +234,9 @@ def move_to(bench, robot):
     return move
 
 
-def test_the_identified_payload_is_moved_to_a_goal(move_to, driver, robot):
+def test_the_identified_payload_is_moved_to_a_goal(goals, move_to, driver, robot):
+    if driver.status.latest.model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box):
+        assert goals.send(gripper="closed", **SHORT).wait().error_code == Result.NONE
     identified = driver.status.latest.model_box_hash
     goal = robot.home + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
     result = move_to(goal)
@@ -300,6 +302,9 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         "cannot be used": {"results_directory": str(folder / "file" / "below")},
         "gripper 'shut': expected one of open, closed": {"gripper": "shut"},
         "xxx... (1000002 characters): expected one of open": {"gripper": 1_000_000 * "x"},
+        "mass of a known load nan kg: expected more than 0": {"mass": float("nan")},
+        "mass of a known load 0.0 kg: expected more than 0": {"mass_tolerance": 0.1},
+        "mass of the payload [kg] '9+-0.1': expected 0 to 2.5": {"mass": 9.0, "mass_tolerance": 0.1},
         "of an earlier goal; give another folder": {"results_directory": str(full)},
         "expected a folder below": {"results_directory": "../../somewhere"},
     }
@@ -309,6 +314,21 @@ def test_goals_that_cannot_be_are_refused_before_anything_moves(goals, driver, f
         assert words in result.error_text, result.error_text
         assert result.motion_time == 0.0
     assert driver.status.latest.mode == HOLD
+
+
+def test_a_mass_from_a_scale_is_believed_within_what_data_say(goals, bench, driver, robot):
+    truth = load_payload(robot, "dumbbell_4lb")
+    assert "expected 0: a tare is with the empty hand" in goals.send("tare", mass=1.0).wait().error_text
+    found = goals.send(mass=truth[0], mass_tolerance=0.005, **SHORT).wait()
+    assert found.error_code == Result.NONE, found.error_text
+    estimate = found.estimate
+    assert np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper)
+    assert estimate.stated_mass == truth[0] and estimate.upper[0] - estimate.lower[0] <= 0.0101
+    assert "weighed: 1.81" in estimate.guarantee and "kg +- 0.005 kg" in estimate.guarantee
+    wrong = goals.send(mass=0.5, mass_tolerance=0.005, **SHORT).wait()
+    assert wrong.error_code == Result.INCONSISTENT, wrong.error_text
+    require_rest(driver)
+    begin_anew(bench, driver)
 
 
 def test_cancelled_while_planning_nothing_moves(goals, bench, driver, suite):

@@ -239,7 +239,7 @@ class FakeMonitor:
     def forget_plan(self, plan_id):
         self.followed.pop(plan_id, None)
 
-    def forget_estimates(self, until_ns, gripper, tare):
+    def forget_estimates(self, until_ns, stated, tare):
         pass
 
 

@@ -22,10 +22,11 @@ from sysid_ros.adapters.identification.files import (
     prepare_folder,
     write_files,
 )
+from sysid_ros.adapters.identification.monitor import NOTHING, Stated
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.calibration import empty_hand
+from sysid_ros.core.estimation.calibration import empty_hand, with_known_mass
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.procedure import (
     EmptyHandPolicy,
@@ -103,7 +104,7 @@ class GoalBase:
         options: Parameters of the node.
         is_cancelled: Whether the goal is to end.
         seed: Seed of the excitation search.
-        gripper: State of the gripper; empty for what the estimator assumes.
+        stated: What the goal states of its run.
     """
 
     def __init__(
@@ -112,14 +113,14 @@ class GoalBase:
         options: IdentificationParameters,
         is_cancelled: Callable[[], bool],
         seed: int = 0,
-        gripper: str = "",
+        stated: Stated = NOTHING,
     ):
         self._logger, self._robot, self._monitor = suite.node.get_logger(), suite.robot, suite.monitor
         self._options, self._is_cancelled = options, is_cancelled
         self._session = session = Session(suite, options, is_cancelled)
         self._arm = RosArm(session, options.is_moved_by_others)
         self._planner = RosPlanner(session, seed)
-        self._ports = Ports(self._planner, self._arm, RosEstimates(session, gripper))
+        self._ports = Ports(self._planner, self._arm, RosEstimates(session, stated))
         self._folder: Path | None = None
 
     @property
@@ -164,7 +165,8 @@ class GoalRun(GoalBase):
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: Identify.Goal, is_cancelled: Callable[[], bool]
     ):
-        super().__init__(suite, options, is_cancelled, int(goal.seed), goal.gripper)
+        stated = Stated(goal.gripper, goal.mass, goal.mass_tolerance)
+        super().__init__(suite, options, is_cancelled, int(goal.seed), stated)
         self.payload: InertiaStamped | None = None
         self._goal = goal
         self._settings = options.procedure
@@ -181,6 +183,8 @@ class GoalRun(GoalBase):
         try:
             self._settings = settings_of(self._options.procedure, self._goal)
             self._robot.gripper_state(self._goal.gripper)
+            if self._goal.mass or self._goal.mass_tolerance:
+                self._robot = with_known_mass(self._robot, self._goal.mass, self._goal.mass_tolerance)
             self._folder = self._make_folder(self._goal.results_directory)
             self._record()
         except SysidError as error:
@@ -351,6 +355,7 @@ class GoalRun(GoalBase):
         monitor = self._monitor
         message = estimate_to_message(estimate, monitor.estimate_stamp_ns, monitor.information)
         message.gripper = monitor.records.gripper
+        message.stated_mass, message.stated_mass_tolerance = self._goal.mass, self._goal.mass_tolerance
         return message
 
 
@@ -368,8 +373,12 @@ class TareRun(GoalRun):
         """Run the goal to its end; ``on_progress`` is called with every change."""
         self._monitor.begin(None)
         try:
-            wanted = replace(self._options.procedure, max_motion_time=self._options.tare_time, shrink_threshold=0.0)
+            wanted = replace(
+                self._options.procedure, max_motion_time=self._options.tare_time, shrink_threshold=0.0, trajectories=0
+            )
             self._settings = settings_of(wanted, self._goal)
+            if self._goal.mass or self._goal.mass_tolerance:
+                raise ParameterOutOfRange("mass [kg]", self._goal.mass, "0: a tare is with the empty hand")
             self._robot.gripper_state(self._goal.gripper)
             self._policy = EmptyHandPolicy(self._robot, self._options.apply_estimate)
             self._folder = self._make_folder(self._goal.results_directory)

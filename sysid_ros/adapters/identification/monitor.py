@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,31 @@ MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
 _ALL_OF_THEM = 2**63 - 1
 _KEPT_PLANS, _REMEMBERED_ANSWERS = 16, 10
+
+
+class Stated(NamedTuple):
+    """What a goal states of its run.
+
+    Attributes:
+        gripper: State of the gripper; empty: as the estimator's parameter says, or any of them.
+        mass: Mass of the payload, from a scale [kg]; 0: not known.
+        mass_tolerance: Its largest error [kg].
+    """
+
+    gripper: str = ""
+    mass: float = 0.0
+    mass_tolerance: float = 0.0
+
+    def find_other(self, message: EstimateMessage) -> str:
+        """Return what else an estimate counts on, in words; empty for nothing."""
+        if message.gripper not in ("", self.gripper):
+            return f"the gripper in state '{message.gripper:.40}'"
+        if (message.stated_mass, message.stated_mass_tolerance) not in ((0.0, 0.0), (self.mass, self.mass_tolerance)):
+            return f"a payload of {message.stated_mass:g} kg"
+        return ""
+
+
+NOTHING = Stated()
 
 
 @dataclass
@@ -172,7 +197,7 @@ class SuiteMonitor:
         self._estimate_message: EstimateMessage | None = None
         self._last_received: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
-        self._gripper = ""  # what the goals have stated last
+        self._stated = Stated()  # what the goals have stated last
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
         self._pictures: Pictures | None = None
@@ -246,22 +271,22 @@ class SuiteMonitor:
         with self._lock:
             self.followed.pop(plan_id, None)
 
-    def forget_estimates(self, until_ns: int, gripper: str = "", tare: str = "") -> None:
+    def forget_estimates(self, until_ns: int, stated: Stated = NOTHING, tare: str = "") -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
 
         Args:
             until_ns: The stamp [ns].
-            gripper: State of the gripper that the estimates after them count on; empty for any of them.
+            stated: What the estimates after them count on.
             tare: The tare that they count on, in words; empty for none.
         """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1
-            self._gripper = self.records.gripper = gripper
+            self._stated, self.records.gripper = stated, stated.gripper
             self.records.tare = tare
             self.estimate_fault = None
             self.estimate, self._estimate_message = None, None
             if self._recorder is not None:
-                self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1), GRIPPER: gripper})
+                self._recorder.describe(**{FIRST_STAMP: str(until_ns + 1), GRIPPER: stated.gripper})
 
     @property
     def source_conflict(self) -> str | None:
@@ -272,7 +297,7 @@ class SuiteMonitor:
         """Count all estimates from now on, the latest that was received included: the payload is still the same."""
         with self._lock:
             self._past_until_ns = 0
-            if self._last_received is not None and self._last_received[1].gripper in ("", self._gripper):
+            if self._last_received is not None and not self._stated.find_other(self._last_received[1]):
                 self.estimate, self._estimate_message = self._last_received
 
     @property
@@ -352,10 +377,9 @@ class SuiteMonitor:
             self._last_received = estimate, message
             if stamp_ns <= self._past_until_ns:
                 return
-            if message.gripper not in ("", self._gripper):
+            if other := self._stated.find_other(message):
                 self.estimate_fault = (
-                    f"estimator/estimate counts on the gripper in state '{message.gripper:.40}', which no goal has "
-                    "stated: who has called estimator/reset?"
+                    f"estimator/estimate counts on {other}, which no goal has stated: who has called estimator/reset?"
                 )
                 self._node.get_logger().error(self.estimate_fault, throttle_duration_sec=5.0)
                 return

@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, ResetEstimator
 from sysid_ros.adapters.identification.evidence import samples_of_estimate
-from sysid_ros.adapters.identification.monitor import TareSamples
+from sysid_ros.adapters.identification.monitor import NOTHING, Stated, TareSamples
 from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, converted
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -182,17 +182,17 @@ class RosEstimates:
 
     Args:
         session: The suite.
-        gripper: State of the gripper; empty for the estimator's own parameter.
+        stated: What is stated of gripper and payload.
     """
 
-    def __init__(self, session: Session, gripper: str = ""):
-        self._session, self._monitor, self._gripper = session, session.monitor, gripper
+    def __init__(self, session: Session, stated: Stated = NOTHING):
+        self._session, self._monitor, self._stated = session, session.monitor, stated
 
     def reset(self, reason: str, tare: TareStep = TareStep.KEEP) -> None:
         """See :class:`EstimateSource`."""
         session = self._session
         request = ResetEstimator.Request(
-            reason=reason, until=self._monitor.sample_stamp_ns, gripper=self._gripper, tare=int(tare)
+            reason=reason, until=self._monitor.sample_stamp_ns, tare=int(tare), **self._stated._asdict()
         )
         response = session.call(session.clients.reset, request, IdentificationErrorCode.TIMEOUT)
         if not response.success:
@@ -202,7 +202,7 @@ class RosEstimates:
         block = samples_of_estimate(monitor.records) if tare is TareStep.END else None
         if block is not None:
             monitor.tare = TareSamples(response.tare, block, monitor.records.gripper)
-        monitor.forget_estimates(response.until, response.gripper, response.tare)
+        monitor.forget_estimates(response.until, self._stated._replace(gripper=response.gripper), response.tare)
 
     def latest(self) -> ParameterEstimate | None:
         """See :class:`EstimateSource`."""

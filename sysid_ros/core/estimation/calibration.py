@@ -217,9 +217,13 @@ def with_known_mass(robot: RobotModel, mass: float, tolerance: float) -> RobotMo
     """Return the arm with a payload that has been on a scale: its prior with the mass cut to this range.
 
     Raises:
-        SysidError: As :func:`reference_weight`.
+        SysidError: As :func:`reference_weight`, or the prior has no such mass.
     """
     own, prior = robot.payload_prior, reference_weight(robot, mass, tolerance).prior
+    low, high = own.box.lower[0], own.box.upper[0]
+    if not low <= mass - tolerance <= mass + tolerance <= high:
+        allowed = f"{low:g} to {high:g} with the payload prior '{own.name}' (--prior)"
+        raise ParameterOutOfRange("mass of the payload [kg]", f"{mass:g}+-{tolerance:g}", allowed)
     name = f"{own.name}, weighed: {mass:g} kg +- {tolerance:g} kg"
     return replace(robot, payload_prior=replace(prior, name=name, target=own.target, spheres=own.spheres))
 

@@ -82,7 +82,8 @@ class RecedingProcedure(Procedure):
                 f"a plan takes {self._plan_duration:g} s with its stop, but only {longest:g} s of motion are allowed",
             )
         widths, ending = [self._widths()], self._stop_rule([], ahead=0)
-        if plan.time_until_next >= plan.duration and not ending:
+        if plan.time_until_next >= plan.duration and not self._target_is_met(self._estimates.latest()):
+            self._planned -= 1  # it excites nothing
             ending = Ending("the arm has moved to where more can be proven", False)
         following = None if ending else self._plan_after(plan, (plan,))
         if self._arm.now_ns() >= 1e9 * plan.certificate.expires_at:
