@@ -111,7 +111,8 @@ class GoalClient:
         """
         # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
         if not self.spin_until(lambda: self._probe.is_answered() or self._stop.is_set, SERVER_TIMEOUT):
-            raise GoalLost(f"nobody offers the action {self._name}; see the logs of the nodes")
+            fault = "is offered, but not answered" if self._client.server_is_ready() else "is offered by nobody"
+            raise GoalLost(f"the action {self._name} {fault}; see the logs of the nodes")
         if self._stop.is_set:
             raise GoalLost("stopped before anything was asked for", True)
         self._seen = time.monotonic()

@@ -10,6 +10,7 @@ monotone in its inputs, so a tube that the largest inputs of a part map into its
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -170,6 +171,12 @@ class _Clock:
         self.held = np.stack([rate(begins), late, np.maximum(np.abs(curve(begins)), np.append(self.curve, 0.0))])
 
 
+@lru_cache(maxsize=32)
+def _clock(brake_time: float, ends: tuple[float, ...], age: float) -> _Clock:
+    """Return the clock of all stops that take so long: one for all motions."""
+    return _Clock(brake_time, np.array(ends), age)
+
+
 def _largest(polynomial: np.polynomial.Polynomial, begin: float = 0.0, end: float = 1.0) -> float:
     """Return the largest magnitude of a polynomial between two points."""
     roots = polynomial.deriv().roots() if polynomial.degree() > 1 else np.array([])
@@ -241,7 +248,7 @@ class PathCells:
         columns = np.concatenate([columns[..., :split], armatures], axis=2).reshape(3, len(q), n, -1)
         columns[2] -= columns[0]
         columns = np.concatenate([columns, columns[1:2] - columns[0:1]])
-        values = np.linalg.solve(self.inertia, columns)  # (4, N, n, l): G, P, A, P - G
+        values = self.inverse @ columns  # (4, N, n, l): G, P, A, P - G
         center, radius = uncertainty.center, uncertainty.spread
         slopes = np.diff(values, axis=1) / width[:, None, None]
         self._metric = np.stack([self.inertia[:-1], self.inertia[1:]], axis=1)  # (J, 2, n, n)
@@ -473,7 +480,7 @@ class _StopMap(LoopBounds):
         self._times = width * np.arange(self._count + 1)
         x = np.minimum(self._times / brake_time, 1.0)
         self._cells = cells = _Cells(
-            path_cells, _Clock(brake_time, x[: stop + 1], self.settings.period + self.settings.delay)
+            path_cells, _clock(brake_time, tuple(x[: stop + 1]), self.settings.period + self.settings.delay)
         )
         self._x = np.minimum(np.arange(self._count), stop)  # cells of x, (K,)
         clock = brake_time * (x - x**3 + 0.5 * x**4)
