@@ -15,6 +15,7 @@ from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning, PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.tracking_bound import BoundNotAvailable, choose_payload, tracking_bound
+from sysid_ros.core.tracking_bound import stops as stops_module
 from sysid_ros.core.tracking_bound.stops import PathCells, StopBound, _Clock, _StopMap
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
@@ -118,13 +119,13 @@ def test_model_errors_of_stops_are_enclosed_whenever_they_begin(robot, model, kn
 def test_an_enclosure_that_is_too_small_is_caught(robot, model, known, monkeypatch):
     path, bound, _ = known
     rng, proof = np.random.default_rng(3), bound.proof
-    build = _Clock.__init__
 
-    def small(self, brake_time, ends, age):
-        build(self, brake_time, ends, age)
-        self.factors *= 0.2
+    def small(brake_time, ends, age):
+        clock = _Clock(brake_time, np.array(ends), age)
+        clock.factors *= 0.2
+        return clock
 
-    monkeypatch.setattr(_Clock, "__init__", small)
+    monkeypatch.setattr(stops_module, "_clock", small)
     stop_map = _StopMap(PathCells(proof.tube_map), proof.tube, proof.bounds.inputs, path.duration, BRAKE_TIME)
     reached = [worst_share_of_the_enclosure(robot, model, path, stop_map, rng, begin) for begin in (0.8, 1.2, 1.6)]
     assert max(reached) > 1.0
