@@ -58,7 +58,9 @@ check: install
 
 # Tests with processes mostly wait: what only computes runs beside them in the time that they leave.
 test: install
-	@$(MAKE) --no-print-directory -j4 NICE=nice lint types pure-tests process-tests
+	@rm -f $(LATER)
+	@$(MAKE) --no-print-directory -j4 NICE=nice IS_LATER=yes lint types pure-tests process-tests
+	@if [ -e $(LATER) ]; then $(ALONE); fi
 
 quick-tests: install
 	@$(PYTEST) --kind pure -m "not slow"
@@ -67,10 +69,13 @@ quick-tests: install
 pure-tests: install
 	@$(NICE) $(PYTEST) -o cache_dir=.pytest_cache/pure -o timeout=1800 -o faulthandler_timeout=2400 --kind pure
 
-# Tests in real time fail where a busy machine stops for a second: files that failed beside others must pass alone.
+# Tests in real time fail where a busy machine stops for a second: files that failed beside others must pass alone,
+# in `make test` once everything else has ended.
+ALONE = echo "once more, one at a time: the files that failed beside others" && $(BIN)/python -m pytest -q --failed-files
+LATER := .pytest_cache/alone
+
 process-tests: install
-	@$(PYTEST) --kind processes || { test $$? = 1 && echo "once more, one at a time: the files that failed beside others" \
-	  && $(BIN)/python -m pytest -q --failed-files; }
+	@$(PYTEST) --kind processes || { test $$? = 1 && $(if $(IS_LATER),touch $(LATER),$(ALONE)); }
 
 format: install
 	@$(BIN)/ruff format .
