@@ -239,7 +239,7 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
         "of these not noticed",
     ]
     print_table(columns, rows, "Assumptions broken on purpose")
-    print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale)
+    print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale, "What was broken")
 
 
 def breaks(outcome: Outcome, kind: str) -> bool:

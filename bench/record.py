@@ -4,7 +4,7 @@
 
 The tables go to docs/measurements/<name>.json, with date, commit, machine, load and command, and the page
 docs/measurements/<name>.md and the list of pages are made from these files. ``python bench/record.py --render`` makes
-all pages again.
+all pages again; ``python bench/record.py --all regressors`` prints a page with the tables that it leaves out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,34 @@ BENCH = Path(__file__).resolve().parent
 PAGES = BENCH.parent / "docs" / "measurements"
 TITLES = {"sva": "SVA: experiments", "safe id": "SAFE-ID: experiments", "attacks": "Attacks and faults"}
 """Titles of pages whose names do not say it."""
+
+LEFT_OUT = {
+    "closed_loop": (
+        "Bounds and limits", "Distances and margins", "Condition number", "Final radius", "drawn", "how it ended",
+        "why there was no plan", "What was broken",
+    ),
+    "attacks": ("All attacks",),
+    "containment": ("Trials with all ten", "By sensor errors", "Median half width"),
+    "elastic": ("Gains of the shipped arms",),
+    "estimator": ("half width",),
+    "fault_campaign": ("The same under supervision", "Storms of messages", "A full disk"),
+    "free_floating": ("RMS errors",),
+    "fri": ("Fault campaign", "Taken over", "Random and mutated"),
+    "kortex": ("Fault campaign", "Taken over", "Faults of the TCP", "Random and mutated"),
+    "paper": ("Half widths",),
+    "planner": ("Four plans",),
+    "postures": ("Postures that cannot be held",),
+    "real_arm": ("The same below", "Parameters of the fits"),
+    "safe_id": ("What a tolerance", "Half widths", "Correlation", "What a run costs", "Throughput"),
+    "statistics": ("By data",),
+    "sva": ("Leg online", "What a run costs", "Throughput"),
+    "tracking_bound": ("Single motions", "Slowly varying", "Bounds that are proven"),
+    "verifier": ("kinova_gen3_2f85, 40 plans", "Accepted plans", "At the edge"),
+}  # fmt: skip
+"""Tables that a page leaves to its data file, by the beginning of their title or first heading: a page is a screen."""
+
+_MOST_NOTES = 8
+"""More lines than these are progress, as indented ones are: they stay in the data file."""
 
 
 class Tee(io.TextIOBase):
@@ -89,19 +117,34 @@ def run(path: Path) -> int:
     return 0
 
 
-def render(data: dict) -> str:
-    """Return the page of a measurement."""
+def is_left_out(data: dict, table: dict) -> bool:
+    """Return whether a table stays in the data file."""
+    beginnings = LEFT_OUT.get(page_name(data), ())
+    return (table["title"] or table["columns"][0]).startswith(beginnings)
+
+
+def render(data: dict, shows_all: bool = False) -> str:
+    """Return the page of a measurement, with or without the tables and lines that it leaves to its data file."""
     before, after = data["load"]
+    shown = [table for table in data["tables"] if shows_all or not is_left_out(data, table)]
+    notes = data["notes"] if shows_all else [note for note in dict.fromkeys(data["notes"]) if not note.startswith(" ")]
+    notes = notes if shows_all or len(notes) <= _MOST_NOTES else []
     parts = [f"# {title(data)}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
-    parts += [_table.format_table(**table) for table in data["tables"]]
-    parts += [f"![{figure['caption']}]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
-    parts += ["\n".join(f"    {line}" for line in data["notes"])] if data["notes"] else []
+    parts += [_table.format_table(**table) for table in shown]
+    if missing := len(data["tables"]) - len(shown):
+        parts.append(f"{_tables(missing)} more: `python bench/record.py --all {page_name(data)}`.")
+    parts += [f"![]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
+    parts += ["\n".join(f"    {line}" for line in notes)] if notes else []
     parts += [
         f"`{data['command']}`, {data['date']}, commit `{data['commit']}`, {data['seconds']} s. "
         f"{data['machine']}; load {before} before and {after} after.",
         f"<!-- Made by bench/record.py from {page_name(data)}.json; run it again to change this page. -->",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(count: int) -> str:
+    return f"{count} tables" if count > 1 else "One table"
 
 
 def title(data: dict) -> str:
@@ -157,6 +200,9 @@ def _is_machine(line: str) -> bool:
 def main() -> None:
     if sys.argv[1:] == ["--render"]:
         write_pages()
+        return
+    if sys.argv[1:2] == ["--all"] and len(sys.argv) == 3:
+        print(render(json.loads((PAGES / f"{sys.argv[2]}.json").read_text()), shows_all=True))
         return
     if len(sys.argv) < 2 or not (BENCH / f"{sys.argv[1]}.py").is_file():
         raise SystemExit(__doc__)
