@@ -21,7 +21,9 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from textwrap import shorten
 
+import _conclusions
 import _table
 
 BENCH = Path(__file__).resolve().parent
@@ -38,11 +40,11 @@ LEFT_OUT = {
     "containment": ("Trials with all ten", "By sensor errors", "Median half width"),
     "elastic": ("Gains of the shipped arms",),
     "estimator": ("half width",),
-    "fault_campaign": ("The same under supervision", "Storms of messages", "A full disk"),
+    "fault_campaign": ("The same under supervision", "A goal while a process", "Storms of messages", "A full disk"),
     "free_floating": ("RMS errors",),
     "fri": ("Fault campaign", "Taken over", "Random and mutated"),
     "kortex": ("Fault campaign", "Taken over", "Faults of the TCP", "Random and mutated"),
-    "paper": ("Half widths",),
+    "paper": ("Half widths", "Condition numbers of W"),
     "planner": ("Four plans",),
     "postures": ("Postures that cannot be held",),
     "real_arm": ("The same below", "Parameters of the fits"),
@@ -55,7 +57,7 @@ LEFT_OUT = {
 """Tables that a page leaves to its data file, by the beginning of their title or first heading: a page is a screen."""
 
 _MOST_NOTES = 8
-"""More lines than these are progress, as indented ones are: they stay in the data file."""
+"""More lines are progress, as indented ones are: they stay in the data file, as do the ends of long lines."""
 
 
 class Tee(io.TextIOBase):
@@ -128,8 +130,11 @@ def render(data: dict, shows_all: bool = False) -> str:
     before, after = data["load"]
     shown = [table for table in data["tables"] if shows_all or not is_left_out(data, table)]
     notes = data["notes"] if shows_all else [note for note in dict.fromkeys(data["notes"]) if not note.startswith(" ")]
-    notes = notes if shows_all or len(notes) <= _MOST_NOTES else []
-    parts = [f"# {title(data)}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
+    notes = (
+        notes if shows_all else [shorten(note, 200, placeholder=" ...") for note in notes if len(notes) <= _MOST_NOTES]
+    )
+    lead = data.get("lead") or _conclusions.conclude(page_name(data), data)
+    parts = [f"# {title(data)}", *([lead] if lead else []), data["summary"]]
     parts += [_table.format_table(**table) for table in shown]
     if missing := len(data["tables"]) - len(shown):
         parts.append(f"{_tables(missing)} more: `python bench/record.py --all {page_name(data)}`.")
@@ -137,8 +142,8 @@ def render(data: dict, shows_all: bool = False) -> str:
     parts += ["\n".join(f"    {line}" for line in notes)] if notes else []
     parts += [
         f"`{data['command']}`, {data['date']}, commit `{data['commit']}`, {data['seconds']} s. "
-        f"{data['machine']}; load {before} before and {after} after.",
-        f"<!-- Made by bench/record.py from {page_name(data)}.json; run it again to change this page. -->",
+        f"{data['machine'].partition(', OMP')[0]}; load {before} to {after}.",
+        "<!-- Made by bench/record.py; do not edit. -->",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -159,21 +164,20 @@ def render_index(measured: list[dict]) -> str:
     rows = []
     for data in sorted(measured, key=title):
         what = data["summary"].split(". ")[0].rstrip(".")
-        rows.append(f"| [{title(data)}]({page_name(data)}.md) | {what}. | {data['date'][:10]} |")
+        rows.append(f"| [{title(data)}]({page_name(data)}.md) | {what} |")
     return "\n".join([_INDEX, *rows, ""])
 
 
 _INDEX = """# Measurements
 
-Every page here was written by the benchmark it is named after, from a data file beside it, with date, commit, machine
-and load:
+Each page is written by the benchmark it is named after, from a data file beside it:
 
     python bench/record.py bench_regressors [arguments]
 
-Numbers depend on the machine and on what else runs there.
+Times depend on the machine and its load.
 
-| page | what is measured | date |
-|---|---|---|"""
+| page | what is measured |
+|---|---|"""
 
 
 def page_name(data: dict) -> str:

@@ -1,0 +1,136 @@
+"""The sentence with which a page of measurements begins, computed from its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+
+def conclude(name: str, data: dict) -> str:
+    """Return what the tables of a page amount to; empty where nothing is written for it."""
+    rule = _RULES.get(name)
+    return rule(data) if rule else ""
+
+
+def _rows(data: dict, beginning: str) -> list[dict]:
+    """Return the rows of all tables whose title begins so, as dictionaries by column."""
+    tables = [table for table in data["tables"] if table["title"].startswith(beginning)]
+    return [dict(zip(table["columns"], row, strict=True)) for table in tables for row in table["rows"]]
+
+
+def _shares(rows: list[dict], column: str) -> tuple[int, int]:
+    """Return the sums of both numbers of cells such as "3 of 4"."""
+    pairs = [[int(number) for number in row[column].split(" of ")] for row in rows]
+    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+
+
+def _closed_loop(data: dict) -> str:
+    tables = [table for table in data["tables"] if "trials with all assumptions" in table["title"]]
+    counts = [dict(table["rows"]) for table in tables]
+    total = {name: sum(count[name] for count in counts) for name in ("with motion", "violations", "plans followed")}
+    broken = _rows(data, "Assumptions broken")
+    hurt, unnoticed = (sum(row[name] for row in broken) for name in ("something broken", "of these not noticed"))
+    return (
+        f"{total['violations']} violations in {total['with motion']:,} trials with motion "
+        f"({total['plans followed']:,} plans) while all assumptions hold. With one broken on purpose, "
+        f"{hurt} of {sum(row['trials'] for row in broken)} trials broke a limit or bound, {unnoticed} unnoticed."
+    )
+
+
+def _containment(data: dict) -> str:
+    rows = _rows(data, "By parameters")
+    inside, trials = _shares(rows, "inside: estimator")
+    paper, _ = _shares(rows, "inside: sensitivity")
+    return (
+        f"The truth was inside all ten bounds in {inside} of {trials} trials "
+        f"(by the paper's sensitivity bound in {paper})."
+    )
+
+
+def _paper(data: dict) -> str:
+    names = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+    rows = [row for row in _rows(data, "How many times") if row["method"] == "set_membership"]
+    times = [row[name] for row in rows for name in names]
+    span = f"{min(times):.1f} to {max(times):.0f}"
+    return f"The guaranteed bounds are {span} times narrower than those of the paper's method."
+
+
+def _verifier(data: dict) -> str:
+    rows = [row for row in _rows(data, "kinova_gen3_2f85: what dense") if row["method"] == "verifier"]
+    safe, rejected = (sum(row[name] for row in rows) for name in ("safe", "of these rejected"))
+    unsafe = sum(row["accepted but not safe"] for row in rows)
+    return (
+        f"The verifier rejects {rejected} of {safe} motions that dense simulation finds safe; "
+        f"it accepts {unsafe} unsafe ones."
+    )
+
+
+def _statistics(data: dict) -> str:
+    (row,) = _rows(data, "All")
+    return (
+        f"The 95 % interval held the mass in {row['mass held [%]']:.1f} % and each parameter in "
+        f"{row['all held [%]']:.1f} % of {row['trials']} trials; it guarantees nothing."
+    )
+
+
+def _payload_change(data: dict) -> str:
+    rows = _rows(data, "")
+    missed = [row for row in rows if row["not noticed"] and row["what happens"] != "nothing"]
+    early = sum(row["before it happens"] for row in rows)
+    kinds = ", ".join(dict.fromkeys(row["what happens"] for row in missed))
+    return (
+        f"Not noticed in some trials: {kinds}. Everything else was noticed in all trials; {early:.0f} false warnings."
+    )
+
+
+def _survived(data: dict) -> str:
+    rows = [row for row in _rows(data, "") if row.get("survived")]
+    good = sum(row["survived"] == "yes" for row in rows)
+    fuzz = _rows(data, "Random and mutated")
+    return (
+        f"{good} of {len(rows)} faults of network and controller survived; {sum(row['datagrams'] for row in fuzz):,} "
+        f"random datagrams raised {sum(row['other exceptions'] for row in fuzz)} unexpected exceptions."
+    )
+
+
+def _tare(data: dict) -> str:
+    rows = _rows(data, "Median half widths")
+    ratio = median(a["m"] / b["m"] for a, b in zip(rows[1::2], rows[::2], strict=True))
+    missed = sum(row["missed"] for row in rows)
+    return f"A tare narrows the bounds of the mass to {100 * ratio:.0f} % (median); {missed} trials missed the truth."
+
+
+def _contact(data: dict) -> str:
+    rows = {row["method"]: row for table in data["tables"] for row in _rows({"tables": [table]}, "")}
+    ours, other = rows["interval, reference"], rows["observer, thresholds"]
+    return (
+        f"{ours['false alarms']} false alarms in {ours['windows']:,} windows; a momentum observer with thresholds: "
+        f"{other['false alarms']} in {other['windows']:,}."
+    )
+
+
+def _hypotheses(data: dict) -> str:
+    rows = _rows(data, "")
+    alarms, first = (sum(row[name] for row in rows) for name in ("alarms", "first"))
+    trials = sum(row["trials"] for row in rows)
+    return f"Of {trials} trials {alarms} raised an alarm; the true cause was ranked first in {first}."
+
+
+def _first_note(data: dict) -> str:
+    return data["notes"][0].rstrip(".") + "."
+
+
+_RULES: dict[str, Callable[[dict], str]] = {
+    "closed_loop": _closed_loop,
+    "contact": _contact,
+    "containment": _containment,
+    "fault_campaign": _first_note,
+    "fri": _survived,
+    "hypotheses": _hypotheses,
+    "kortex": _survived,
+    "paper": _paper,
+    "payload_change": _payload_change,
+    "statistics": _statistics,
+    "tare": _tare,
+    "verifier": _verifier,
+}
