@@ -115,13 +115,15 @@ def _helpers(module: ModuleType) -> list[ModuleType]:
 def _interfaces(module: ModuleType) -> str:
     """A table of what the node offers; what it uses by name, as its type stands with the node that offers it."""
     found = _found(module)
-    rows = ["| | name | type | |", "|---|---|---|---|"]
+    rows = ["| | topic | type | QoS |", "|---|---|---|---|"]
     rows += [
         f"| {what} | `{name}` | `{kind}` | {_shorten_quality(quality)} |"
         for what, name, kind, quality in found
-        if what.startswith(("publishes", "offers"))
+        if what == "publishes"
     ]
-    used = [
+    offered = [f"`{name}` (`{kind}`)" for what, name, kind, _ in found if what.startswith("offers")]
+    used = [f"Offers {', '.join(offered)}"] if offered else []
+    used += [
         f"{words} {_names(names)}"
         for verb, words in (("subscribes", "Subscribes to"), ("calls", "Calls"))
         if (names := list(dict.fromkeys(name for what, name, *_ in found if what.startswith(verb))))
@@ -164,14 +166,15 @@ def _rows(kind: type[NodeParameters]) -> dict[str, str]:
         if all(choice in f"{shown} {one.setting.description}" for choice in re.findall(r"`(\w+)`", allowed)):
             allowed = re.sub(r"`.*`", "", allowed)
         name = f"`{one.name}`" + (r"\*" if one.read_only else "")
-        cells = (name, shown.strip(), allowed.replace("|", r"\|"), one.setting.description)
+        value = f"{shown.strip()} ({allowed})" if allowed else shown.strip()
+        cells = (name, value.strip().replace("|", r"\|"), one.setting.description)
         rows[one.name] = f"| {' | '.join(cells)} |"
     return rows
 
 
 def _table(rows: Iterable[str]) -> str:
     listed = list(rows)
-    return "\n".join(["| parameter | default | allowed | |", "|---|---|---|---|", *listed, ""]) if listed else ""
+    return "\n".join(["| parameter | default (allowed) | |", "|---|---|---|", *listed, ""]) if listed else ""
 
 
 if __name__ == "__main__":
