@@ -116,21 +116,132 @@ def _hypotheses(data: dict) -> str:
     return f"Of {trials} trials {alarms} raised an alarm; the true cause was ranked first in {first}."
 
 
+def _elastic(data: dict) -> str:
+    rows = [row for row in _rows(data, "kinova_gen3") if row["sensors"] == "motor"]
+    rigid = [row for row in rows if row["gains"] == "highest"]
+    ruled = [row for row in rows if row["gains"] == "by rule"]
+    link = [row for row in _rows(data, "kinova_gen3") if row["sensors"] == "link" and row["gains"] == "by rule"]
+    bounded = [row for row in link if row["error / bound [-]"] not in ("-", "no bound")]
+    unstable = sum(row["gain margin [-]"] == "unstable" for row in rigid)
+    return (
+        f"The highest gains oscillate at {unstable} of {len(rigid)} stiffnesses; by the rule errors stay within "
+        f"{max(float(row['error / bound [-]']) for row in ruled):.2f} of their bound. With sensors on the link side "
+        f"{'no motion has' if not bounded else 'some motions have'} a bound."
+    )
+
+
+def _loop(data: dict) -> str:
+    row = next(row for row in _rows(data, "Real time") if row["loop at 1 kHz"].endswith("robust"))
+    return (
+        f"The 1 kHz loop computes for {row['compute p50 [us]']:.0f} us (median) and was late by half a period in "
+        f"{row['periods > 1.5 ms']} of {row['cycles']:,} cycles."
+    )
+
+
+def _planner(data: dict) -> str:
+    found, possible = _shares(_rows(data, data["tables"][0]["title"]), "found / possible")
+    return f"{found} of {possible} plans were found; {data['tables'][0]['title'].partition(': ')[2]}."
+
+
+def _calibration(data: dict) -> str:
+    rows = {row["assumed"]: row for row in _rows(data, "Arm known to 5 %")}
+    before, after = rows["today"], rows["constant gain, + empty run, weight"]
+    return (
+        f"A calibration with a reference weight narrows the mass from +-{before['m [kg]']:.2f} to "
+        f"+-{after['m [kg]']:.2f} kg (arm known to 5 %)."
+    )
+
+
+def _excitation(data: dict) -> str:
+    rows = {row["criterion"]: row for row in _rows(data, "")}
+    ours, other = (100.0 * rows[name]["widths / prior [-]"] for name in ("bounds", "random"))
+    return f"Planned motions narrow the bounds to {ours:.0f} % of the prior, random ones to {other:.0f} %."
+
+
+def _move(data: dict) -> str:
+    rows = {row["payload"]: row["duration [s]"] for row in _rows(data, "Medians")}
+    return f"The same moves take {rows['prior']:.2f} s with the prior and {rows['identified']:.2f} s when identified."
+
+
+def _postures(data: dict) -> str:
+    row = next(row for row in _rows(data, "Random postures") if row["postures"] == "all")
+    return f"Identification can begin from {row['begin [%]']:.0f} % of {row['number']} random postures."
+
+
+def _table_1(data: dict) -> str:
+    rows = _rows(data, "Table I")
+    chains, trials = (sum(row[name] for row in rows) for name in ("whole chains", "trials"))
+    return f"{chains} of {trials} trials found all their plans; {sum(row['violations'] for row in rows)} violations."
+
+
+def _free_floating(data: dict) -> str:
+    row = next(row for row in _rows(data, "Relative errors") if row["method"] == "total least squares")
+    return (
+        f"With {row['intervals']} intervals the median relative error is {row['median [%]']:.1f} % by total least "
+        f"squares; the paper has {row['paper median [%]']:.1f} %."
+    )
+
+
+def _free_floating_bounds(data: dict) -> str:
+    row = next(row for row in _rows(data, "Containment") if row["bounds of"] == "all")
+    return f"The truth was inside the bounds in {row['truth inside']} of {row['trials']} trials with random robots."
+
+
+def _free_flyer_excitation(data: dict) -> str:
+    (row,) = _rows(data, "True robot")
+    return (
+        f"Motions of 67 intervals reach a condition number of {row['median [-]']:.0f} (median of {row['seeds']} "
+        f"seeds); 100 or less in {row['of 100 or less']}."
+    )
+
+
+def _guiding(data: dict) -> str:
+    rows = _rows(data, "")
+    drifts = {
+        name: [row["drift in 5 s [mm]"] for row in rows if row["model"] == name] for name in ("nominal", "identified")
+    }
+    return (
+        f"Without a hand the tool drifts {' and '.join(drifts['nominal'])} mm in 5 s with the nominal model (median, "
+        f"largest; LBR and Gen3), {' and '.join(drifts['identified'])} mm with the identified one."
+    )
+
+
+def _regressors(data: dict) -> str:
+    times = [row["times faster"] for row in _rows(data, "Regressors")]
+    return f"The regressors are {median(times):.0f} times faster than a Python loop over Pinocchio (median)."
+
+
 def _first_note(data: dict) -> str:
-    return data["notes"][0].rstrip(".") + "."
+    note = data["notes"][0].rstrip(".")
+    return f"{note[0].upper()}{note[1:]}."
 
 
 _RULES: dict[str, Callable[[dict], str]] = {
+    "calibration": _calibration,
+    "certified_planner": _first_note,
     "closed_loop": _closed_loop,
     "contact": _contact,
     "containment": _containment,
+    "elastic": _elastic,
+    "excitation": _excitation,
     "fault_campaign": _first_note,
+    "free_floating": _free_floating,
+    "free_floating_bounds": _free_floating_bounds,
+    "free_flyer_excitation": _free_flyer_excitation,
     "fri": _survived,
+    "guiding": _guiding,
     "hypotheses": _hypotheses,
     "kortex": _survived,
+    "loop": _loop,
+    "move": _move,
     "paper": _paper,
     "payload_change": _payload_change,
+    "planner": _planner,
+    "postures": _postures,
+    "regressors": _regressors,
     "statistics": _statistics,
+    "stops": _first_note,
+    "table_1": _table_1,
     "tare": _tare,
     "verifier": _verifier,
 }
