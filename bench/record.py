@@ -48,6 +48,7 @@ LEFT_OUT = {
     "paper": ("Half widths", "Condition numbers of W"),
     "planner": ("Four plans",),
     "postures": ("Postures that cannot be held",),
+    "payload_change": ("kuka",),
     "real_arm": ("The same below", "Parameters of the fits"),
     "safe_id": ("What a tolerance", "Half widths", "Correlation", "Condition number", "What a run costs", "Throughput"),
     "statistics": ("By data",),
