@@ -1,4 +1,4 @@
-"""Attacks and faults: what was false, broken or open in an earlier version, tried again, with how often it still shows.
+"""Attacks on certificates, messages and assumptions, repeated.
 
 ``python bench/bench_attacks.py [--trials N] [NAME ...]``. NAME is that of a file ``_attacks_NAME.py`` beside this one;
 each runs alone, with as many trials as it wants by default. Rows are kept in ``docs/measurements/attacks.jsonl`` with

@@ -1,4 +1,4 @@
-"""Closed-loop proof by trial: Algorithm 2 with randomised simulated arms, checked against their true state.
+"""Algorithm 2 on randomised simulated arms, checked against their true state.
 
 ``python bench/bench_closed_loop.py [--robot NAME ...] [--trials N] [--plans N] [--workers N] [--results FILE]``.
 Every trial draws an arm in its box, a payload of the prior (a quarter at the corners, a quarter none), the kind of

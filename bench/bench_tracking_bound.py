@@ -1,4 +1,4 @@
-"""How large the tracking bound is, how long it takes, and what its measured allowance has to cover.
+"""Size and computing time of the tracking bound.
 
 Run: ``python bench/bench_tracking_bound.py [--robot kinova_gen3_2f85] [--random N] [--chains N]``. Targets: at most
 1 deg, and 0.25 s of one core for a plan of 3 s. What the rows are compared with is in docs/theory/tracking_bound.md.
