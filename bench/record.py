@@ -58,6 +58,20 @@ LEFT_OUT = {
 }  # fmt: skip
 """Tables that a page leaves to its data file, by the beginning of their title or first heading: a page is a screen."""
 
+LEFT_COLUMNS = {
+    "closed_loop": ("after, median", "alarm to brake"),
+    "containment": ("nearest", "alarms", "stops", "data [s]", "estimation", "1st quartile"),
+    "elastic": ("c [1/s]", "torque change"),
+    "fault_campaign": ("later than", "median"),
+    "free_flyer_excitation": ("evaluations", "CPU", "gap"),
+    "payload_change": ("before it happens",),
+    "safe_id": ("RMS torque", "energy", "gains", "mean error", "motion before", "consistent data"),
+    "statistics": ("widest", "absent"),
+    "verifier": ("for",),
+    "whole_arm": ("starts", "with friction", "distance left"),
+}
+"""Columns that a page leaves out as well, by the beginning of their heading."""
+
 _MOST_NOTES = 8
 """More lines are progress, as indented ones are: they stay in the data file, as do the ends of long lines."""
 
@@ -127,6 +141,14 @@ def is_left_out(data: dict, table: dict) -> bool:
     return (table["title"] or table["columns"][0]).startswith(beginnings)
 
 
+def narrow(data: dict, table: dict) -> dict:
+    """Return a table without the columns that its page leaves out."""
+    beginnings = LEFT_COLUMNS.get(page_name(data), ())
+    kept = [k for k, column in enumerate(table["columns"]) if not column.startswith(beginnings)]
+    rows = [[row[k] for k in kept] for row in table["rows"]]
+    return {**table, "columns": [table["columns"][k] for k in kept], "rows": rows}
+
+
 def render(data: dict, shows_all: bool = False) -> str:
     """Return the page of a measurement, with or without the tables and lines that it leaves to its data file."""
     before, after = data["load"]
@@ -137,9 +159,9 @@ def render(data: dict, shows_all: bool = False) -> str:
     )
     lead = data.get("lead") or _conclusions.conclude(page_name(data), data)
     parts = [f"# {title(data)}", *([lead] if lead else []), data["summary"]]
-    parts += [_table.format_table(**table) for table in shown]
-    if missing := len(data["tables"]) - len(shown):
-        parts.append(f"{_tables(missing)} more: `python bench/record.py --all {page_name(data)}`.")
+    parts += [_table.format_table(**(table if shows_all else narrow(data, table))) for table in shown]
+    if len(shown) < len(data["tables"]) or (page_name(data) in LEFT_COLUMNS and not shows_all):
+        parts.append(f"All tables and columns: `python bench/record.py --all {page_name(data)}`.")
     parts += [f"![]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
     parts += ["\n".join(f"    {line}" for line in notes)] if notes else []
     parts += [
@@ -148,10 +170,6 @@ def render(data: dict, shows_all: bool = False) -> str:
         "<!-- Made by bench/record.py; do not edit. -->",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _tables(count: int) -> str:
-    return f"{count} tables" if count > 1 else "One table"
 
 
 def title(data: dict) -> str:
