@@ -7,9 +7,15 @@ from statistics import median
 
 
 def conclude(name: str, data: dict) -> str:
-    """Return what the tables of a page amount to; empty where nothing is written for it."""
-    rule = _RULES.get(name)
-    return rule(data) if rule else ""
+    """Return the conclusion of a page.
+
+    It is empty where there is no rule, or where a part of the benchmark that the rule needs was not run.
+    """
+    rule = RULES.get(name)
+    try:
+        return rule(data) if rule else ""
+    except (KeyError, IndexError, ValueError, StopIteration, ZeroDivisionError):
+        return ""
 
 
 def _rows(data: dict, beginning: str) -> list[dict]:
@@ -216,7 +222,7 @@ def _first_note(data: dict) -> str:
     return f"{note[0].upper()}{note[1:]}."
 
 
-_RULES: dict[str, Callable[[dict], str]] = {
+RULES: dict[str, Callable[[dict], str]] = {
     "calibration": _calibration,
     "certified_planner": _first_note,
     "closed_loop": _closed_loop,

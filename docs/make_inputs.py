@@ -31,7 +31,7 @@ Command, answer (its beginning, `...` where it goes on) and cure, made by runnin
 [Exit status](../reference/files.md#the-results-folder) 5 would be a fault of the program, which belongs into a report.
 """
 
-_WORDS, _LINES = 30, 3
+_WORDS, _LINES = 24, 3
 """How much of an answer the page shows."""
 
 
