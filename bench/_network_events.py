@@ -166,7 +166,8 @@ def print_events(
             rows.append([event.name, "-", f"not begun: {error}"[:_WORDS], *["-"] * 6, "not tried"])
     print_table(COLUMNS, rows, f"{title}: in the middle of a motion")
     rows = [takeover_row(start, loop, *one) for one in takeovers]
-    print_table(["while it is taken over", "had", "what the user is told", "moved [rad]", "survived"], rows, title)
+    columns = ["while it is taken over", "had", "what the user is told", "moved [rad]", "survived"]
+    print_table(columns, rows, f"Taken over, {title}")
 
 
 def _start(start: StartController, posture: Sequence[float], is_successor: bool, **options: object) -> Child:

@@ -1,4 +1,4 @@
-"""What a calibrated arm and a better error model make of the bounds of a payload.
+"""Payload bounds with a calibrated arm and a better error model.
 
 ``python bench/bench_calibration.py [--trials N] [--seconds S] [--calibration C]``. Each trial draws an arm in its box,
 its gain errors and sensor errors, and a payload: even trials at random, odd ones with the arm at the corners and

@@ -1,4 +1,4 @@
-"""Certified plans with the proven tracking bound: time, feasibility and condition numbers after weighing at rest.
+"""Plans certified with the proven tracking bound, after weighing.
 
 ``python bench/bench_certified_planner.py [--states N] [--plans N] [--deadline S] [--kinds ...] [--obstacles ...]``.
 Every problem draws a payload of the prior, a posture and obstacles such that the arm can be held there for certain,

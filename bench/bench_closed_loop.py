@@ -1,4 +1,4 @@
-"""Closed-loop proof by trial: Algorithm 2 with randomised simulated arms, checked against their true state.
+"""Algorithm 2 on randomised simulated arms, checked against their true state.
 
 ``python bench/bench_closed_loop.py [--robot NAME ...] [--trials N] [--plans N] [--workers N] [--results FILE]``.
 Every trial draws an arm in its box, a payload of the prior (a quarter at the corners, a quarter none), the kind of
@@ -239,7 +239,7 @@ def summarise_broken(results: dict[str, list[Outcome]]) -> None:
         "of these not noticed",
     ]
     print_table(columns, rows, "Assumptions broken on purpose")
-    print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale)
+    print_table(["broken on purpose", "what was broken", "trials", "of these not noticed"], tale, "What was broken")
 
 
 def breaks(outcome: Outcome, kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""External torques with guaranteed intervals against a momentum observer with thresholds: false alarms and forces seen.
+"""External torque intervals against a momentum observer with thresholds.
 
 ``python bench/bench_contact.py [--robot NAME] [--hours H] [--arms N] [--rate F]``. Every arm is drawn in its parameter
 box (every second one at a corner) with a payload and follows random motions that nothing touches; the errors of its

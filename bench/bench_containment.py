@@ -1,4 +1,4 @@
-"""Whether the truth lies inside the guaranteed bounds, in randomised simulations.
+"""Truth and guaranteed bounds in randomised simulations.
 
 ``python bench/bench_containment.py [--trials N] [--first K] [--robots NAME ...] [--kinds KIND ...] [--workers N]
 [--results FILE] [--seconds S]``. Every trial draws an arm inside its parameter box (every other one at a corner), a

@@ -1,4 +1,4 @@
-"""One step of the control laws.
+"""Time of one step of the control laws.
 
 Run: ``python bench/bench_controller.py [--steps 20000]``. Target: 99 % of the robust controller's steps take at most
 250 us. The baseline is computed torque with one plain call of Pinocchio's RNEA. The tracking bound has its own bench.

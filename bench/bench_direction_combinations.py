@@ -1,4 +1,4 @@
-"""Direction combinations of the paper's dual-arm robot (SPACE section 6.2): its seeds, its method, its Figure 4.
+"""Direction combinations of the paper's dual-arm robot (SPACE 6.2).
 
     python bench/bench_direction_combinations.py [--seconds 60] [--results results/space]
 

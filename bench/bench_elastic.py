@@ -1,4 +1,4 @@
-"""Elastic joints: the control law at its highest gains and at those chosen by the rule, over stiffness and sensor side.
+"""Control of elastic joints over stiffness and sensor side.
 
 Run: ``python bench/bench_elastic.py [--robot kinova_gen3]``. An arm whose payload is known to a tenth moves for 1.5 s
 and holds for 1 s, with the delay of one period. Printed are the gain and phase margin at home, the largest error of the

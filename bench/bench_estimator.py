@@ -1,10 +1,10 @@
-"""Time of the estimator: windows with their error budget, point estimate and bounds, from scratch and per update.
+"""Time of the estimator, from scratch and per update.
 
 ``python bench/bench_estimator.py [--robot NAME] [--rounds R] [--stream S]``. The processor time of the fastest round
 counts, because other processes only ever add time. Baselines: what one writes without this package (Pinocchio's
 regressor sample by sample, forward Euler over windows of 0.1 s, least squares, and the linear bound
-``|pinv(Y) dU/dm| rad(m)`` for torque and robot parameters only), and scipy's ``linprog`` for the linear programmes of
-the bounds, each from scratch; also the programmes with all rows factorised in every step. Targets: 0.5 s from scratch
+``|pinv(Y) dU/dm| rad(m)`` for torque and robot parameters only), and scipy's ``linprog`` for the linear programs of
+the bounds, each from scratch; also the programs with all rows factorised in every step. Targets: 0.5 s from scratch
 for 7.5 s of data at 4 kHz, 60 ms for 99 of 100 updates with a calibration. The streams with one are always of the Gen3.
 """
 
@@ -141,7 +141,7 @@ def with_errors(robot, block: SampleBlock) -> SampleBlock:  # noqa: ANN001
 
 
 def solve_with_scipy(problem: Problem) -> np.ndarray:
-    """Half widths from 20 linear programmes, each solved from scratch by HiGHS (interior point) through scipy."""
+    """Half widths from 20 linear programs, each solved from scratch by HiGHS (interior point) through scipy."""
     radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
     matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
     matrix = scipy.sparse.diags_array(1.0 / problem.error) @ matrix @ scipy.sparse.diags_array(radii)
@@ -158,7 +158,7 @@ def solve_with_scipy(problem: Problem) -> np.ndarray:
 
 @contextmanager
 def factorise_all_rows() -> Iterator[None]:
-    """Factorises matrices of the size of the rows in every step, as if the programmes had no few shared columns."""
+    """Factorises matrices of the size of the rows in every step, as if the programs had no few shared columns."""
     fast = RowChain.factorise
     RowChain.factorise = lambda chain, weight, is_hard=None: fast(chain, weight, np.ones(weight.shape[1], dtype=bool))
     try:
@@ -212,7 +212,7 @@ def batch_rows(robot, rounds: int) -> tuple[list[list[object]], dict[str, np.nda
     table.append(["baseline: bounds, set_membership, all rows factorised", 1e3 * spent, "-"])
     widths["set_membership, all rows factorised"] = bounds.radius
     spent, widths["linprog"] = fastest(lambda: solve_with_scipy(problem), 1)
-    table.append(["baseline: 20 linear programmes by linprog, no cuts", 1e3 * spent, "-"])
+    table.append(["baseline: 20 linear programs by linprog, no cuts", 1e3 * spent, "-"])
     spent, widths["plain"] = fastest(lambda: baseline.estimate(columns, torques), rounds)
     table.append(["baseline: least squares and linear bound", 1e3 * spent, "-"])
     widths["estimator (updates, cuts, minors)"] = final.radius

@@ -1,4 +1,4 @@
-"""Exciting trajectories: planning time, condition numbers, expected bounds, beside random motion scaled to the limits.
+"""Exciting trajectories against random motion.
 
 ``python bench/bench_excitation.py [robot] [--starts N] [--iterations N] [--criteria bounds d_optimal ...]``. Every plan
 has one start and no time limit, so its quality does not depend on how busy the machine is. The baseline, drawn in the

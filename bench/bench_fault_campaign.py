@@ -1,4 +1,4 @@
-"""Faults of the running suite: killed, frozen and starved processes, storms, a full disk, clock jumps, two suites.
+"""Killed, frozen and starved processes, storms, full disk, clock jumps.
 
 ``python bench/bench_fault_campaign.py [--trials N] [--only GROUP ...] [--results FILE]``. A simulated Gen3
 holds a 4 lb dumbbell, all nodes run as processes on loopback, and every fault comes at a random moment of an

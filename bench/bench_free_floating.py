@@ -1,4 +1,4 @@
-"""Estimates of a free-flying robot from its momentum: the tables of SPACE beside ours, mean over seeds of noise.
+"""Estimates of a free-flying robot beside the tables of SPACE.
 
     python bench/bench_free_floating.py [--seeds 50] [--rate 10] [--plan-seconds 60] [--only-free-knots]
 

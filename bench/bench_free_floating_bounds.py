@@ -1,4 +1,4 @@
-"""Guaranteed bounds of a free-flying robot and of an object that it holds: widths and containment.
+"""Guaranteed bounds of a free-flying robot and an object it holds.
 
     python bench/bench_free_floating_bounds.py [--seeds 3] [--trials 40] [--plan-seconds 60]
 

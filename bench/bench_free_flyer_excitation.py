@@ -1,4 +1,4 @@
-"""Exciting motions of the paper's dual-arm robot (SPACE) with free knots, and how searches grow with joints.
+"""Exciting motions of SPACE's dual-arm robot with free knots.
 
     python bench/bench_free_flyer_excitation.py [--seconds 60] [--seeds 6] [--growth-seconds 15] [--intervals 3000]
 

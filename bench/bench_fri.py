@@ -1,4 +1,4 @@
-"""FRI over real sockets: timing of the loop, what a bad network does to it, and random datagrams at the decoders.
+"""FRI over real sockets: timing, bad networks, random datagrams.
 
 ``python bench/bench_fri.py [--seconds S] [--fuzz N] [--only timing faults events fuzz]``. Emulated controller, relay
 and the torque loop are processes and threads of this computer. The arm of the fault campaign moves to and fro; a

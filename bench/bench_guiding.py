@@ -1,4 +1,4 @@
-"""Hands-on guiding by a simulated person: drift without a hand, force to move, and docking through a trocar.
+"""Hands-on guiding by a simulated person.
 
 ``python bench/bench_guiding.py [--robot NAME ...] [--trials N] [--first K]``. As in EXCITE's section V-C, the same
 admittance runs with three models: the nominal one without the tool ("nominal"), the nominal one with the tool as a

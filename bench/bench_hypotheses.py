@@ -1,4 +1,4 @@
-"""Which hypothesis is ranked first where exactly one assumption is broken, and how often nothing is noticed.
+"""Ranking of causes where exactly one assumption is broken.
 
 ``python bench/bench_hypotheses.py [--robot NAME] [--trials N] [--seconds S]``. Every trial draws an arm inside its
 parameter box, a payload and a motion, and breaks one assumption by a random amount; joint and time are random, too. The

@@ -1,4 +1,4 @@
-"""Time of the structural analysis, beside the rank of stacked random regressors timed in the same run.
+"""Time of the structural analysis against random regressors.
 
 ``python bench/bench_identifiability.py [--rounds R]``. The processor time of the fastest round counts, because other
 processes only ever add time. Targets: 50 ms for an arm with seven joints, 1 s for a humanoid with 40 bodies.

@@ -1,4 +1,4 @@
-"""What `pip install sysid_ros` installs in an empty environment: sizes by distribution, and what each extra adds.
+"""Sizes of `pip install sysid_ros` and its extras.
 
 ``python bench/bench_install.py [--extras sim view ...]``. Sizes are those of the files that each distribution lists, in
 MB of 10^6 bytes, without compiled Python files; the packages come from the registry that pip is set to.

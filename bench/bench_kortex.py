@@ -1,4 +1,4 @@
-"""Kortex over real sockets: timing of the loop, what a bad network does to it, and random datagrams at the decoders.
+"""Kortex over real sockets: timing, bad networks, random datagrams.
 
 ``python bench/bench_kortex.py [--seconds S] [--fuzz N] [--only timing faults events tcp fuzz]``. Emulated base, relay
 and the torque loop are processes and threads of this computer; the base runs in real time, without patience, but for

@@ -1,4 +1,4 @@
-"""The 1 kHz loop on this machine: jitter, computing time, missed deadlines and processor time.
+"""The 1 kHz loop: jitter, computing time, missed deadlines.
 
 ``python bench/bench_loop.py [--seconds S] [--controllers gravity_pid robust]``. The loop runs as its own process with
 the simulated arm, as in the demo; the baselines are what one writes first, a loop around ``time.sleep``, and the pacing

@@ -1,4 +1,4 @@
-"""What bounds are good for: the same moves from rest to rest with the payload's prior, after weighing, and identified.
+"""The same moves with prior, weighed and identified payload.
 
 ``python bench/bench_move.py [--moves N] [--size S] [--goals N] [--payload NAME]``. A simulated arm holds a payload. Its
 identification runs in lock-step (Algorithm 2 with certified plans), then random moves from the home posture are planned

@@ -1,4 +1,4 @@
-"""The experiment of SAFE-ID section VI in simulation: intervals after 7.5 s with five dumbbells, by all methods.
+"""The experiment of SAFE-ID section VI in simulation, five dumbbells, all methods.
 
 ``python bench/bench_paper.py [--out FOLDER] [--dumbbells NAME ...] [--candidates N] [--motions N] [--seed K]
 [--results FILE]``.
@@ -9,7 +9,7 @@ numbers of W and Y). ``forward Euler`` is the paper's rule; ``sensitivity`` with
 
 What differs from the paper: simulated measurements with uniform errors; dumbbells, friction and gripper are ours; the
 motion is followed exactly; a plan is the best of ``--candidates`` random ones within the limits of positions and
-velocities, instead of the optimum of a nonlinear programme with limits of torques and obstacles; its cost counts the
+velocities, instead of the optimum of a nonlinear program with limits of torques and obstacles; its cost counts the
 plans before it and only what is followed of it. Exit status 1 if a guaranteed bound misses the truth.
 """
 

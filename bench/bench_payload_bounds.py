@@ -1,4 +1,4 @@
-"""Payload bounds with a calibrated arm: what is guaranteed, what is inside, and the limit of a perfectly known arm.
+"""Payload bounds with a calibrated arm, and their limit.
 
 ``python bench/bench_payload_bounds.py [--trials N] [--first K] [--workers N] [--results FILE] [--payloads P]
 [--show]``. An arm is known to 20 % and its torque sensors to a constant gain of 2.5 % and a rest of 0.5 % of the
@@ -7,8 +7,8 @@ weight, and then carries P payloads of 1.81 kg, a trial each, for 15 s of that m
 and motions are drawn anew for every arm; every second arm lies at the corners of its box. Errors of the sensors are
 random, of constant sign, at their limits in every sample, or worst gains, in turns. A trial counts as inside if the
 payload is in the bounds at every update, the arm in the box of its calibration, and arm and gains in every certified
-row. ``limit`` is the same motion with arm and gains known exactly. ``joint programme`` is the least that any method
-can prove of the mass from the same rows: the exact programme of all rows of all recordings at once, and of what is
+row. ``limit`` is the same motion with arm and gains known exactly. ``joint program`` is the least that any method
+can prove of the mass from the same rows: the exact program of all rows of all recordings at once, and of what is
 linear of the shapes of their loads, with error budgets for the box that was proven, for every fifth arm. With
 ``--results`` trials are noted and not run again, and with ``--show`` none is run. Exit status 1 if a truth is
 outside, an alarm is raised, or a trial fails.
@@ -314,7 +314,7 @@ def print_results(trials: list[dict]) -> None:
         rows = [[len(joint), np.median(best), best.max(), np.median(ours), np.median(ours / best)]]
         heads = ["arms", "exact: median [kg]", "exact: worst [kg]", "ours: median [kg]", "ours / exact: median"]
         print_table(
-            heads, rows, "Radius of the mass: the joint programme of all recordings, the least that their rows allow"
+            heads, rows, "Radius of the mass: the joint program of all recordings, the least that their rows allow"
         )
     spent = np.median([entry["calibration"] for entry in good])
     print(f"calibration: {spent:.1f} s of processor time; {2 * SECONDS:g} s of motion, reference weight {WEIGHT:g} kg")

@@ -1,4 +1,4 @@
-"""How soon a changed payload is noticed: by the bounds, against a linear programme, and by statistics.
+"""How soon a changed payload is noticed.
 
 ``python bench/bench_payload_change.py [--robot NAME ...] [--trials N] [--first K] [--seconds S] [--only PART]``. Every
 trial draws an arm in its parameter box, every second one at a corner, a motion, and when the change happens. In the

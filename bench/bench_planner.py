@@ -1,4 +1,4 @@
-"""Receding-horizon planner: time, feasibility and condition numbers over random starts and obstacles.
+"""Receding-horizon planner over random starts and obstacles.
 
 ``python bench/bench_planner.py [--states N] [--chains N] [--deadline S] [--long N] [--kinds ...]``. Half of the starts
 are at rest, half in motion: the states at t_p of plans from such starts. Every candidate is verified over continuous

@@ -1,4 +1,4 @@
-"""Random postures in which an arm can hold whatever it may carry: from how many an identification can begin.
+"""Random postures from which an identification can begin.
 
 ``python bench/bench_postures.py [--postures N] [--robot NAME] [--results FILE]``. A posture is drawn within the limits,
 with a payload of the prior, until nothing touches anything and no payload that is left after weighing there (one second

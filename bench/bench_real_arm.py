@@ -1,4 +1,4 @@
-"""Whole-arm fit of a recording: torques of one half predicted from a fit of the other half, joint by joint.
+"""Whole-arm fit of a real recording, half predicted from half.
 
 ``python bench/bench_real_arm.py FILE [--model NAME] [--prefix fast_] [--quick]``. FILE is a recording as in
 docs/reference/files.md, or an NPZ with arrays ``t``, ``q``, ``tau`` in SI units behind the prefix, and optionally

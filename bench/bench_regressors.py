@@ -1,4 +1,4 @@
-"""Throughput of the regressors on one core, beside a plain Python loop over Pinocchio calls timed in the same run.
+"""Throughput of the regressors against a Python loop over Pinocchio.
 
 ``python bench/bench_regressors.py [robot] [--samples N] [--rounds R]``. Candidates and loops get the same samples, as
 many as a window has, so that arithmetic is measured rather than memory. They take turns and the processor time of the

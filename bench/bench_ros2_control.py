@@ -1,4 +1,4 @@
-"""An arm under ros2_control over real DDS: how soon commands answer states, what is missing, and what it costs.
+"""An arm under ros2_control over real DDS: latency, losses, load.
 
 ``python bench/bench_ros2_control.py [--seconds S]``. The emulated arm and the torque loop are processes of this
 computer on a private ROS domain on loopback; the arm runs in real time, without patience. The baseline is a node that

@@ -1,4 +1,4 @@
-"""How often the statistical 95 % interval holds the truth, and how wide it is beside the guaranteed bounds.
+"""The statistical 95 % interval against the truth.
 
 ``python bench/bench_statistics.py [--arms N] [--trials N] [--robots ROBOT ...]``. Every arm is drawn in its box, with
 sensor errors of one kind: uniform, a wrong gain that lasts, or errors that keep to their limits. Each trial draws a

@@ -1,4 +1,4 @@
-"""Tracking errors in stops: bounds of all stops of random paths at once, beside those of paths and of single stops.
+"""Tracking errors in stops against those of their paths.
 
 ``python bench/bench_stops.py [--robot NAME ...] [--paths N] [--seed K]``. A path is a random one of a chain, slow or
 fast, with the box of the payload's prior, one of an identified payload, or none. Ratios are to the bound of the path,

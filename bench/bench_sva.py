@@ -1,8 +1,7 @@
 """Experiments of SVA section VI in simulation, from the runs of `sysid papers sva`. Robots, motions, noise and gains
-are ours, as the paper gives no numbers of its own: bodies a third denser than in the drawing, friction anywhere in a
-box of 20 %, torques within 1 % and 0.1 Nm, velocities within 0.005 rad/s at 1 kHz, accelerations never measured.
-"Another motion" is one that was not used for the fit, compared without noise. Intervals are of 95 %: of shares exact
-(Clopper and Pearson), of medians by order statistics, for few runs the whole range; after the comma is the worst.
+are ours, as the paper gives none: bodies a third denser than drawn, friction within 20 %, torques within 1 % and
+0.1 Nm, velocities within 0.005 rad/s at 1 kHz. "Other motion": not used for the fit, compared without noise. Intervals
+of 95 % by order statistics (few runs: the whole range); after the comma the worst.
 
 ``python bench/bench_sva.py [--seeds N] [--scale S] [--results FOLDER] [--workers N]``. Runs that are not in the
 folder's file yet are made.

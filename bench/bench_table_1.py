@@ -1,4 +1,4 @@
-"""Identification with the prior of SAFE-ID's Table I among the paper's obstacles: how well certified plans excite.
+"""Identification with SAFE-ID's Table I among the paper's obstacles.
 
 ``python bench/bench_table_1.py [--trials N] [--plans N] [--payloads ...] [--workers N] [--results FILE]``. In closed
 loop, lock-step, as in bench_closed_loop.py and with its checks: the arm holds the home posture of the Gen3 with a

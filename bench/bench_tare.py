@@ -1,4 +1,4 @@
-"""Payload bounds with and without a tare: half widths, and whether the truth is inside, with errors of worst signs.
+"""Payload bounds with and without a tare.
 
 ``python bench/bench_tare.py [--trials N] [--first K] [--tare-seconds S] [--share S] [--results FILE]``. The arm is that
 of the shipped file, with the errors of its sensors; bodies are known to a share. It moves with the empty hand, rests,

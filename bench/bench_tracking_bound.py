@@ -1,4 +1,4 @@
-"""How large the tracking bound is, how long it takes, and what its measured allowance has to cover.
+"""Size and computing time of the tracking bound.
 
 Run: ``python bench/bench_tracking_bound.py [--robot kinova_gen3_2f85] [--random N] [--chains N]``. Targets: at most
 1 deg, and 0.25 s of one core for a plan of 3 s. What the rows are compared with is in docs/theory/tracking_bound.md.
@@ -23,7 +23,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402
-from _table import describe_machine, print_table  # noqa: E402
+from _table import print_table  # noqa: E402
 from bench_certified_planner import FIRST_LIMIT, draw  # noqa: E402
 
 from sysid_ros.core.certification.plan import CertifiedPlan  # noqa: E402
@@ -310,9 +310,7 @@ def main() -> None:
             compared = compare_proven(bound, proven)
             enclosed.append([name, motion_name, *compared, time.process_time() - begin])
     columns = ["payload", "motion", "inertia ratios", "position [deg]", "velocity [rad/s]", "torque [Nm]", "CPU [s]"]
-    print_table(
-        columns, rows, f"{describe_machine()}, load {os.getloadavg()[0]:.1f}; delay {1e3 * settings.delay:g} ms"
-    )
+    print_table(columns, rows, f"Single motions, delay {1e3 * settings.delay:g} ms")
     columns = [
         "payload", "motion", "along the motion [%]", "in the tube [%]", "share of what is allowed", "most there",
     ]  # fmt: skip

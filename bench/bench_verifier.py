@@ -1,4 +1,4 @@
-"""Time of the verifier, and how conservative it is.
+"""Time and conservatism of the verifier.
 
 Run: ``python bench/bench_verifier.py [--plans 60] [--robot kinova_gen3_2f85]``. The first table is what users wait for:
 the whole check of a plan from rest, with the payload known to a twentieth of the prior: its tracking bound, and the

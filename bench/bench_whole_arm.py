@@ -1,4 +1,4 @@
-"""Excitation of whole arms: condition number of the base regressor of proven motions, and the time to find them.
+"""Excitation of whole arms: condition numbers of proven motions.
 
 ``python bench/bench_whole_arm.py [robot ...] [--duration S] [--time S] [--best] [--bare]``. Arms
 carry nothing, or a tool of 0.8 kg known within a tenth, in a scene with the ground and the tool's spheres. Arms of

@@ -4,7 +4,7 @@
 
 The tables go to docs/measurements/<name>.json, with date, commit, machine, load and command, and the page
 docs/measurements/<name>.md and the list of pages are made from these files. ``python bench/record.py --render`` makes
-all pages again.
+all pages again; ``python bench/record.py --all regressors`` prints a page with the tables that it leaves out.
 """
 
 from __future__ import annotations
@@ -21,13 +21,59 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from textwrap import shorten
 
+import _conclusions
 import _table
 
 BENCH = Path(__file__).resolve().parent
 PAGES = BENCH.parent / "docs" / "measurements"
 TITLES = {"sva": "SVA: experiments", "safe id": "SAFE-ID: experiments", "attacks": "Attacks and faults"}
 """Titles of pages whose names do not say it."""
+
+LEFT_OUT = {
+    "closed_loop": (
+        "Bounds and limits", "Distances and margins", "Condition number", "Final radius", "drawn", "how it ended",
+        "why there was no plan", "What was broken",
+    ),
+    "attacks": ("All attacks",),
+    "containment": ("Trials with all ten", "By sensor errors", "Median half width"),
+    "elastic": ("Gains of the shipped arms",),
+    "calibration": ("Arm known to 20 %",),
+    "estimator": ("half width",),
+    "fault_campaign": ("The same under supervision", "A goal while a process", "Storms of messages", "A full disk"),
+    "free_floating": ("RMS errors",),
+    "fri": ("Fault campaign", "FRI", "Taken over", "Random and mutated"),
+    "kortex": ("Fault campaign", "Kortex", "Taken over", "Faults of the TCP", "Random and mutated"),
+    "paper": ("Half widths", "Condition numbers of W"),
+    "planner": ("Four plans",),
+    "postures": ("Postures that cannot be held",),
+    "payload_change": ("kuka",),
+    "real_arm": ("The same below", "Parameters of the fits"),
+    "safe_id": ("What a tolerance", "Half widths", "Correlation", "Condition number", "What a run costs", "Throughput"),
+    "statistics": ("By data",),
+    "sva": ("Leg online", "Regressor of a tree", "What a run costs", "Throughput"),
+    "tracking_bound": ("Single motions", "Slowly varying", "Bounds that are proven"),
+    "verifier": ("kinova_gen3_2f85, 40 plans", "Accepted plans", "At the edge"),
+}  # fmt: skip
+"""Tables that a page leaves to its data file, by the beginning of their title or first heading: a page is a screen."""
+
+LEFT_COLUMNS = {
+    "closed_loop": ("after, median", "alarm to brake"),
+    "containment": ("nearest", "alarms", "stops", "data [s]", "estimation", "1st quartile"),
+    "elastic": ("c [1/s]", "torque change"),
+    "fault_campaign": ("later than", "median"),
+    "free_flyer_excitation": ("evaluations", "CPU", "gap"),
+    "payload_change": ("before it happens",),
+    "safe_id": ("RMS torque", "energy", "gains", "mean error", "motion before", "consistent data"),
+    "statistics": ("widest", "absent"),
+    "verifier": ("for",),
+    "whole_arm": ("starts", "with friction", "distance left"),
+}
+"""Columns that a page leaves out as well, by the beginning of their heading."""
+
+_MOST_NOTES = 8
+"""More lines are progress, as indented ones are: they stay in the data file, as do the ends of long lines."""
 
 
 class Tee(io.TextIOBase):
@@ -89,17 +135,39 @@ def run(path: Path) -> int:
     return 0
 
 
-def render(data: dict) -> str:
-    """Return the page of a measurement."""
+def is_left_out(data: dict, table: dict) -> bool:
+    """Return whether a table stays in the data file."""
+    beginnings = LEFT_OUT.get(page_name(data), ())
+    return (table["title"] or table["columns"][0]).startswith(beginnings)
+
+
+def narrow(data: dict, table: dict) -> dict:
+    """Return a table without the columns that its page leaves out."""
+    beginnings = LEFT_COLUMNS.get(page_name(data), ())
+    kept = [k for k, column in enumerate(table["columns"]) if not column.startswith(beginnings)]
+    rows = [[row[k] for k in kept] for row in table["rows"]]
+    return {**table, "columns": [table["columns"][k] for k in kept], "rows": rows}
+
+
+def render(data: dict, shows_all: bool = False) -> str:
+    """Return the page of a measurement, with or without the tables and lines that it leaves to its data file."""
     before, after = data["load"]
-    parts = [f"# {title(data)}", *([data["lead"]] if data.get("lead") else []), data["summary"]]
-    parts += [_table.format_table(**table) for table in data["tables"]]
-    parts += [f"![{figure['caption']}]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
-    parts += ["\n".join(f"    {line}" for line in data["notes"])] if data["notes"] else []
+    shown = [table for table in data["tables"] if shows_all or not is_left_out(data, table)]
+    notes = data["notes"] if shows_all else [note for note in dict.fromkeys(data["notes"]) if not note.startswith(" ")]
+    notes = (
+        notes if shows_all else [shorten(note, 200, placeholder=" ...") for note in notes if len(notes) <= _MOST_NOTES]
+    )
+    lead = data.get("lead") or _conclusions.conclude(page_name(data), data)
+    parts = [f"# {title(data)}", *([lead] if lead else []), data["summary"]]
+    parts += [_table.format_table(**(table if shows_all else narrow(data, table))) for table in shown]
+    if len(shown) < len(data["tables"]) or (page_name(data) in LEFT_COLUMNS and not shows_all):
+        parts.append(f"All tables and columns: `python bench/record.py --all {page_name(data)}`.")
+    parts += [f"![]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
+    parts += ["\n".join(f"    {line}" for line in notes)] if notes else []
     parts += [
         f"`{data['command']}`, {data['date']}, commit `{data['commit']}`, {data['seconds']} s. "
-        f"{data['machine']}; load {before} before and {after} after.",
-        f"<!-- Made by bench/record.py from {page_name(data)}.json; run it again to change this page. -->",
+        f"{data['machine'].partition(', OMP')[0]}; load {before} to {after}.",
+        "<!-- Made by bench/record.py; do not edit. -->",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -116,21 +184,20 @@ def render_index(measured: list[dict]) -> str:
     rows = []
     for data in sorted(measured, key=title):
         what = data["summary"].split(". ")[0].rstrip(".")
-        rows.append(f"| [{title(data)}]({page_name(data)}.md) | {what}. | {data['date'][:10]} |")
+        rows.append(f"| [{title(data)}]({page_name(data)}.md) | {what} |")
     return "\n".join([_INDEX, *rows, ""])
 
 
 _INDEX = """# Measurements
 
-Every page here was written by the benchmark it is named after, from a data file beside it, with date, commit, machine
-and load:
+Each page is written by the benchmark it is named after, from a data file beside it:
 
     python bench/record.py bench_regressors [arguments]
 
-Numbers depend on the machine and on what else runs there.
+Times depend on the machine and its load.
 
-| page | what is measured | date |
-|---|---|---|"""
+| page | what is measured |
+|---|---|"""
 
 
 def page_name(data: dict) -> str:
@@ -157,6 +224,9 @@ def _is_machine(line: str) -> bool:
 def main() -> None:
     if sys.argv[1:] == ["--render"]:
         write_pages()
+        return
+    if sys.argv[1:2] == ["--all"] and len(sys.argv) == 3:
+        print(render(json.loads((PAGES / f"{sys.argv[2]}.json").read_text()), shows_all=True))
         return
     if len(sys.argv) < 2 or not (BENCH / f"{sys.argv[1]}.py").is_file():
         raise SystemExit(__doc__)

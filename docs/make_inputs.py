@@ -27,10 +27,12 @@ COUNT, RATE = 1500, 500
 
 HEADER = """# When an input is refused
 
-What is typed, what is answered, and what cures it. This page was made by running every case (`docs/make_inputs.py`); a
-test runs them again. No command ends with a traceback: exit status 2 means that an argument or a file cannot be used,
-1 that the data contradict the assumptions, and 5 a fault of the program, which belongs into a report.
+Command, answer (its beginning, `...` where it goes on) and cure, made by running every case (`docs/make_inputs.py`).
+[Exit status](../reference/files.md#the-results-folder) 5 would be a fault of the program, which belongs into a report.
 """
+
+_WORDS, _LINES = 24, 3
+"""How much of an answer the page shows."""
 
 
 @dataclass(frozen=True)
@@ -285,12 +287,20 @@ def _is_message(line: str) -> bool:
     return line.startswith(("note: ", "not guaranteed: ")) or "error: " in line or "samples in" in line
 
 
+def _shorten(text: str) -> str:
+    """Return the beginning of an answer."""
+    lines = text.splitlines()
+    shown = [line if len(line.split()) <= _WORDS else " ".join(line.split(" ")[:_WORDS]) + " ..." for line in lines]
+    return "\n".join(shown[:_LINES] + ["..."] * (len(shown) > _LINES))
+
+
 def build_page() -> str:
     """Return the page."""
     parts = [HEADER]
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
             command, status, told = run(case, Path(folder))
+        told = _shorten(told)
         parts.append(
             f"## {case.title}\n\n```\n$ {command}\n{told}\n```\n\nExit status {status}. **Cure:** {case.cure}\n"
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -28,8 +30,13 @@ _CALLS = {
 }
 """Functions that make an interface of a node, and what they make; all take (type, name) in this order."""
 
-_NUMBER = "a number with a decimal point, as in 2.0, "
-"""Said once at the top of the page."""
+_SHORTER = (
+    (r"a number with a decimal point, as in 2\.0, |a whole number, |a list of numbers with .*?\], |^one of ", ""),
+    (r"^from (?=\S+ to )| \[.*\]$|^a text$|^true or false$|^a list of numbers.*", ""),
+    (r"^a list of texts", "list"),
+    (r"'(\w+)'", r"`\1`"),
+)
+"""What the header says once, or the default and its unit show."""
 
 PATH = Path(__file__).with_name("nodes.md")
 
@@ -38,10 +45,10 @@ MARK = "<!-- From here on made by docs/make_nodes.py from the code; change it th
 
 HEADER = """## Reference
 
-Parameters marked *start* can be given only when a node starts: among them is all that makes motions safe; the others
-also with `ros2 param set`. A value that is unknown, of another type or out of range is refused with a message that
-says what is allowed; numbers with a unit need a decimal point. A name with `~/` lies below
-the node's own name, as in `/arm_driver/samples`; others in its namespace.
+Parameters with \\* can be given only at the start of a node, among them all that motions rely on to be safe; the others
+also with `ros2 param set`. `ros2 param describe` has units and ranges, too; values outside are refused with a message.
+Numbers with a decimal point in the table need one. `~/` stands for the node's own name, as in `/arm_driver/samples`.
+*Latched* means reliable, transient local, keep last 1; other topics are reliable and volatile, with the depth shown.
 """
 
 
@@ -49,11 +56,20 @@ def build_page() -> str:
     """The text of docs/nodes.md."""
     by_hand = PATH.read_text().split(MARK)[0]
     parts = [HEADER, "### Launch arguments\n", _arguments(ARGUMENTS)]
-    parts += ["### Launch arguments of space_robot.launch.py\n", _arguments(SPACE_ARGUMENTS)]
-    for process in (*IDENTIFY, *EMULATED, *SPACE):
-        module = importlib.import_module(process.module)
+    same = [argument.name for argument in SPACE_ARGUMENTS if argument in ARGUMENTS]
+    own = [argument for argument in SPACE_ARGUMENTS if argument.name not in same]
+    parts += ["### Launch arguments of space_robot.launch.py\n", f"As above: {_names(same)}.\n", _arguments(own)]
+    processes = (*IDENTIFY, *EMULATED, *SPACE)
+    modules = [importlib.import_module(process.module) for process in processes]
+    counts = Counter(row for module in modules for row in _rows(parameters_of(module)).values())
+    common = {row for row, count in counts.items() if count > 1}
+    parts += ["### Common parameters\n", _table(row for row in counts if row in common)]
+    for process, module in zip(processes, modules, strict=True):
         parts += [f"### {process.executable}\n", f"{process.description[0].upper()}{process.description[1:]}.\n"]
-        parts += [_interfaces(module), _parameters(parameters_of(module))]
+        rows = _rows(parameters_of(module))
+        shared = [name for name, row in rows.items() if row in common]
+        parts += [_interfaces(module), _table(row for row in rows.values() if row not in common)]
+        parts += [f"[Common parameters](#common-parameters): {_names(shared)}.\n"] if shared else []
     return by_hand + MARK + "\n" + "\n".join(parts).rstrip() + "\n"
 
 
@@ -97,32 +113,68 @@ def _helpers(module: ModuleType) -> list[ModuleType]:
 
 
 def _interfaces(module: ModuleType) -> str:
-    rows = ["| | name | type | quality of service |", "|---|---|---|---|"]
-    rows += [f"| {what} | `{name}` | `{kind}` | {quality} |" for what, name, kind, quality in _found(module)]
-    return "\n".join(rows) + "\n"
+    """A table of what the node offers; what it uses by name, as its type stands with the node that offers it."""
+    found = _found(module)
+    rows = ["| | topic | type | QoS |", "|---|---|---|---|"]
+    rows += [
+        f"| {what} | `{name}` | `{kind}` | {_shorten_quality(quality)} |"
+        for what, name, kind, quality in found
+        if what == "publishes"
+    ]
+    offered = [f"`{name}` (`{kind}`)" for what, name, kind, _ in found if what.startswith("offers")]
+    used = [f"Offers {', '.join(offered)}"] if offered else []
+    used += [
+        f"{words} {_names(names)}"
+        for verb, words in (("subscribes", "Subscribes to"), ("calls", "Calls"))
+        if (names := list(dict.fromkeys(name for what, name, *_ in found if what.startswith(verb))))
+    ]
+    return "\n".join(rows) + "\n" + "".join(f"\n{line}.\n" for line in used)
+
+
+def _shorten_quality(quality: str) -> str:
+    if quality == "reliable, transient local, keep last 1":
+        return "latched"
+    return quality.replace("reliable, volatile, keep last ", "").replace("reliable, ", "")
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _arguments(arguments: Sequence[Argument]) -> str:
     rows = ["| argument | default | description | choices |", "|---|---|---|---|"]
     for argument in arguments:
         default = f"`{argument.default}`" if argument.default else ""
-        choices = ", ".join(f"`{choice}`" for choice in argument.choices)
+        is_said = set(argument.choices) <= {"true", "false", *re.findall(r"\w+(?=:)", argument.description)}
+        choices = "" if is_said else ", ".join(f"`{choice}`" for choice in argument.choices)
         name = f"`{argument.name}`" + (f" or `{argument.alias}`" if argument.alias else "")
         rows.append(f"| {name} | {default} | {argument.description} | {choices} |")
     return "\n".join(rows) + "\n"
 
 
-def _parameters(kind: type[NodeParameters]) -> str:
-    rows = ["| parameter | default | unit | description | allowed | |", "|---|---|---|---|---|---|"]
+def _rows(kind: type[NodeParameters]) -> dict[str, str]:
+    """Return a row of the table of parameters for each name."""
+    rows = {}
     for one in declared(kind).values():
         default = ", ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
         default = str(default).lower() if isinstance(one.default, bool) else default
-        shown = f"`{default}`" if default != "" else ""
-        allowed = one.allowed.replace(_NUMBER, "").replace("|", "\\|")
-        start = "start" if one.read_only else ""
-        info = one.setting
-        rows.append(f"| `{one.name}` | {shown} | {info.unit} | {info.description} | {allowed} | {start} |")
-    return "\n".join(rows) + "\n"
+        shown, unit = f"`{default}`" if default != "" else "", one.setting.unit
+        shown += f" {unit}" if unit != "-" else ""
+        allowed = one.allowed
+        for pattern, words in _SHORTER:
+            allowed = re.sub(pattern, words, allowed)
+        if all(choice in f"{shown} {one.setting.description}" for choice in re.findall(r"`(\w+)`", allowed)):
+            allowed = re.sub(r"`.*`", "", allowed)
+        name = f"`{one.name}`" + (r"\*" if one.read_only else "")
+        value = f"{shown.strip()} ({allowed})" if allowed else shown.strip()
+        cells = (name, value.strip().replace("|", r"\|"), one.setting.description)
+        rows[one.name] = f"| {' | '.join(cells)} |"
+    return rows
+
+
+def _table(rows: Iterable[str]) -> str:
+    listed = list(rows)
+    return "\n".join(["| parameter | default (allowed) | |", "|---|---|---|", *listed, ""]) if listed else ""
 
 
 if __name__ == "__main__":

@@ -97,6 +97,9 @@ def test_measurements_have_their_data():
         data = json.loads((folder / f"{name}.json").read_text())
         assert (folder / f"{name}.md").read_text() == record.render(data), f"{name}.md was changed by hand"
         assert {"date", "commit", "machine", "load", "command"} <= set(data)
+    for name in sys.modules["_conclusions"].RULES:
+        data = json.loads((folder / f"{name}.json").read_text())
+        assert sys.modules["_conclusions"].conclude(name, data), f"{name}.md has no conclusion"
     measured = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     assert (folder / "index.md").read_text() == record.render_index(measured), "index.md was changed by hand"
 

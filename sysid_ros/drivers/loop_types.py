@@ -245,7 +245,7 @@ class LoopSettings(Settings):
     """Lateness of a cycle at which a real arm brakes; choose a few periods. The time of a simulated arm waits."""
     allows_guiding: bool = setting(False)
     """Whether a person may lead the arm by its tool. No certificate covers that, and it has not been tried on hardware:
-    switch it on for a simulated or emulated arm, or after an assessment of your own."""
+    for simulated and emulated arms, or after an assessment of your own."""
     allows_uncertified: bool = setting(False, library_only=True)
     """Whether a control law without a proven bound may follow motions that nobody has certified. For simulated arms
     alone: the driver of a real arm never sets it."""

@@ -302,8 +302,8 @@ class ArmDriverParameters(ConnectionParameters, FixedSceneParameters):
     commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, read_only=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
     allow_unauthenticated: bool = parameter(False, read_only=True)
-    """Without a key (SYSID_ROS_KEY_FILE): let anybody's certificates move the arm where the driver can prove the plan.
-    Whoever reaches the network can then make the arm move; otherwise nothing moves without a key."""
+    """Without a key (SYSID_ROS_KEY_FILE): accept certificates of anybody where the driver can prove the plan. Anybody
+    on the network can then make the arm move; otherwise nothing moves without a key."""
     faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 
     def check(self) -> None:

@@ -96,8 +96,8 @@ class ArmGoalSettings(Settings):
     starts: int = setting(20, "-", lower=1, upper=100)
     """Largest number of starts of the search for a motion."""
     wanted_condition_number: float = setting(20.0, "-", lower=0.0, upper=1e6)
-    """The search for a motion ends before its time with one that is proven and has, with those before it, a base
-    regressor of this condition number; 0: it takes all its time. Only for the criterion condition_number."""
+    """The search ends early with a proven motion that has, with those before it, a base regressor of this condition
+    number; 0: it takes all its time. Only for the criterion condition_number."""
     criterion: str = setting("condition_number", choices=ARM_CRITERIA)
     """What motions are planned for, see docs/theory/excitation.md."""
     offset_change: float = setting(0.0, "Nm", lower=0.0, upper=50.0)

@@ -18,8 +18,8 @@ class SafePlannerParameters(FrameParameters, FixedSceneParameters):
     autostart: bool = parameter(True, read_only=True)
     """Certify as soon as the node runs."""
     obstacles_timeout: float = parameter(0.0, "s", lower=0.0, upper=3600.0, read_only=True)
-    """Longest time without a message on obstacles, from the start on; after it nothing is certified, and what moves
-    brakes. 0: none need come, and obstacles stay until they are deleted."""
+    """Longest time without a message on obstacles, from the start on; after it nothing is certified and a moving arm
+    brakes. 0: no limit, obstacles stay until they are deleted."""
     verifier: VerifierSettings = parameters_from(VerifierSettings, read_only=True)
     planner: RecedingSettings = parameters_from(
         RecedingSettings,

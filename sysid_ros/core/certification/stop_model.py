@@ -244,8 +244,8 @@ class VerifierSettings(Settings):
     torque_fraction: float = setting(1.0, "-", lower=0.01, upper=1.0)
     """Fraction of the torque limits that may be used."""
     brake_times: tuple[float, ...] = setting((0.5, 0.8, 1.2, 2.0), "s", lower=SHORTEST_STOP, upper=LONGEST_STOP)
-    """Times to rest of stops along the path that are tried, ascending; the first that passes is noted, and a plan none
-    of them can stop is rejected."""
+    """Times to rest of stops along the path, ascending; the first that passes is noted, and a plan that none can stop
+    is rejected."""
     piece: float = setting(0.15, "s", above=0.0, upper=1.0, library_only=True)
     """Longest piece of time."""
     shortest_piece: float = setting(0.002, "s", lower=1e-5, upper=0.1, library_only=True)

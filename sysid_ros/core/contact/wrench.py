@@ -43,9 +43,8 @@ class ContactSettings(Settings):
     """What is assumed of contacts."""
 
     reference_duration: float = setting(30.0, "s", lower=0.0, upper=86400.0)
-    """Nothing touches the arm in the first so many seconds of data after a start or reset; the windows of the
-    estimator in this time are the reference of external torques. 0: no reference, only the prior and the boxes of
-    the robot count."""
+    """Nothing touches the arm for this long after a start or reset: its windows are the reference of external torques.
+    0: no reference, only prior and boxes of the robot."""
 
     largest_force: float = setting(300.0, "N", lower=1.0, upper=1e5)
     """No component of the force is larger."""

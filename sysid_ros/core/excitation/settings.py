@@ -42,8 +42,8 @@ class ExcitationSettings(Settings):
     target: str = setting(PAYLOAD_TARGET, choices=TARGETS)
     """What is identified: the payload, or the base parameters of the whole arm with what it holds."""
     parameters: str = setting(MEASURED, choices=PARAMETERS)
-    """Which base parameters of a whole arm count: all that the torque sensor sees, with friction on the motor side, or
-    the inertial ones alone."""
+    """Base parameters of a whole arm that count: all that the torque sensor sees (measured), or the inertial ones
+    alone."""
     criterion: str = setting("bounds", choices=tuple(dict.fromkeys(CRITERIA + ARM_CRITERIA)))
     """What is optimised, see docs/theory/excitation.md. A payload has no frobenius_bound, an arm no
     weakest_directions."""
@@ -57,8 +57,8 @@ class ExcitationSettings(Settings):
     """Iterations of the solver per start and stage: without distances (for a whole arm), with them, with a heavier
     penalty."""
     wanted_condition_number: float = setting(0.0, "-", lower=0.0, upper=1e6)
-    """Condition number of a whole arm's base regressor that is enough: a search ends with a proven motion that has it
-    with those before it. 0 for the best of all starts and iterations. Only for the criterion condition_number."""
+    """The search for a whole arm ends with a proven motion that has, with those before it, this condition number; 0:
+    best of all starts and iterations. Only for the criterion condition_number."""
     time_budget: float = setting(5.0, "s", lower=0.05, upper=3600.0)
     """Time after which no further start begins and the current one ends."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)

@@ -44,8 +44,8 @@ class RecedingSettings(Settings):
     torque_fraction: float = setting(0.98, "-", lower=0.01, upper=1.0)
     """Fraction of the torque limits that may be used at the samples, everything included."""
     position_margin: float = setting(0.002, "rad", lower=0.0, upper=0.5)
-    """Distance plans keep from position limits besides the tracking error; a wide one leaves room for a later plan with
-    a less certain payload."""
+    """Distance that plans keep from position limits besides the tracking error, as room for a later plan with a less
+    certain payload."""
     distance_margin: float = setting(0.003, "m", lower=0.0, upper=0.5)
     """Distance plans keep to everything besides clearance and tracking error, for the same reason."""
     brake_time: float = setting(2.0, "s", lower=0.05, upper=10.0)
@@ -72,8 +72,8 @@ class RecedingSettings(Settings):
     proof_time: float = setting(1.5, "s", lower=0.0, upper=60.0, library_only=True)
     """Time that proving a plan throughout is expected to take until it has been measured."""
     proves_throughout: bool = setting(False)
-    """Whether plans are returned only with tracking bounds that are proven throughout, no term of the model estimated.
-    That takes seconds for each, so it is for plans from rest; those that take over need a longer planning_time."""
+    """Return only plans with tracking bounds that are proven throughout, no term of the model estimated. That takes
+    seconds for each: plans that take over need a longer planning_time."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1)
     """Seed of the random motions; the same seed gives the same plan unless the time runs out."""
 

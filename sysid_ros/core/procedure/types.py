@@ -79,9 +79,9 @@ class IdentificationSettings(Settings):
     """What the user asks for."""
 
     strategy: str = setting("receding", choices=STRATEGIES)
-    """How the arm is moved: receding: by plans of the safe planner that take over from each other in motion (SAFE-ID
-    Algorithm 2); periodic: by trajectories of the excitation planner that end at rest, which are certified only where
-    the payload is known to about a tenth already; observe: not at all, somebody else moves it."""
+    """receding: certified plans that take over from each other in motion (SAFE-ID Algorithm 2); periodic: trajectories
+    of the excitation planner that end at rest, certified only where the payload is known to about a tenth; observe:
+    others move the arm."""
     trajectories: int = setting(0, "-", lower=0, upper=100)
     """Largest number of exciting trajectories; 0: as many as the time allows."""
     max_motion_time: float = setting(15.0, "s", above=0.0, upper=600.0)
@@ -93,11 +93,10 @@ class IdentificationSettings(Settings):
     shrink_threshold: float = setting(0.02, "-", lower=0.0, below=1.0)
     """Stop when a trajectory has shrunk no interval by more than this fraction; 0 never stops early."""
     weighing_time: float = setting(1.0, "s", lower=0.0, upper=60.0)
-    """Time at rest before the first motion: what gravity alone tells of the payload already narrows the box that the
-    controller and the planners must be ready for; 0 starts at once."""
+    """Time at rest before the first motion, in which gravity narrows the payload's box; 0 starts at once."""
     settle_time: float = setting(1.2, "s", lower=0.0, upper=10.0)
-    """Time at rest after a motion that still counts as data. A motion from rest has a tracking bound only where the
-    controller has settled, which takes about a second."""
+    """Time at rest after a motion that still counts as data; a motion from rest has a tracking bound only after about a
+    second."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -54,8 +54,8 @@ class FreeFlyerIdentificationParameters(NodeParameters):
     assumptions: Assumptions = parameters_from(Assumptions)
     held: ObjectSettings = parameters_from(ObjectSettings, prefix="object_")
     known_robot: str = parameter("")
-    """What is known of the robot when it holds something: an ``estimate.yaml`` with bounds; empty: what this node has
-    identified last, and before that the ranges in the robot's settings."""
+    """Bounds of the robot without its load, an ``estimate.yaml``; empty: of this node's last identification, else the
+    ranges in the robot's settings."""
     excitation: ExcitationSettings = parameters_from(ExcitationSettings, prefix="excitation_")
     driver_timeout: float = parameter(30.0, "s", lower=0.1, upper=600.0)
     """How long the driver may be silent."""

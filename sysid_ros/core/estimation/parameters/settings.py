@@ -39,13 +39,11 @@ class EstimatorSettings(Settings):
     """Settings of the estimator."""
 
     body: str = setting(PAYLOAD)
-    """Which body is identified: payload: the last one, with the payload prior of the robot; the name of a joint or
-    link: the body that the joint moves or the link belongs to, with a prior of body_mass and body_reach; all: all
-    bodies at once, as the combinations that joint torques determine."""
+    """payload: the last body, with the payload prior of the robot; the name of a joint or link: that body, with a prior
+    of body_mass and body_reach; all: all bodies, as the combinations that joint torques determine."""
     target: str = setting("payload", choices=TARGETS)
-    """payload: identify what the body carries, the body itself is known up to its box; end_effector: identify the
-    body and what it carries together, as SAFE-ID does with the last one. With body all it is always whole
-    bodies."""
+    """payload: identify the load of the body, which is known up to its box; end_effector: identify body and load
+    together, as SAFE-ID does. With body all always whole bodies."""
     body_mass: float = setting(5.0, "kg", lower=1e-3, upper=1000.0)
     """Largest mass of an object on a body that is given by name."""
     body_reach: float = setting(0.3, "m", lower=1e-3, upper=10.0)
@@ -56,14 +54,14 @@ class EstimatorSettings(Settings):
     gripper: str = setting("")
     """State of the gripper, as the settings of the robot name it, such as open; empty: any of them."""
     friction_range: float = setting(0.0, "-", lower=0.0, upper=100.0)
-    """0: friction lies in the box of the robot. Above: it is estimated too, F_c, F_v and I_a from 0 to this
-    multiple of the largest value in their box, beta within plus or minus this multiple; with body all it gets
-    bounds of its own. With efforts on the link side, F_c and F_v are then those of friction behind the sensor."""
+    """0: friction lies in the robot's box. Above: it is estimated, F_c, F_v and I_a from 0 to this multiple of the
+    largest value in their box, beta within plus or minus it. On the link side F_c and F_v are those behind the sensor.
+    """
     method: str = setting("set_membership", choices=METHODS)
     """How bounds are computed: set_membership: rigorous, the smallest box; left_inverse: rigorous, wider, faster."""
     window_duration: float = setting(0.1, "s", lower=0.005, upper=5.0)
-    """Length of a momentum window; SAFE-ID uses 0.1. Where torques vibrate windows are longer, 0.5 s at most;
-    calibrations of an arm from more than 300 windows have longer ones, too, up to 0.2 s."""
+    """Length of a momentum window; SAFE-ID uses 0.1. Longer where torques vibrate (at most 0.5 s) and for calibrations
+    from more than 300 windows (at most 0.2 s)."""
     quadrature: str = setting("trapezoid", choices=QUADRATURES)
     """Rule for the integrals over a window; forward_euler is that of the paper, with a larger error term."""
     error_terms: tuple[str, ...] = setting(ERROR_TERMS, choices=ERROR_TERMS)
@@ -72,13 +70,13 @@ class EstimatorSettings(Settings):
     gravity_cone: float = setting(0.0, "rad", lower=0.0, upper=0.2)
     """Half angle of the cone around nominal gravity that holds the true direction."""
     torque_lag: float = setting(0.0, "s", lower=0.0, upper=0.2)
-    """Known lag of the torque signal behind position and velocity. With a lag or a tolerance, a held torque counts
-    as constant between its samples."""
+    """Known lag of the torque signal behind position and velocity; with it, or a tolerance, a held torque counts as
+    constant between its samples."""
     torque_lag_tolerance: float = setting(0.0, "s", lower=0.0, upper=0.05)
     """Largest error of torque_lag, constant in time, separate for each joint."""
     tare_drift: float = setting(5e-5, "1/s", lower=0.0, upper=1.0)
-    """How fast friction and torque offsets drift from what they were at a tare: the share of the largest that each may
-    be, in a second. Assumed: 18 % in an hour, about as much as harmonic drives lose while they warm up."""
+    """Drift of friction and torque offsets after a tare, in shares of their largest value. Assumed: 18 % in an hour,
+    about as much as harmonic drives lose while they warm up."""
     torque_offset: float = setting(0.0, "Nm", lower=0.0, upper=50.0)
     """Radius of an unknown constant offset of each torque signal, on top of the offset box of the robot."""
     stiction_speed: float = setting(0.01, "rad/s", lower=0.0, upper=0.5)
@@ -95,38 +93,35 @@ class EstimatorSettings(Settings):
     friction_ripple: float = setting(0.0, "-", lower=0.0, upper=100.0)
     """Largest friction that depends on the position, or on anything else, as a multiple of the largest F_c."""
     acceleration_factor: float = setting(3.0, "-", lower=0.1, upper=100.0)
-    """The true acceleration never exceeds this multiple of the planning limit a_max, which bounds what happens
-    between samples; steps that show more are left out."""
+    """The true acceleration never exceeds this multiple of the planning limit a_max; steps that show more are left out.
+    """
     acceleration_change: float = setting(0.5, "-", lower=0.0, upper=100.0)
-    """Between two samples, while no joint may stick or reverse, the acceleration of a joint changes by at most this
-    multiple of a_max, in a step longer than 0.015 s by as much in every 0.015 s begun; with a held torque that is the
-    change of the smooth forces within one period."""
+    """Largest change of an acceleration between two samples, as a multiple of a_max, while no joint may stick or
+    reverse; in longer steps in each 0.015 s begun."""
     max_gap: float = setting(0.0, "s", lower=0.0, upper=1.0)
     """Samples further apart than this are not joined. 0 follows the measured rate: 1.5 median steps, but at least
     0.015 s and at most 0.05 s."""
     rest_interval: float = setting(1.0, "s", lower=0.0, upper=60.0)
-    """While the arm rests, at most one window in this time counts, and only one whose torque has changed by more than
-    friction and sensor explain, or one a minute; 0: all count. A change of the payload at rest is noticed that late."""
+    """At rest, at most one window in this time counts, if its torque has changed or a minute has passed; 0: all count.
+    A change of the payload at rest is noticed that late."""
     derivative_spacing: float = setting(0.02, "s", lower=1e-3, upper=1.0)
     """Spacing of the samples at which derivatives of the regressors are taken."""
     update_windows: int = setting(15, "windows", lower=1, upper=1000)
-    """Bounds are renewed and intersected with the earlier ones after this many; those of one body also after a third
-    and two thirds of the first ones. Where the consistency check of a window takes as long, one window later."""
+    """Bounds are renewed after this many windows; the first ones of a single body also after a third and two thirds. A
+    slow consistency check delays that by a window."""
     max_windows: int = setting(30, "windows", lower=20, upper=100000)
     """Rows of older windows are compacted beyond this many."""
     bound_tolerance: float = setting(1e-2, "-", lower=1e-9, upper=0.1)
     """How far set_membership may be from the smallest box, relative to its width."""
     use_cone: bool = setting(True)
     """Whether set_membership also uses linear cuts of the cone of physically consistent bodies and of the shape of the
-    payload prior, new ones with every update."""
+    prior."""
     reweightings: int = setting(3, "-", lower=0, upper=100)
     """Steps from the least-squares left inverse to the one with the narrowest bounds."""
     prior_weight: float = setting(1e-3, "-", lower=0.0, upper=1.0)
-    """Weight of the nominal payload in the point estimate, relative to a standard deviation of one prior radius;
-    keeps it defined where the data say nothing."""
+    """Weight of the nominal payload in the point estimate, relative to a standard deviation of one prior radius."""
     detect_payload_change: bool = setting(False)
-    """Whether windows that are inconsistent with the bounds so far start a new estimate with a notice (true) or
-    raise the alarm (false)."""
+    """Whether inconsistent windows start a new estimate with a notice (true) or raise the alarm (false)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
