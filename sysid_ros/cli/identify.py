@@ -13,18 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import launch_values
-from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD, check_identify, identify_parser
-from sysid_ros.cli.suite import (
-    Suite,
-    client_of,
-    say,
-    say_where,
-    suite_environment,
-)
-from sysid_ros.core.common.command_line import LARGEST_SEED, tell
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD
+from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
+from sysid_ros.core.common.command_line import LARGEST_SEED
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
     ARGUMENTS,
@@ -83,21 +75,17 @@ class CheckedRun:
     own: Mapping[str, Mapping[str, ParameterValue]]
 
 
-def check_options(
-    options: argparse.Namespace, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
-) -> CheckedRun:
+def check_options(options: argparse.Namespace, processes: Sequence[Process] = IDENTIFY) -> CheckedRun:
     """Refuse what some process would refuse later, before any is started.
 
     Args:
         options: Of the command line.
         processes: What is started.
-        command: The command, as it is typed.
 
     Raises:
         SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
             be moved.
     """
-    check_identify(options)
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     values = launch_values(options, ARGUMENTS)
     load_robot(options.model)  # says more of one that does not exist
@@ -122,35 +110,28 @@ def check_options(
             number_of_trajectories=min(options.trajectories, LARGEST_SEED),
         )
         settings_of(found["identification"].procedure, goal)  # refuses what the goal cannot have
-    require_movable(found, command, Spelling.OPTION, has_goal=not options.nodes_only)
+    require_movable(found, options.command, Spelling.OPTION, has_goal=not options.nodes_only)
     if not options.nodes_only and choose_tare(options) == "first":
         own["arm_driver"] = {**own["arm_driver"], "payload": "none"}  # the client lets it grasp the payload later
     return CheckedRun(started, own)
 
 
-def main(
-    argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
-) -> int:
-    """Run the command ``sysid identify`` and return its exit status."""
-    options = identify_parser().parse_args(argv)
-    try:
-        if options.view_port != "0":
-            options.view_port = str(free_port(options.view_port))
-        run = check_options(options, processes, command)
-        results = make_results_directory(options.results)
-        environment = suite_environment(results / "log", options.domain_id, vars(options))
-    except SysidError as error:
-        tell("error: ", str(error))
-        return ExitStatus.BAD_INPUT
+def run(options: argparse.Namespace, processes: Sequence[Process] = IDENTIFY) -> int:
+    """Run the nodes and send one goal; return the exit status.
+
+    Raises:
+        SysidError: Some process would refuse the options.
+    """
+    if options.view_port != "0":
+        options.view_port = str(free_port(options.view_port))
+    checked = check_options(options, processes)
+    results = make_results_directory(options.results)
+    environment = suite_environment(results / "log", options.domain_id, vars(options))
     client = None if options.nodes_only else client_command(options, results)
     say_where(environment, results / "log")
     if options.view_port != "0":
         say(f"a browser on this machine shows the arm at http://{LOOPBACK}:{options.view_port} in some seconds")
     if options.nodes_only and PROFILE_VARIABLE in network_of(vars(options)):
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
-    own = {**run.own, "identification": {**run.own["identification"], "results_root": str(results)}}
-    return Suite(run.started, client, results / "log", environment, own).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    own = {**checked.own, "identification": {**checked.own["identification"], "results_root": str(results)}}
+    return Suite(checked.started, client, results / "log", environment, own).run()

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import recording_options
-from sysid_ros.cli.parse_recordings import new_robot_parser
 from sysid_ros.cli.terminal import hanging, show, working
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -173,12 +170,3 @@ def _summary(robot: RobotModel, comments: dict[str, list[str]]) -> list[Renderab
         "Assumed, because the URDF does not say it:",
         *(hanging("  - ", text) for text in robot.assumptions),
     ]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(new_robot_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -216,9 +216,9 @@ def main(argv: list[str] | None = None) -> int:
     words = remove_ros_args(sys.argv if argv is None else argv)[1:]
     if not words:
         return spin_main(IdentifiabilityNode, argv)
-    from sysid_ros.cli import identifiability as command  # takes a second to load
+    from sysid_ros.cli.main import main as run_command
 
-    return command.main(words)
+    return run_command(["identifiability", *words])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import MISSING, Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import (
-    CalibrationCancelled,
     CalibrationInconsistent,
     CalibrationProgress,
     CalibrationShortOfData,
@@ -214,7 +213,7 @@ class ArmGoalRun(GoalBase):
             return self._identify(policy, load, earlier)
         except IdentificationFailed as failure:
             return self._failure(failure)
-        except CalibrationCancelled as error:
+        except Cancelled as error:
             return self._failure(IdentificationFailed(IdentificationErrorCode.CANCELED, str(error)))
         except CalibrationInconsistent as error:
             return self._failure(IdentificationFailed(IdentificationErrorCode.INCONSISTENT, str(error)))

@@ -229,9 +229,8 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     return arm, ControllerSettings(**pick(ControllerSettings, values), hardware=hardware)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the emulator until it is told to end; return the exit status."""
-    options = ros2_control_parser().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def say(text: str) -> None:
@@ -260,6 +259,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         rclpy.try_shutdown()
     return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator as a program of its own."""
+    return run(ros2_control_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ import numpy as np
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import contents_of
-from sysid_ros.space.adapters.link import FreeFlyerLink, GoalFailed
+from sysid_ros.space.adapters.link import FreeFlyerLink
 from sysid_ros.space.adapters.pictures import FloatingPictures
 from sysid_ros.space.core.bounds import InconsistentMomentum
 from sysid_ros.space.core.identification import (
@@ -60,8 +61,8 @@ _PHASES = {
 }
 
 
-def _invalid_goal(text: str) -> GoalFailed:
-    return GoalFailed(Identify.Result.INVALID_GOAL, text)
+def _invalid_goal(text: str) -> IdentificationFailed:
+    return IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, text)
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ class FreeFlyerGoal:
 
     @staticmethod
     def _code(error: SysidError) -> int:
-        if isinstance(error, GoalFailed):
+        if isinstance(error, IdentificationFailed):
             return error.code
         return next((code for kind, code in _CODES if isinstance(error, kind)), int(Identify.Result.INTERNAL))
 
