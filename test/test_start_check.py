@@ -9,7 +9,7 @@ from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite
 from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
-from sysid_ros.core.common.yaml_files import UnreadableYaml
+from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.start_check import read_parameters
@@ -117,7 +117,7 @@ def test_parameter_files_are_read_as_ros_reads_them(tmp_path):
     assert read_parameters(path, "estimator") == {"a": 1, "group.b": 2}
     for text in ("hello", "arm_driver: 3", "arm_driver: {ros__parameters: 3}", "a: ["):
         path.write_text(text)
-        with pytest.raises(UnreadableYaml):
+        with pytest.raises(ModelError):
             read_parameters(path, "arm_driver")
 
 

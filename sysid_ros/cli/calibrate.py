@@ -28,11 +28,7 @@ from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, w
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.core.estimation.calibration import (
-    CalibrationProgress,
-    describe_doubts,
-    reference_weight,
-)
+from sysid_ros.core.estimation.calibration import CalibrationProgress, describe_doubts, reference_weight
 from sysid_ros.core.estimation.openings import HeldOutFit, calibrate_openly, fit_halves
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
@@ -290,22 +286,14 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
         own = {"identification": known}
         if is_simulated:
             own[simulated] = {"payload": payload, "seed": options.seed}
-        words = [
-            "--serial",
-            options.serial_number,
-            "--results",
-            str(motion.folder),
-            "--seed",
-            str(options.seed + number),
-        ]
-        words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
+        goal: dict[str, object] = {"serial": options.serial_number, "results": motion.folder}
+        goal |= {"seed": options.seed + number, "mass": motion.mass, "tolerance": motion.tolerance}
         if motion.com is not None:
-            # One word, for numbers like -1e-17 look like options.
-            words += [f"--com={','.join(map(repr, motion.com.center.tolist()))}"]
-            words += ["--com-tolerance", repr(float(motion.com.radius.max()))]
-        words += ["--motion-time", str(options.motion_time), "--validation-time", str(options.validation_time)]
-        words += [word for one in motions[:number] for word in ("--recording", one.recording)]
-        client = client_of(CLIENT_MODULE, words, options.robot_name)
+            goal["com"] = ",".join(map(repr, motion.com.center.tolist()))
+            goal["com_tolerance"] = float(motion.com.radius.max())
+        goal |= {"motion_time": options.motion_time, "validation_time": options.validation_time}
+        goal["recording"] = [one.recording for one in motions[:number]]
+        client = client_of(CLIENT_MODULE, goal, options.robot_name)
         status = Suite(started, client, log, environment, own).run()
         if status != ExitStatus.OK:
             break

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
 
 import argcomplete
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.robot_files import available_robots, config_directories
-from sysid_ros.space.core.robot import available_free_flyers
 
 _settings_files = argcomplete.FilesCompleter(("yaml",))
 
@@ -20,8 +18,14 @@ def _payloads(**_: object) -> list[str]:
     return [*(name for file in files[:1] for name in read_yaml(file)), "none"]
 
 
-def _models_of(robots: Callable[[], Sequence[str]]) -> Callable[..., list[str]]:
-    return lambda prefix, **_: [*robots(), *_settings_files(prefix)]
+def _arms(prefix: str, **_: object) -> list[str]:
+    return [*available_robots(), *_settings_files(prefix)]
+
+
+def _free_flyers(prefix: str, **_: object) -> list[str]:
+    from sysid_ros.space.core.robot import available_free_flyers  # takes a second to load
+
+    return [*available_free_flyers(), *_settings_files(prefix)]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
@@ -32,13 +36,13 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 def add_completers(parser: argparse.ArgumentParser) -> None:
     """Say of each option that takes the name of an arm or of a payload what completes it."""
-    models = _models_of(available_free_flyers if parser.prog == "sysid space" else available_robots)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
                 add_completers(inner)
         elif action.dest in ("model", "robot"):
-            action.completer = models  # type: ignore[attr-defined]  # where argcomplete looks
+            is_space = parser.prog == "sysid space"
+            action.completer = _free_flyers if is_space else _arms  # type: ignore[attr-defined]  # where argcomplete looks
         elif action.dest in ("payload", "load"):
             action.completer = _payloads  # type: ignore[attr-defined]
 

@@ -168,7 +168,7 @@ def _run(words: list[str]) -> int:
     if COMPLETING in os.environ:
         from sysid_ros.cli.completion import complete  # ends the process
 
-        complete(build_parser())
+        complete(build_parser(os.environ.get("COMP_LINE", "").split()))
     if not words:
         print(f"{FIRST_STEPS}\n\n`sysid --help` lists all commands, `sysid COMMAND --help` the options of one.")
         return ExitStatus.BAD_INPUT

@@ -18,7 +18,7 @@ from sysid_ros.cli.options import recording_options
 from sysid_ros.cli.terminal import hanging, show, working
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
+from sysid_ros.core.estimation.sensor_statistics import measure_sensors
 from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
 from sysid_ros.core.model.mesh_spheres import cover_meshes
@@ -54,7 +54,7 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
         notes = [f"{source}: gravity does not show the sign of the efforts"]
     try:
         shown = measure_sensors(robot, recording.batches, EstimatorSettings())
-    except NoStandstill as error:
+    except SysidError as error:
         return found, [*notes, f"{source}: {error}; errors of sensors are defaults"]
     absolute = np.maximum(_SPARE * shown.torque[0], 1e-3)
     step = np.where(np.isfinite(shown.position_step), shown.position_step, robot.sensors.position_resolution)

@@ -45,7 +45,6 @@ def identify_parser() -> CommandParser:
         help="what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
         f"'none' (default: {DEFAULT_PAYLOAD})",
     )
-    add = parser.add_argument
     add("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
     add("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
     add("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
@@ -128,7 +127,6 @@ def space_parser() -> CommandParser:
     add = parser.add_argument
     add("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
     add("--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method")
-    add = parser.add_argument
     add(
         "--momentum",
         type=float,

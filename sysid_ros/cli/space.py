@@ -76,10 +76,9 @@ def run(options: argparse.Namespace) -> int:
     environment = suite_environment(results / "log", options.domain_id, vars(options))
     client = None
     if not options.nodes_only:
-        words = ["--results", str(results), "--seed", str(options.seed)]
-        words += ["--max-motion-time", str(options.max_motion_time), "--parts", str(options.parts)]
-        words += ["--object"] if options.object is not None else []
-        client = client_of(CLIENT_MODULE, words, options.robot_name)
+        values = {name: getattr(options, name) for name in ("seed", "max_motion_time", "parts")}
+        values |= {"results": results} | ({} if options.object is None else {"object": True})
+        client = client_of(CLIENT_MODULE, values, options.robot_name)
     say_where(environment, results / "log")
     own["free_flyer_identification"]["results_root"] = str(results)
     return Suite(started, client, results / "log", environment, own).run()

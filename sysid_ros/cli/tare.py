@@ -12,6 +12,6 @@ from sysid_ros.cli.suite import client_of
 
 def run(options: argparse.Namespace) -> NoReturn:
     """Become the client of the running nodes, whose exit status is that of the command."""
-    words = ["--tare", "only", "--model", options.model, "--gripper", options.gripper, "--seed", str(options.seed)]
-    command = client_of(CLIENT_MODULE, [*words, "--results", options.results], options.robot_name)
+    values = {"tare": "only", **{name: getattr(options, name) for name in ("model", "gripper", "seed", "results")}}
+    command = client_of(CLIENT_MODULE, values, options.robot_name)
     os.execv(command[0], command)

@@ -20,7 +20,7 @@ from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm, empty_hand
-from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
+from sysid_ros.core.estimation.sensor_statistics import measure_sensors
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibration import ArmCalibration, CalibrationRecord, ConstantBounds, load_calibration
 from sysid_ros.core.model.loader import load_robot
@@ -72,7 +72,7 @@ def test_drift_shows_as_a_slope(robot):
 
 
 def test_no_standstill_is_an_error(robot, samples):
-    with pytest.raises(NoStandstill, match="record at least 1 s without motion"):
+    with pytest.raises(match="record at least 1 s without motion"):
         measure_sensors(robot, [samples.slice(500, 900)])
 
 

@@ -33,7 +33,6 @@ from sysid_ros.space.core.procedure import (
     identify_free_flyer,
     identify_object,
 )
-from sysid_ros.space.core.regression import NotIdentifiable
 from sysid_ros.space.core.self_collision import SelfCollision
 from sysid_ros.space.report import (
     ESTIMATE,
@@ -46,7 +45,6 @@ from sysid_ros.space.report import (
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (Cancelled, Identify.Result.CANCELED),
     (SelfCollision, Identify.Result.PLAN_FAILED),
-    (NotIdentifiable, Identify.Result.NOT_IDENTIFIED),
     (InconsistentMomentum, Identify.Result.INCONSISTENT),
     (InvalidMessage, Identify.Result.NO_SAMPLES),
     (ParameterOutOfRange, Identify.Result.NOT_IDENTIFIED),

@@ -19,7 +19,7 @@ from sysid_ros.cli.terminal import ProgressDisplay
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
+from sysid_ros.ros.goal_client import GoalClient, client_main
 
 _CATCH_TIMEOUT = 10.0
 """How long the driver may take to let the robot catch something [s]."""
@@ -99,9 +99,6 @@ class _Client:
 
         try:
             result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
-        except GoalLost as lost:
-            display.message(str(lost))
-            return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED, None
         finally:
             display.finish()
             client.close()

@@ -449,7 +449,7 @@ def test_calibrations_that_cannot_be_used_are_refused(calibrated, arm, tmp_path)
     bad = dataclasses.replace(calibration, record=dataclasses.replace(RECORD, date="yesterday"))
     with pytest.raises(ModelError, match="date is yesterday"):
         apply_calibration(bad, arm, today=TODAY)
-    for text, match in (("{", "unreadable"), ("format: 2", "its format is 2"), ("[1]", "its format is list")):
+    for text, match in (("{", "cannot read "), ("format: 2", "its format is 2"), ("[1]", "its format is list")):
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(ModelError, match=match):
             load_calibration(tmp_path / "bad.yaml")
