@@ -33,14 +33,7 @@ from sysid_ros.ros.conversions import (
     require_no_mechanism,
     stamp_from_message,
 )
-from sysid_ros.ros.node import (
-    create_long_service,
-    create_timer,
-    run_in_thread,
-    spin_main,
-    spin_while,
-    start_in_thread,
-)
+from sysid_ros.ros.node import create_long_service, create_timer, run_in_thread, spin_main, spin_while, start_in_thread
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 from sysid_ros.ros.waiting import no_messages

@@ -21,12 +21,7 @@ from sysid_ros.reports.plots import Key, Plot
 from sysid_ros.reports.writer import software_versions
 from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.bounds import ObjectEstimate
-from sysid_ros.space.core.identification import (
-    FreeFlyerIdentification,
-    KnownRobot,
-    ObjectIdentification,
-    Part,
-)
+from sysid_ros.space.core.identification import FreeFlyerIdentification, KnownRobot, ObjectIdentification, Part
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.robot import FreeFlyer
 

@@ -20,13 +20,7 @@ from sysid_ros.emulators.fri.controller import ControllerSettings
 from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulators.fri.ios import read_io
 from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulators.program import (
-    EmulatorSetup,
-    RunningEmulator,
-    build_plant_settings,
-    pick,
-    run_program,
-)
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_plant_settings, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:

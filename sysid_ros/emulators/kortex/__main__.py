@@ -14,13 +14,7 @@ from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.emulators.arguments import kortex_parser
 from sysid_ros.emulators.kortex.base import BaseSettings
 from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulators.program import (
-    EmulatorSetup,
-    RunningEmulator,
-    build_plant_settings,
-    pick,
-    run_program,
-)
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_plant_settings, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:

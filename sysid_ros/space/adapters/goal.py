@@ -29,18 +29,9 @@ from sysid_ros.space.core.identification import (
     Stage,
     Task,
 )
-from sysid_ros.space.core.procedure import (
-    identify_free_flyer,
-    identify_object,
-)
+from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
 from sysid_ros.space.core.self_collision import SelfCollision
-from sysid_ros.space.report import (
-    ESTIMATE,
-    RECORDING,
-    SimulationTruth,
-    write_free_flyer,
-    write_held_object,
-)
+from sysid_ros.space.report import ESTIMATE, RECORDING, SimulationTruth, write_free_flyer, write_held_object
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (Cancelled, Identify.Result.CANCELED),

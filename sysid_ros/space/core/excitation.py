@@ -19,12 +19,7 @@ from scipy.optimize import minimize
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.intervals import (
-    FloatingMotion,
-    IntervalInformation,
-    condition_number,
-    smooth_condition,
-)
+from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation, condition_number, smooth_condition
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.core.self_collision import SelfCollision, SelfCollisionModel
 

@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.bounds import (
-    ObjectEstimate,
-    object_columns,
-)
+from sysid_ros.space.core.bounds import ObjectEstimate, object_columns
 from sysid_ros.space.core.dynamics import embed
 from sysid_ros.space.core.excitation import plan_with_free_knots
 from sysid_ros.space.core.identification import (
