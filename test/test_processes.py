@@ -90,11 +90,7 @@ def test_what_a_user_with_a_real_lbr_types():
         ({"record": "yes"}, ParameterOutOfRange, "record 'yes': expected one of true, false"),
         ({"mode": "hardware"}, ParameterOutOfRange, "robot_ip '': expected the address of the arm"),
         ({"model": "kinova_gen4"}, ModelError, "robot 'kinova_gen4' is unknown; known are .*kinova_gen3, "),
-        (
-            {"model": "no/such.yaml"},
-            ParameterOutOfRange,
-            "model 'no/such.yaml': expected the name of a robot or an",
-        ),
+        ({"model": "no/such.yaml"}, ModelError, "cannot read the robot settings no/such.yaml: there is no such file"),
         ({"port_id": "x"}, ParameterOutOfRange, "port_id 'x': expected a number"),
         (
             {"mode": "ros2_control", "payload": "1"},
