@@ -81,19 +81,13 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "demo": Command("identify an unknown payload on a simulated arm", "cli.identify", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
     "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.tare", tare_parser),
-    "offline": Command(
-        "identify from a recording: a bag, a table, or one of this suite", "cli.offline", offline_parser
-    ),
+    "offline": Command("identify from a recording: a bag, a table, or a run", "cli.offline", offline_parser),
     "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),
     "apply": Command("give the payload of a result to a running system", "cli.apply", apply_parser),
-    "import": Command(
-        "turn a bag or another recording into a table with SI units", "cli.import_recording", import_parser
-    ),
+    "import": Command("turn any recording into a table with SI units", "cli.import_recording", import_parser),
     "new-robot": Command("write the settings of any arm from its URDF", "cli.new_robot", new_robot_parser),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "cli.calibrate", calibrate_parser),
-    "identifiability": Command(
-        "list the parameters that can be known, at all or here", "cli.identifiability", identifiability_parser
-    ),
+    "identifiability": Command("list what can be known of an arm", "cli.identifiability", identifiability_parser),
     "verify": Command("re-verify the certified plans of a recording", "cli.verify", verify_parser),
     "space": Command("identify a free-flying robot", "cli.space", space_parser),
     "papers": Command("repeat experiments of the papers in simulation", commands=PAPERS),

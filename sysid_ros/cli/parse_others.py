@@ -20,7 +20,7 @@ def safe_id_parser() -> CommandParser:
         description="Repeats the experiments of SAFE-ID section VI in simulation: three experiments, five dumbbells, "
         "the paper's eleven methods and SVA's online model. Tables II and III rest on the same runs.",
         examples=("sysid papers safe-id --experiment table-5 --seeds 2", "sysid papers safe-id --done"),
-        check=_check_safe_id,
+        check=lambda options: require_numbers(options, "seeds", "motions", least=1),
         endings=endings(ExitStatus.FAILED),
     )
     add = parser.add_argument
@@ -34,10 +34,6 @@ def safe_id_parser() -> CommandParser:
     add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
     add_run_options(parser)
     return parser
-
-
-def _check_safe_id(options: argparse.Namespace) -> None:
-    require_numbers(options, "seeds", "motions", least=1)
 
 
 LEAST_SCALE = 0.01

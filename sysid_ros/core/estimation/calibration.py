@@ -131,16 +131,7 @@ class CalibrationInconsistent(SysidError):
 
 
 class CalibrationShortOfData(SysidError):
-    """A recording without a single window.
-
-    Args:
-        recording: The recording.
-        shortfall: What is missing.
-    """
-
-    def __init__(self, recording: str, shortfall: str):
-        self.recording, self.shortfall = recording, shortfall
-        super().__init__(f"{recording}: {shortfall}")
+    """A recording without a single window; the message says which, and what is missing."""
 
 
 @dataclass(frozen=True)
