@@ -17,9 +17,8 @@ from typing import Any
 
 from rich.table import Table
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import read_settings, recording_options
-from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
     body_summary,
@@ -274,12 +273,3 @@ def _run_bodies(
         return ExitStatus.FAILED
     has_bounds = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
     return ExitStatus.OK if has_bounds else ExitStatus.NOT_IDENTIFIED
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(offline_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

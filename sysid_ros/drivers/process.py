@@ -163,16 +163,20 @@ class LoopProcess(ChildProcess):
         """
         return self._call("health")
 
+    @property
+    def _started_ring(self) -> SampleRing:
+        if self._ring is None:
+            raise ChildProcessFailed(self.name, "was never started")
+        return self._ring
+
     def read_samples(self) -> LoopSamples:
         """Return the samples since the last call. Works also after the process has ended.
 
         Raises:
             ChildProcessFailed: Never started.
         """
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
         with self._reading:
-            return self._ring.read()
+            return self._started_ring.read()
 
     def latest_stamp_ns(self) -> int:
         """Return the time of the last cycle by the arm's clock [ns]; 0 before the first.
@@ -180,9 +184,7 @@ class LoopProcess(ChildProcess):
         Raises:
             ChildProcessFailed: Never started.
         """
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
-        return self._ring.latest_stamp_ns()
+        return self._started_ring.latest_stamp_ns()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
         """How regularly the latest cycles ran.
@@ -190,9 +192,7 @@ class LoopProcess(ChildProcess):
         Raises:
             ChildProcessFailed: Never started.
         """
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
-        return self._ring.timing(cycles)
+        return self._started_ring.timing(cycles)
 
     def cycle_times(self, cycles: int) -> Array:
         """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s].
@@ -200,9 +200,7 @@ class LoopProcess(ChildProcess):
         Raises:
             ChildProcessFailed: Never started.
         """
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
-        return self._ring.cycle_times(cycles)
+        return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:
         """See :meth:`SimulatedArm.set_payload`.

@@ -138,10 +138,11 @@ class TakeoverRefused(ArmError):
 
     Args:
         reason: What does not fit and what to do.
+        may_pass: Whether it may be better the next moment.
     """
 
-    def __init__(self, reason: str):
-        self.reason = reason
+    def __init__(self, reason: str, may_pass: bool = False):
+        self.reason, self.may_pass = reason, may_pass
         super().__init__(f"the arm is not taken over: {reason}")
 
 

@@ -24,7 +24,6 @@ from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
@@ -107,17 +106,15 @@ class ResultNode(Node):
             estimate,
             history,
             statistical=interval_of(result),
-            truth=self._truth_of(estimate),
+            truth=self._truth
+            if estimate.target == "payload"
+            else None,  # what is published is that of the payload alone
             warnings=warnings,
         )
 
     def _take_status(self, status: DriverStatus) -> None:
         self._timing_doubt = find_timing_doubt(status) or self._timing_doubt
         self._serial_number = status.serial_number
-
-    def _truth_of(self, estimate: ParameterEstimate) -> np.ndarray | None:
-        # The truth that is published is that of the payload alone.
-        return self._truth if estimate.target == "payload" else None
 
     def _take_truth(self, message: SimulationTruth) -> None:
         truth = truth_from_message(message)
@@ -162,9 +159,6 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
             is_asked = name == TARE and options.tare == "ask"
             if is_asked and not ask("Put the load into the hand, then press Enter ", stop):
                 raise GoalLost("stopped before the payload was identified", True)
-    except GoalLost as lost:
-        display.message(str(lost))
-        return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
         display.finish()
         node.destroy_node()

@@ -88,7 +88,11 @@ def run_client(result, monkeypatch, lost=0, tare=None, words=()):
     try:
         server = bench.run(Server(result, lost, tare))
         options = identify_client.build_parser().parse_args(["--seed", "7", *words])
-        return identify_client.run(options, Interrupts()), server
+        try:
+            return identify_client.run(options, Interrupts()), server
+        except goal_client.GoalLost as lost:  # as client_main ends
+            print(lost)
+            return goal_client.EXIT_STOPPED if lost.was_stopped else goal_client.EXIT_LOST, server
     finally:
         bench.close()
 

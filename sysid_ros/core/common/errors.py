@@ -7,6 +7,7 @@ error code and a person can see what was given, what is allowed and what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class SysidError(Exception):
@@ -14,7 +15,12 @@ class SysidError(Exception):
 
     Args:
         parts: The message; of several parts each says what the next is about.
+
+    Attributes:
+        is_outcome: Whether it is an outcome of work on input that can be used; any other is about the input.
     """
+
+    is_outcome = False
 
     def __init__(self, *parts: object):
         super().__init__(": ".join(map(str, parts)))
@@ -33,7 +39,16 @@ def raise_together(problems: Sequence[ModelError]) -> None:
 
 
 class Cancelled(SysidError):
-    """Work ended because its caller asked for it."""
+    """Work ended because its caller asked for it.
+
+    Args:
+        text: Which work.
+        partial: What it had by then, where that is of use.
+    """
+
+    def __init__(self, text: str = "cancelled", partial: Any = None):
+        self.partial = partial
+        super().__init__(text)
 
 
 class NotPhysicallyConsistent(ModelError):

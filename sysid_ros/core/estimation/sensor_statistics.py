@@ -28,20 +28,6 @@ _REPEATS = 5
 """A length counts if the longest standstill holds so many such windows."""
 
 
-class NoStandstill(SysidError):
-    """A recording in which the arm never rested long enough.
-
-    Args:
-        longest: The longest standstill [s].
-    """
-
-    def __init__(self, longest: float):
-        self.longest = longest
-        super().__init__(
-            f"the longest standstill lasts {longest:.3g} s; record at least {_SHORTEST:g} s without motion"
-        )
-
-
 @dataclass(frozen=True)
 class SensorStatistics:
     """Errors of sensors at standstill, for n joints and W lengths of windows.
@@ -90,7 +76,7 @@ def find_standstills(
     A joint rests while its velocity stays within its error and the stiction speed.
 
     Raises:
-        NoStandstill: There is none.
+        SysidError: There is none.
     """
     slow = robot.sensors.velocity_error + settings.stiction_speed
     pieces, longest = [], 0.0
@@ -107,7 +93,8 @@ def find_standstills(
             if length >= _SHORTEST:
                 pieces.append(piece)
     if not pieces:
-        raise NoStandstill(longest)
+        advice = f"record at least {_SHORTEST:g} s without motion"
+        raise SysidError(f"the longest standstill lasts {longest:.3g} s; {advice}")
     return pieces
 
 
@@ -122,7 +109,7 @@ def measure_sensors(
         settings: Stiction speed.
 
     Raises:
-        NoStandstill: The arm never rested for a second.
+        SysidError: The arm never rested for a second.
     """
     pieces = find_standstills(robot, blocks, settings or EstimatorSettings())
     period = float(np.median(np.concatenate([np.diff(piece.stamps) for piece in pieces]))) * 1e-9

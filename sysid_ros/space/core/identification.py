@@ -315,7 +315,7 @@ def estimate_free_flyer(
 
     Raises:
         Cancelled: ``is_cancelled`` said so.
-        NotIdentifiable: The data do not determine all minimal parameters.
+        ParameterOutOfRange: The data do not determine all minimal parameters.
     """
     robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero
     minimal = build_minimal_parameters(robot.tree)
