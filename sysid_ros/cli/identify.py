@@ -18,6 +18,7 @@ from sysid_ros.core.common.command_line import LARGEST_SEED
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, is_emulated, network_of, resolve
 from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.recordings.known import weighed
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 from sysid_ros.start_check import check_suite, require_movable
 from sysid_ros.view.address import LOOPBACK, free_port
@@ -29,7 +30,7 @@ CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     """Return the command of the client for the given options."""
     tare = choose_tare(options)
-    names = ("model", "gripper", "seed", "max_motion_time", "trajectories", "target_mass_width")
+    names = ("model", "gripper", "seed", "max_motion_time", "trajectories", "target_mass_width", "mass")
     values = {"results": results, "tare": tare, **{name: getattr(options, name) for name in names}}
     if tare == "first":
         values["grasp"] = options.payload or DEFAULT_PAYLOAD
@@ -61,7 +62,7 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
     """
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     values = launch_values(options, ARGUMENTS)
-    load_robot(options.model)  # says more of one that does not exist
+    weighed(load_robot(options.model), options.mass)  # says more of one that does not exist
     started = resolve(values, spelling=Spelling.OPTION)
     own: dict[str, dict[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
     if is_simulated:

@@ -13,12 +13,12 @@ from sysid_ros.core.model.robot_files import require_robot
 from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS, Spelling, resolve, resolve_space
 from sysid_ros.reports.folders import require_result
-from sysid_ros.reports.recordings.options import InvalidRecording
+from sysid_ros.reports.recordings.options import InvalidRecording, read_mass
 from sysid_ros.space.core.method import Method
 
 DEFAULT_PAYLOAD = "dumbbell_4lb"
 """What a simulated arm holds where nothing is said."""
-OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width")
+OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width", "mass")
 """Options that go into the goal."""
 
 
@@ -49,6 +49,7 @@ def identify_parser() -> CommandParser:
     add("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
     add("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
     add("--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never")
+    _add_mass_option(parser)
     _add_tare_option(parser)
     add_view_option(parser, "show the arm, its payload, plans and environment")
     add("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
@@ -78,9 +79,19 @@ def demo_parser() -> CommandParser:
     add("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
     add("--seed", type=int, default=0, help="seed of the simulation and of the searches")
     add("--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run")
+    _add_mass_option(parser)
     _add_tare_option(parser)
     add_view_option(parser, "show the arm while it identifies")
     return parser
+
+
+def _add_mass_option(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--mass",
+        default="",
+        metavar="MASS[+-TOLERANCE]",
+        help="mass of the payload from a scale [kg], such as 1.814+-0.002; bounds count on it",
+    )
 
 
 def _add_tare_option(parser: CommandParser) -> None:
@@ -208,8 +219,9 @@ def apply_parser() -> CommandParser:
 
 
 def _check_identify(options: argparse.Namespace) -> None:
-    require_numbers(options, *OF_GOALS)
+    require_numbers(options, *OF_GOALS[:3])
     require_numbers(options, "seed", most=LARGEST_SEED)
+    read_mass(options.mass or "0")
     given = [name for name in OF_GOALS if getattr(options, name)]
     if options.nodes_only and given:
         name, value = "--" + given[0].replace("_", "-"), getattr(options, given[0])
