@@ -27,7 +27,14 @@ from sysid_ros.cli.parse_recordings import (
     report_parser,
     verify_parser,
 )
-from sysid_ros.cli.parse_suites import apply_parser, demo_parser, identify_parser, space_parser, tare_parser
+from sysid_ros.cli.parse_suites import (
+    apply_parser,
+    check_load_parser,
+    demo_parser,
+    identify_parser,
+    space_parser,
+    tare_parser,
+)
 from sysid_ros.core.common.command_line import CommandParser, tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.optional import describe_missing
@@ -84,6 +91,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "offline": Command("identify from a recording: a bag, a table, or a run", "cli.offline", offline_parser),
     "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),
     "apply": Command("give the payload of a result to a running system", "cli.apply", apply_parser),
+    "check-load": Command("check the load entered in a controller", "cli.check_load", check_load_parser),
     "import": Command("turn any recording into a table with SI units", "cli.import_recording", import_parser),
     "new-robot": Command("write the settings of any arm from its URDF", "cli.new_robot", new_robot_parser),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "cli.calibrate", calibrate_parser),

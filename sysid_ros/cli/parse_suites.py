@@ -218,6 +218,32 @@ def apply_parser() -> CommandParser:
     return parser
 
 
+def check_load_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid check-load",
+        description="Checks the load that is entered in a controller: whether mass and CoM lie within the bounds of a "
+        "result, and which external torques the controller sees at rest because of what it has wrong.",
+        examples=("sysid check-load results/2026-11-23_10-00-00 --mass 2.7 --com 0 0 0.11",),
+        endings=endings(ExitStatus.FAILED),
+        check=lambda options: (require_numbers(options, "mass"), require_result(options.folder)),
+    )
+    add = parser.add_argument
+    add("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
+    add("--mass", type=float, required=True, help="mass of the load that is entered [kg]")
+    add("--com", type=float, nargs=3, required=True, metavar=("X", "Y", "Z"), help="its centre of mass [m]")
+    add(
+        "--at",
+        default="flange",
+        choices=("flange", "tool"),
+        help="flange: payload and tool together, about the flange; "
+        "tool: the payload alone, about the tool frame (default: %(default)s)",
+    )
+    add("--posture", type=float, nargs="+", metavar="RAD", help="where the arm rests [rad]; default: home")
+    add("--model", default="", help="the arm; default: that of the result")
+    return parser
+
+
 def _check_identify(options: argparse.Namespace) -> None:
     require_numbers(options, *OF_GOALS[:3])
     require_numbers(options, "seed", most=LARGEST_SEED)

@@ -171,3 +171,25 @@ def test_the_emulated_controller_refuses_what_a_real_one_does(call):
     with pytest.raises(SysidError):
         state.run(call)
     assert state.mass == 1.0
+
+
+def test_a_load_that_is_entered_is_checked_against_the_bounds(folder, capsys):
+    load = read_exported(folder).behind_flange
+
+    def check(mass, com, *words):
+        values = ["--mass", str(mass), "--com", *map(str, com), *words]
+        status = door.main(["check-load", str(folder), *values])
+        out = capsys.readouterr().out
+        torques = [float(line.split()[1]) for line in out.splitlines() if line.startswith("joint_")]
+        return status, [line.split()[-1] for line in out.splitlines() if line.startswith(("mass", "CoM"))], max(torques)
+
+    right, wrong = float(load.mass.values), load.com.values + [0.0, 0.2, 0.0]
+    status, inside, little = check(right, load.com.values)
+    assert status == ExitStatus.OK and inside == ["yes"] * 4
+    status, inside, much = check(right, wrong)
+    assert status == ExitStatus.FAILED and inside == ["yes", "yes", "NO", "yes"]
+    assert much == pytest.approx(0.2 * 9.81 * right, rel=0.3) and much > little + 2.0
+    status, inside, none = check(0.0, load.com.values, "--posture", *["0"] * 7)
+    assert status == ExitStatus.FAILED and inside[0] == "NO" and none < much, "a Gen3 that stands upright feels little"
+    words = ["check-load", str(folder), "--mass", "1", "--com", "0", "0", "0", "--posture", "0", "0"]
+    assert door.main(words) == ExitStatus.BAD_INPUT and "expected 7 angles: joint_1" in capsys.readouterr().err
