@@ -50,7 +50,7 @@ def test_every_command_has_a_help_with_examples_that_it_takes(name, capsys, monk
             assert all(f"  {line.strip()}" in text for line in example.splitlines())
             words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
             assert words[: len(name.split()) + 1] == ["sysid", *name.split()]
-            build().parse_args(words[len(name.split()) + 1 :])
+            assert door.build_parser(words).parse_args(words[1:]).module == LEAVES[name].module
 
 
 @pytest.mark.parametrize(

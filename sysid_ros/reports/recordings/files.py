@@ -89,6 +89,7 @@ def read_plans(
     Raises:
         DamagedRecording: The recording cannot be read, or not as far as a plan.
         InvalidRecording: The file holds no certified plan.
+        ModelError: A file of text is no YAML.
         SysidError: A plan cannot be made of what is there.
     """
     file = Path(path)
