@@ -464,15 +464,19 @@ def test_plans_that_take_over_move_without_a_stop(goals, driver):
 
 
 def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite):
-    begin_anew(bench, driver)
-    try:
-        goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
-        goal.wait_for_phase(Feedback.PHASE_MOVING)
-        driver.wait_for(TRACK)
-        suite.kill("identification")
-        status = require_rest(driver)
-    finally:
+    for _ in range(3):  # where no second plan was found the first one ends before the silence is noticed
         begin_anew(bench, driver)
+        try:
+            goal = goals.send(max_motion_time=12.0, number_of_trajectories=7)
+            goal.wait_for_phase(Feedback.PHASE_MOVING)
+            driver.wait_for(TRACK)
+            suite.kill("identification")
+            status = require_rest(driver)
+        finally:
+            begin_anew(bench, driver)
+        if status.code != DriverStatus.CODE_OK:
+            break
+        suite.restart("identification", READY["identification"])
     assert status.code == DriverStatus.CODE_STALE and "no heartbeat of the commanding node" in status.text
 
 
