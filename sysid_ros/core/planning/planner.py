@@ -1,6 +1,6 @@
 """Plan certified motions that may take over from each other, SAFE-ID Algorithm 2.
 
-The planner searches with sampled constraints, and returns only what has been bounded and proven safe.
+The search uses sampled constraints; only bounded and proven motions are returned.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ _WAYS = 3
 _LEG_PARTS = (1.0, 0.5, 0.25)
 """Parts of the first leg of a way that are tried."""
 _HOLD = 1.0
-"""How long an arm is held whose errors at rest are looked at [s]."""
+"""Duration of a hold for errors at rest [s]."""
 _LONG = 5.0
 """Straight motions that take longer are tried in two parts [s]."""
 _PAUSE = 1.5
-"""What a rest between two motions takes, and planning the second one [s]."""
+"""Duration of a rest between two motions, and of planning the second one [s]."""
 _PROFILE = 41
-"""Postures of a straight way whose torque is looked at."""
+"""Postures of a straight way at which the torque is evaluated."""
 _TIGHT = 0.12
-"""Share of the torque limits below which what an end leaves for feedback slows down the whole motion [-]."""
+"""Share of the torque limits left for feedback at an end below which it slows down the whole motion [-]."""
 _RADII = (0.1, 0.2, 0.4, 0.8, 1.6)
 """How far random postures may be from where the arm cannot be held [rad]."""
 _POSTURES = 1200
-"""Random postures that are looked at."""
+"""Random postures that are tried."""
 _ROOM = 0.02
 """Share of the torque limits that a posture is to leave besides the feedback at home [-]: elsewhere it may be more."""
 _FARTHER = 1.15
 """How much farther than a posture that could not be certified the next one is that is tried [-]."""
 _HARDLY_EXCITING = 1e4
-"""Condition number from which on a motion from rest tells so little that moving to another posture comes first [-]."""
+"""Condition number above which a motion from rest is so uninformative that another posture comes first [-]."""
 _SAME_POSTURE = 1e-3
 """Postures closer than this are the same [rad]."""
 
@@ -79,11 +79,11 @@ def _never() -> bool:
 
 
 class Patience:
-    """How long something may take, from now on.
+    """A deadline, from now on, that also polls for cancellation.
 
     Args:
-        seconds: How long [s].
-        is_cancelled: Whether it is not wanted any more.
+        seconds: The time [s].
+        is_cancelled: Whether the work is cancelled.
     """
 
     def __init__(self, seconds: float, is_cancelled: Callable[[], bool] = _never):
@@ -94,20 +94,20 @@ class Patience:
         """Return whether the time is up.
 
         Raises:
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
         """
         if self._is_cancelled():
             raise Cancelled("the planner was cancelled")
         return time.monotonic() > self._deadline
 
     def part(self, share: float) -> Patience:
-        """Return the patience for a part of what is left to do."""
+        """Return the deadline for a part of the remaining time."""
         return Patience(share * (self._deadline - time.monotonic()), self._is_cancelled)
 
 
 @dataclass(frozen=True)
 class Try:
-    """How to search for a motion that is to be proven throughout.
+    """Parameters of the search for a motion that is to be proven throughout.
 
     Attributes:
         room: By how much larger than bounded with estimated terms the errors may be [-].
@@ -120,15 +120,15 @@ class Try:
 
 _TRIES = Try(0.02), Try(0.05, 1.1), Try(0.12, 1.3)
 _SMALLER, _LEAST, _REGROW = 0.5, 1.0 / 32.0, 1.5
-"""What is left of the share of the settings' k_range that exciting motions may use where one could not be bounded
+"""Factor on the share of the settings' k_range that exciting motions may use where one could not be bounded
 throughout, the least that is left of it, and by how much it grows with each one that could."""
 
 
 class CertifiedPlanner:
     """Plans and certifies motions of one arm.
 
-    It remembers how long bounds and proofs took, the last tracking errors and the last end position, to start the next
-    search with; :meth:`forget` makes it plan as if it were new. Not safe to share between threads.
+    It keeps durations of bounds and proofs, the last tracking errors and the last end position to start the next search
+    with; :meth:`forget` discards them. Not safe to share between threads.
 
     Args:
         robot: The arm.
@@ -158,29 +158,28 @@ class CertifiedPlanner:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what earlier plans have taught about tracking errors and good ends."""
+        """Discard tracking errors and good ends of earlier plans."""
         self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits))
         self._share = 1.0
 
     def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
 
-        From rest to a goal that is a straight motion as fast as can be proven, or the first of a way around what is in
-        between; only where neither can be proven it is a motion of the settings' duration that gets closer. Where no
-        exciting motion can be proven from rest, or only one that hardly moves, it is one towards the home posture, to
-        its end at rest.
+        From rest to a goal that is a straight motion as fast as can be proven, or the first leg around obstacles; only
+        where neither can be proven it is a motion of the settings' duration that gets closer. Where no exciting motion
+        can be proven from rest, or only one that hardly moves, it is one towards the home posture, to its end at rest.
 
-        Where the settings ask for it the motion that is found is then proven throughout; if that fails, another one
-        that leaves more room is looked for, as long as there is time.
+        If the settings ask for it, the motion is then proven throughout; if that fails, another one that leaves more
+        room is searched for while there is time.
 
         Args:
             request: What to plan.
             now: Time of the loop's clock, for the certificate [s].
-            is_cancelled: Looked at between steps.
+            is_cancelled: Polled between steps.
 
         Raises:
             PlanFailure: Nothing could be certified in time.
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
             ParameterOutOfRange: The predecessor cannot be left at the takeover time, or the prover gave no errors.
         """
         _ = request.history  # raises where the predecessor cannot be left
@@ -207,7 +206,7 @@ class CertifiedPlanner:
         is_cancelled: Callable[[], bool] = _never,
         seconds: float = np.inf,
     ) -> CertifiedPlan:
-        """Search for a motion, and where the settings ask for it, for one that can be proven throughout."""
+        """Search for a motion, and if the settings ask for it, for one that can be proven throughout."""
         if not self.settings.proves_throughout:
             return search(seconds)
         begin, proving = time.monotonic(), 0.0
@@ -246,7 +245,7 @@ class CertifiedPlanner:
         raise refusal
 
     def _no_time(self, request: PlanRequest, seconds: float) -> PlanFailure:
-        """Return the failure that a proof throughout takes longer than there is time [s]; less is expected later."""
+        """Return the failure of a proof throughout that takes longer than the remaining time [s]; expect less later."""
         due = f"was due in {seconds:.1f} s" if seconds > 0.0 else f"was due {-seconds:.1f} s ago"
         then = "plan with a longer time_limit"
         if request.predecessor is not None:
@@ -276,7 +275,7 @@ class CertifiedPlanner:
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
-            is_late = candidates.must_stop()  # with what calls are expected to take now; a rejection may change that
+            is_late = candidates.must_stop()  # with the present expected durations; a rejection may change them
             advice = _advice(strategy.rejection, request.assumptions)
             failure = PlanFailure(strategy.rejection, candidates.statistics(), advice)
             if is_late or request.predecessor is not None:
@@ -296,7 +295,7 @@ class CertifiedPlanner:
 
         Args:
             trajectory: The motion.
-            assumptions: What the proof takes for given.
+            assumptions: Assumptions of the proof.
             now: Time of the loop's clock, for the certificate [s].
 
         Raises:
@@ -308,12 +307,12 @@ class CertifiedPlanner:
         return self._prove(request, now, lambda _: self._certify(request, trajectory, now), [Try()])
 
     def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float, room: float = 0.0) -> CertifiedPlan:
-        """Certify a motion from rest, which leaves room for errors that are larger by a share."""
+        """Certify a motion from rest that leaves room for errors larger by a share."""
         assumptions = request.assumptions
         try:
             bound = self.prover.bound(request, trajectory)
         except BoundNotAvailable:
-            # A motion that breaks a limit even where it is followed without any error is told so.
+            # A motion that breaks a limit even without tracking error gets that message.
             self.prover.verify(request, trajectory, AssumedErrors.none(self.robot.n))
             raise
         found = self.prover.verify(request, trajectory, with_room(bound, room))
@@ -336,11 +335,11 @@ class CertifiedPlanner:
             request: Its start, its goal and the assumptions; there is no limit of time.
             now: Time of the loop's clock [s].
             duration: Duration [s]; None finds one.
-            is_cancelled: Looked at between tries.
+            is_cancelled: Polled between tries.
 
         Raises:
             Cancelled: ``is_cancelled`` said so.
-            PlanRejected: No duration is good enough; tells what is wrong with the last one.
+            PlanRejected: No duration is good enough; states the fault of the last one.
             BoundNotAvailable: No duration has a tracking bound.
             ParameterOutOfRange: The request has no goal, or takes over from a plan.
         """
@@ -358,8 +357,8 @@ class CertifiedPlanner:
     ) -> CertifiedPlan:
         """Certify a straight motion from the start of a request, of a duration or about as short as can be proven.
 
-        Where durations close to the shortest one are refused the longest one tells whether there is any. The shortest
-        between one that is refused and one that is not is found by bisection, as far as it saves more than it takes.
+        Where durations close to the shortest one are refused, the longest one shows whether there is any. Bisection
+        finds the shortest one as far as it saves more than it takes.
         """
         rest, start = np.zeros(self.robot.n), request.state[0]
 
@@ -375,7 +374,7 @@ class CertifiedPlanner:
                 best = certified(wanted)
                 break
             except (PlanRejected, BoundNotAvailable) as refusal:
-                # A longer duration follows the same path: what is wrong with the path stays wrong.
+                # A longer duration follows the same path: faults of the path remain.
                 is_path = isinstance(refusal, PlanRejected) and refusal.limit.is_of_the_path
                 if duration is not None or is_path or is_late or wanted == LONGEST:
                     raise
@@ -420,7 +419,7 @@ class CertifiedPlanner:
     ) -> CertifiedPlan | None:
         """Divide a straight motion with an end that leaves little torque into a fast and a slow one to save time.
 
-        A motion needs room for its largest feedback wherever it passes, so such an end makes all of it slow.
+        A motion needs room for its largest feedback all along, so such an end makes all of it slow.
         """
         goal, middle = request.goal, self._where_room_ends(request)
         if goal is None or middle is None:
@@ -439,7 +438,7 @@ class CertifiedPlanner:
         """Find where the straight way enters or leaves the part next to an end that leaves little torque for feedback.
 
         Returns:
-            The posture, (n,) [rad]; None where there is no such end, or little is left everywhere.
+            The posture, (n,) [rad]; None without such an end, or if little is left everywhere.
         """
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
@@ -456,7 +455,6 @@ class CertifiedPlanner:
     def _along(
         self, way: tuple[Array, ...], request: PlanRequest, now: float, patience: Patience
     ) -> CertifiedPlan | None:
-        """Plan along the first leg of a way, or a part of it."""
         start = request.state[0]
         for share in _LEG_PARTS:
             end = way[0] if share == 1.0 else start + share * (way[0] - start)
@@ -476,7 +474,7 @@ class CertifiedPlanner:
         return None
 
     def _remembered_way(self, start: Array, goal: Array) -> tuple[Array, ...] | None:
-        """Return what is left of the way that was found for the last leg, if this is where it goes on."""
+        """Return the rest of the way found for the last leg, if the request continues it."""
         way = self._warm_start.way
         if len(way) < 2 or not np.array_equal(way[-1], goal) or np.abs(way[0] - start).max() > _SAME_POSTURE:
             return None
@@ -490,7 +488,6 @@ class CertifiedPlanner:
         return self._plan_leg(replace(request, goal=home), now, patience)
 
     def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
-        """Plan towards the home posture where no exciting motion from rest can be proven."""
         start = request.state[0]
         try:
             try:
@@ -512,7 +509,7 @@ class CertifiedPlanner:
         raise failure
 
     def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
-        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home."""
+        """Find the nearest posture in which the arm can certainly be held: a random one, or one on the way home."""
         start, home = request.state[0], self.robot.home
         try:
             errors = self._held_errors(request, home)
@@ -541,7 +538,7 @@ class CertifiedPlanner:
         return home
 
     def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
-        """Compute the errors of an arm that is held at the goal: those of slow motions are little larger."""
+        """Compute the errors of an arm held at the goal: errors of slow motions are little larger."""
         held = self._hold(request, goal)
         assert held.bound is not None  # noqa: S101  # of a plan that was certified here
         return AssumedErrors.of(held.bound, self.robot.n)
@@ -605,7 +602,7 @@ class CertifiedPlanner:
 def _with_proof(
     request: PlanRequest, now: float, plan: CertifiedPlan, proof: Proof, proving: float, total: float
 ) -> CertifiedPlan:
-    """Return a plan with a certificate of what was proven throughout, and how long that and all of it took [s]."""
+    """Return a plan with the certificate of its proof throughout, and the duration of that and of all of it [s]."""
     rest = plan.certificate.rest_before
     if plan.predecessor is None:
         rest = max(rest, proof.bound.settling_time)
@@ -618,32 +615,31 @@ def _with_proof(
 
 
 def _stretch(refusal: PlanRejected | BoundNotAvailable) -> float:
-    """Return how much longer to try a motion that was refused [-]."""
+    """Return the factor on the duration of the next try of a refused motion [-]."""
     if isinstance(refusal, PlanRejected) and refusal.limit in _RATES:
         return min(_BARELY * refusal.value / refusal.allowed, _STRETCH)
     return _STRETCH
 
 
 def _not_held(refusal: PlanRejected | BoundNotAvailable) -> PlanFailure:
-    """Return the failure that tells why the arm cannot be held at a goal."""
+    """Return the failure with the reason why the arm cannot be held at a goal."""
     return _failed(_refused(refusal, "the arm cannot be held at the goal"))
 
 
 def _failed(why: Rejection) -> PlanFailure:
-    """Return the failure of a motion that was bounded once, and verified if it had a bound."""
     is_limit = why.code is PlanFailureCode.LIMIT
     return PlanFailure(why, PlanStatistics(0, 0, 1, int(is_limit), {}, (why.text,), False, np.inf))
 
 
 def _refused(refusal: PlanRejected | BoundNotAvailable, what: str) -> Rejection:
-    """Say that something cannot be certified with every payload of the box."""
+    """Describe that something cannot be certified with every payload of the box."""
     is_limit = isinstance(refusal, PlanRejected)
     code = PlanFailureCode.LIMIT if is_limit else PlanFailureCode.NO_TRACKING_BOUND
     return Rejection(code, f"{what} with every payload of the box: {refusal}", refusal)
 
 
 def _advice(rejection: Rejection, known: Assumptions) -> str:
-    """Say what else would help where there is no tracking bound: what is known of the payload, or a shorter period."""
+    """Describe remedies where there is no tracking bound: a better known payload, or a shorter period."""
     if not isinstance(rejection.cause, BoundNotAvailable):
         return ""
     usual, period, prior = RobustSettings().period, known.control_law.period, known.robot.payload_prior
