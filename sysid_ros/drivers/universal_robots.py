@@ -1,7 +1,7 @@
 """The payload of a controller of Universal Robots: set by URScript over TCP, read back over RTDE.
 
 RTDE is the vendor's Real-Time Data Exchange, protocol version 2: packages of a size (two bytes, the header included), a
-type (one byte) and what belongs to it, all numbers big-endian.
+type (one byte) and data, all numbers big-endian.
 """
 
 from __future__ import annotations
@@ -47,12 +47,7 @@ _WANTED = {"payload": "DOUBLE", "payload_cog": "VECTOR3D", "actual_qd": "VECTOR6
 
 
 class ControllerError(SysidError):
-    """A controller of Universal Robots cannot be reached, or does not answer as its interface does.
-
-    Args:
-        where: Address and port.
-        reason: What happened, in a sentence.
-    """
+    """A controller of Universal Robots cannot be reached, or does not answer as its interface specifies."""
 
     def __init__(self, where: str, reason: str):
         self.where, self.reason = where, reason
@@ -61,13 +56,13 @@ class ControllerError(SysidError):
 
 @dataclass(frozen=True)
 class ControllerPayload:
-    """What a controller reports.
+    """Report of a controller.
 
     Attributes:
         mass: Active payload [kg].
         com: Its centre of gravity in the tool flange's frame, (3,) [m].
         inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where the software of
-            the controller is too old to tell.
+            the controller is too old.
         speed: Largest speed of a joint [rad/s].
     """
 
@@ -88,7 +83,7 @@ class RtdeClient:
     Args:
         host: Address of the controller.
         port: Port of RTDE.
-        timeout: How long to wait for a connection and for each answer [s].
+        timeout: Timeout for a connection and for each answer [s].
 
     Raises:
         ControllerError: It cannot be reached, or its software does not report the payload.
@@ -114,7 +109,7 @@ class RtdeClient:
         self.close()
 
     def read(self) -> ControllerPayload:
-        """Return what the controller reports next.
+        """Return the next report of the controller.
 
         Raises:
             ControllerError: It does not answer.
@@ -131,7 +126,7 @@ class RtdeClient:
         )
 
     def latest(self) -> ControllerPayload:
-        """Return what the controller reports now: what has piled up unread is left out."""
+        """Return the present report of the controller: unread older ones are left out."""
         end = time.monotonic() + 2.0 / FREQUENCY
         found = self.read()
         while time.monotonic() < end:
@@ -156,7 +151,7 @@ class RtdeClient:
             raise ControllerError(self._where, "refused to send its state")
 
     def _ask(self) -> list[str]:
-        """Ask for the outputs; return those that the controller does not have, or has as another type."""
+        """Subscribe to the outputs; return the ones that the controller does not have, or has as another type."""
         self._send(Package.SETUP_OUTPUTS, struct.pack(">d", FREQUENCY) + ",".join(self._names).encode())
         body = self._answer(Package.SETUP_OUTPUTS)
         types = body[1:].decode(errors="replace").split(",")
@@ -172,7 +167,7 @@ class RtdeClient:
             raise ControllerError(self._where, f"closed the connection ({error.strerror or error})") from error
 
     def _answer(self, kind: Package) -> bytes:
-        """Return what belongs to the next package of a type; others, such as texts, are skipped."""
+        """Return the data of the next package of a type; others, such as texts, are skipped."""
         end = time.monotonic() + self._timeout
         while time.monotonic() < end:
             size, found = struct.unpack(">HB", self._take(3))
@@ -199,15 +194,15 @@ class RtdeClient:
 
 
 def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float = TIMEOUT) -> None:
-    """Have a controller carry out one call beside whatever it runs: as a secondary program, which stops no other.
+    """Let a controller execute one call beside its program: as a secondary program, which stops no other.
 
-    The controller says nothing about what becomes of it, and ignores it unless it is under remote control.
+    The controller does not report the outcome, and ignores it unless it is under remote control.
 
     Args:
         host: Address of the controller.
         call: A line of URScript that takes no time.
         port: Port of the secondary interface.
-        timeout: How long to wait for a connection [s].
+        timeout: Timeout for a connection [s].
 
     Raises:
         ControllerError: It cannot be reached.

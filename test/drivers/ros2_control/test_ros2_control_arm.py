@@ -145,7 +145,7 @@ def test_wrong_sign_of_commands_is_noticed_within_the_allowed_drift(robot):
 def test_gravity_compensated_otherwise_than_set_is_noticed_within_the_allowed_drift(robot):
     link = link_to(robot, torque_command=TorqueCommand.OVERLAY)
     words = refusal(robot, link)
-    assert "is torque_command 'full' what the arm does" in words
+    assert "does torque_command 'full' match the arm" in words
     assert np.abs(link.hardware.arm.q - robot.home).max() < 0.03
     assert link.sent[-1][0] == [0.0] * 7  # an overlay of nothing
 
