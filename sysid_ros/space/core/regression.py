@@ -31,12 +31,7 @@ _CONVERGED = 1e-6
 
 
 class NotIdentifiable(SysidError):
-    """Data from which the minimal parameters cannot be estimated.
-
-    Args:
-        rank: Number of minimal parameters the data determine.
-        count: Number of minimal parameters.
-    """
+    """Data from which the minimal parameters cannot be estimated: they determine ``rank`` of ``count``."""
 
     def __init__(self, rank: int, count: int):
         self.rank = rank
@@ -52,8 +47,8 @@ class MinimalEstimate:
 
     Attributes:
         values: Minimal parameters, (M,).
-        deviations: Their standard deviations, (M,): those that white noise causes if the method is unbiased.
-        momentum: Momentum of robot and wheels in inertial axes, (6,) [kg m/s, kg m^2/s]; zero where it was known to be.
+        deviations: Their standard deviations by white noise for an unbiased method, (M,).
+        momentum: Momentum of robot and wheels in inertial axes, (6,) [kg m/s, kg m^2/s]; zero where known.
         iterations: Steps taken.
     """
 
@@ -86,7 +81,7 @@ def unit_momenta(tree: FloatingTree, q: ArrayLike) -> Array:
 
 
 def momentum_columns(rotations: Array, positions: Array) -> Array:
-    """Return what a momentum in inertial axes about the inertial origin is in those of the base, (N, 6, 6)."""
+    """Return the map of a momentum in inertial axes about the inertial origin to those of the base, (N, 6, 6)."""
     back = np.swapaxes(rotations, 1, 2)
     result = np.zeros((len(rotations), 6, 6))
     result[:, :3, :3], result[:, 3:, 3:] = back, back
@@ -112,7 +107,7 @@ def estimate_minimal(
 
     Raises:
         NotIdentifiable: The data do not determine all of them.
-        ParameterOutOfRange: A wheel is faster than it can be, or total least squares do not converge.
+        ParameterOutOfRange: A wheel is too fast, or total least squares do not converge.
 
     Source: SPACE (26), (27); total least squares as in W. E. Deming, Statistical adjustment of data (1943).
     """
@@ -121,12 +116,6 @@ def estimate_minimal(
 
 class MomentumRegression:
     """Rows of the momentum equation of a recording, for estimates by several methods.
-
-    Args:
-        robot: The robot, with the standard deviations of its sensors.
-        minimal: Its minimal parameters.
-        data: Samples.
-        is_momentum_zero: Whether robot and wheels together have no momentum; if not it is estimated too.
 
     Attributes:
         regressor: Columns of the minimal parameters, and of the momentum where it is unknown, (N, 6, P).

@@ -24,14 +24,14 @@ from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 _CATCH_TIMEOUT = 10.0
 """How long the driver may take to let the robot catch something [s]."""
 CAUGHT = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
-"""What a simulated robot catches, about the last joint, (10,)."""
+"""Object that a simulated robot catches, about the last joint, (10,)."""
 
 
 def build_parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="free_flyer_client",
-        description="Sends goals to the running nodes: identify a free-flying robot, and what it holds.",
+        description="Sends goals to the running nodes: identify a free-flying robot, and its load.",
         examples=("ros2 run sysid_ros free_flyer_client --object --results first",),
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
@@ -64,7 +64,6 @@ class _Client:
         self._node, self._stop = node, stop
 
     def run(self, options: argparse.Namespace) -> int:
-        """Carry out what the options ask for."""
         goal = Identify.Goal(
             max_motion_time=options.max_motion_time,
             number_of_trajectories=options.parts,
@@ -90,7 +89,7 @@ class _Client:
         return status
 
     def _send(self, name: str, goal: Identify.Goal) -> tuple[int, Identify.Result | None]:
-        """Send a goal and show it to its end; the result is None where nothing was identified."""
+        """Send a goal and show it to its end; the result is None without an identification."""
         client, display = GoalClient(self._node, Identify, name, self._stop), ProgressDisplay()
 
         def show(feedback: Identify.Feedback) -> None:
@@ -114,10 +113,10 @@ class _Client:
         return ExitStatus.OK, result
 
     def _catch(self) -> None:
-        """Let a simulated robot catch something; a real one holds what it holds."""
+        """Let a simulated robot catch something; a real one holds its load already."""
         service: Any = self._node.create_client(SetPayload, "free_flyer_driver/set_payload")
         if not service.wait_for_service(timeout_sec=_CATCH_TIMEOUT):
-            print("this driver has no ~/set_payload: what is in the hand is identified", flush=True)
+            print("this driver has no ~/set_payload: identifying the present load", flush=True)
             return
         answer = service.call_async(SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=CAUGHT))
         rclpy.spin_until_future_complete(self._node, answer, timeout_sec=_CATCH_TIMEOUT)
