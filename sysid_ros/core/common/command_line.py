@@ -16,8 +16,8 @@ from typing import Any, NoReturn, TextIO
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 LARGEST_PORT = 65535
-ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
-"""Exit statuses of a program that runs until it is told to end."""
+ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended on request", 2: "an option cannot be used"})
+"""Exit statuses of a program that runs until it has to end."""
 _HANGING = " " * 7
 _HANGING_AT_MOST = 9
 _LONGEST_CHOICES = 27
@@ -29,9 +29,9 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         examples: Commands that work, each a line; the help shows them and tests parse them.
-        endings: What each exit status means.
-        check: Refuses options that cannot be used, and files that are missing, without loading anything for it.
-        options: Those of :class:`argparse.ArgumentParser`.
+        endings: Meaning of each exit status.
+        check: Refuses invalid options and missing files, without loading anything.
+        options: Options of :class:`argparse.ArgumentParser`.
     """
 
     def __init__(
@@ -49,10 +49,7 @@ class CommandParser(argparse.ArgumentParser):
         self.examples, self._check = tuple(examples), check
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Return the options of a command line that can be used.
-
-        Args:
-            argv: Its words; None takes those of this process.
+        """Return the valid options of a command line; None takes this process's.
 
         Raises:
             SysidError: The check of this parser refuses them.
@@ -63,12 +60,7 @@ class CommandParser(argparse.ArgumentParser):
         return options
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Add an argument; choices that do not fit a line are told in its help, and not in the usage.
-
-        Args:
-            names: Its names.
-            options: Those of :meth:`argparse.ArgumentParser.add_argument`.
-        """
+        """Add an argument as in :class:`argparse.ArgumentParser`; choices too long for a line are in its help only."""
         choices = [str(choice) for choice in options.get("choices") or ()]
         if len(",".join(choices)) > _LONGEST_CHOICES and "metavar" not in options:
             options["metavar"] = names[-1].lstrip("-").replace("-", "_").upper()
@@ -78,21 +70,21 @@ class CommandParser(argparse.ArgumentParser):
         return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong with the command line, in lines that end at words, and the option that may be meant."""
+        """Print the error in the command line, in lines that end at words, and the option that may be meant."""
         unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
         near = difflib.get_close_matches(unknown[1], self._option_string_actions, 1) if unknown else []
         hint = f" (did you mean {near[0]}?)" if near else ""
-        tell(f"{self.prog}: error: ", f"{message}{hint}\n`{self.prog} --help` tells the options")
+        tell(f"{self.prog}: error: ", f"{message}{hint}\n`{self.prog} --help` lists the options")
         sys.exit(2)
 
 
 def tell(prefix: str, text: str, stream: TextIO | None = None) -> None:
-    """Tell a person something: on a terminal in lines that end at words, indented by the prefix; elsewhere as it is.
+    """Print a text for a person: on a terminal in lines that end at words, indented by the prefix; elsewhere unchanged.
 
     Args:
-        prefix: What it begins with, such as ``error: ``.
-        text: What is told.
-        stream: Where to; None takes standard error.
+        prefix: Its beginning, such as ``error: ``.
+        text: The text.
+        stream: The output; None for standard error.
     """
     stream = sys.stderr if stream is None else stream
     lines = text.splitlines()
@@ -124,14 +116,7 @@ LARGEST_SEED = 2**31 - 1
 def require_numbers(
     options: argparse.Namespace, *names: str, least: float = 0.0, most: float = math.inf, is_open: bool = False
 ) -> None:
-    """Refuse options that are out of range, infinite, or none at all.
-
-    Args:
-        options: Of the command line.
-        names: Their destinations.
-        least: The smallest number that is allowed.
-        most: The largest.
-        is_open: Whether ``least`` itself is not allowed.
+    """Refuse options outside of ``least`` to ``most``, infinite or NaN; ``is_open`` excludes ``least`` itself.
 
     Raises:
         ParameterOutOfRange: Names the option.

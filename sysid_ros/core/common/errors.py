@@ -1,7 +1,7 @@
 """Every error this package raises on purpose.
 
-All derive from :class:`SysidError` and carry the data they speak about, so that a node can turn them into a numbered
-error code and a person can see what was given, what is allowed and what to do.
+All derive from :class:`SysidError` and carry their data, so that a node can turn them into a numbered error code and
+the message can say what was given, what is allowed and what to do.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from collections.abc import Sequence
 
 
 class SysidError(Exception):
-    """Base of all errors of this package.
-
-    Args:
-        parts: The message; of several parts each says what the next is about.
-    """
+    """Base of all errors of this package; of several parts of the message each describes the next one's subject."""
 
     def __init__(self, *parts: object):
         super().__init__(": ".join(map(str, parts)))
@@ -33,7 +29,7 @@ def raise_together(problems: Sequence[ModelError]) -> None:
 
 
 class Cancelled(SysidError):
-    """Work ended because its caller asked for it."""
+    """Work ended on request of its caller."""
 
 
 class NotPhysicallyConsistent(ModelError):
@@ -57,16 +53,16 @@ class NotPhysicallyConsistent(ModelError):
 MISSING = object()
 """In place of a value that is needed and was not given."""
 _LONGEST_VALUE = 500
-"""A longer value is told by its beginning: whoever sends megabytes does not get them back, nor into the log."""
+"""A longer value is cut in messages: megabytes are neither sent back nor logged."""
 
 
 class ParameterOutOfRange(SysidError):
-    """A setting outside what is allowed.
+    """A setting outside of its allowed values.
 
     Args:
         name: Name of the setting, with its unit.
-        value: What was given; ``MISSING`` for nothing.
-        allowed: What is expected, in words.
+        value: The given value; ``MISSING`` for none.
+        allowed: Expected values, in words.
     """
 
     def __init__(self, name: str, value: object, allowed: str):

@@ -1,7 +1,7 @@
-"""The one way this package reads YAML: as data alone, and only where size, depth and aliases are those of a real file.
+"""The only YAML reader of this package: data alone, with limits on size, depth and aliases.
 
-An alias costs nothing in a file and the whole of what it stands for wherever the content is walked, so a kilobyte can
-keep a process busy for a minute. Events of the parser are counted before anything is built of them.
+An alias is small in a file but stands for its whole content wherever it is walked, so a kilobyte can keep a process
+busy for a minute. Events of the parser are counted before anything is built from them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class UnreadableYaml(SysidError):
-    """A text or file that cannot be read as YAML, or is not read because it is none that a person would write.
-
-    Args:
-        name: What was read.
-        reason: Why it cannot be.
-    """
+    """A text or file that cannot be read as YAML, or exceeds the limits of a real file."""
 
     def __init__(self, name: str, reason: str):
         self.name = name
@@ -60,15 +55,15 @@ def read_yaml(path: Path | str) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """Return what a YAML text says, as plain data.
+    """Return the content of a YAML text as plain data.
 
     Args:
         text: The text.
-        name: What it is, for errors.
+        name: Its name, for errors.
 
     Raises:
         UnreadableYaml: It is no YAML, or longer than :data:`MOST_BYTES`, deeper than :data:`DEEPEST`, has more than
-            :data:`MOST_NODES`, or an alias within what it stands for.
+            :data:`MOST_NODES`, or an alias within its own anchor.
     """
     if len(text) > MOST_BYTES or len(text.encode("utf-8", errors="replace")) > MOST_BYTES:
         raise UnreadableYaml(name, f"it is larger than {MOST_BYTES >> 20} MiB")
@@ -86,7 +81,7 @@ def _check_size(text: str, name: str) -> None:
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, total))
-            sizes.pop(event.anchor, None)  # an anchor may be used again; within itself it stands for nothing yet
+            sizes.pop(event.anchor, None)  # an anchor may be used again; within itself it is undefined yet
             if len(opened) > DEEPEST:
                 raise UnreadableYaml(name, f"more than {DEEPEST} collections are within each other")
             total += 1
@@ -100,7 +95,7 @@ def _check_size(text: str, name: str) -> None:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in opened):
-                raise UnreadableYaml(name, f"the alias *{event.anchor} is within what it stands for")
+                raise UnreadableYaml(name, f"the alias *{event.anchor} is within its own anchor")
             total += sizes.get(event.anchor, 1)  # an unknown one is refused by the loader
         if total > MOST_NODES:
             raise UnreadableYaml(name, f"with its aliases it has more than {MOST_NODES} entries")
