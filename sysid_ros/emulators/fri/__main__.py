@@ -30,7 +30,7 @@ from sysid_ros.emulators.program import (
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
-    """Return what the options ask for: arm, application, joint impedance.
+    """Return arm, application and joint impedance of the options.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -50,7 +50,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the emulator until it is told to end; return the exit status."""
+    """Run the emulator until it has to end; return the exit status."""
     options = fri_parser().parse_args(argv)
 
     def build(say: Callable[[str], None]) -> RunningEmulator:

@@ -24,7 +24,7 @@ from sysid_ros.emulators.program import (
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
-    """Return what the options ask for: arm and base.
+    """Return arm and base of the options.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -36,7 +36,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the emulator until it is told to end; return the exit status."""
+    """Run the emulator until it has to end; return the exit status."""
     options = kortex_parser().parse_args(argv)
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
