@@ -81,7 +81,7 @@ def _describe_determined(analysis: DataAnalysis, advice: Advice | None) -> str:
     text += f"; base parameters affected: {listed}. " if names else ". "
     weakest = describe_direction(analysis, total - 1)
     together = ", all at once," if "," in weakest else ""
-    text += f"The weakest: {weakest}{together} changes the measurements hardly at all."
+    text += f"The weakest: {weakest}{together} hardly changes the measurements."
     if advice is not None:
         text += f" {advice.text[:1].upper()}{advice.text[1:]}."
     return text

@@ -83,7 +83,7 @@ def refusal(robot, link, **changes):
         ({"is_silent": True}, "0 of 50 states came, then none for 0.3 s (nobody publishes /joint_states)"),
         ({"renamed": ("joint_2",)}, "joints joint_2 are missing; it names joint_1, joint_2_renamed"),
         ({"left_out": ("effort",)}, "effort has 0 entries for 7 joints"),
-        ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; without measured efforts"),
+        ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; identification needs measured efforts"),
         ({"not_measured": ("velocity",)}, "the velocity of joint_1 is nan; with velocity_source: positions"),
         ({"not_measured": ("position",)}, "the position of joint_1 is nan"),
         ({"nan_efforts": ("joint_5",)}, "the effort of joint_5 is not a number"),
