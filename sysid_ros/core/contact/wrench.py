@@ -1,10 +1,10 @@
 """The wrench at the tool from external joint torques, with guaranteed bounds, and the smallest force that is detected.
 
-A wrench F at the tool causes the mean joint torques ``mean(J^T F)``. A linear program bounds F, ``lower <= A F <=
-upper`` with the mean ``A`` of ``J^T``, widened by the change of F within the window and by the uncertainty of J. For
-every matrix L, ``F_i`` lies within ``L tau +- |e_i - L A| F_max``. The dual solutions of the program are inverses of
-six rows of A, so the best of these is its optimum; only near a singular posture, where ``F_max`` counts, it needs a
-solver, and an inexact one only widens the bounds.
+A wrench F at the tool causes the mean joint torques ``mean(J^T F)``. A linear program bounds F,
+``lower <= A F <= upper`` with the mean ``A`` of ``J^T``, widened by the change of F within the window and by the
+uncertainty of J. For every matrix L, ``F_i`` lies within ``L tau +- |e_i - L A| F_max``. The dual solutions of the
+program are inverses of six rows of A, so the best of these is its optimum; only near a singular posture, where
+``F_max`` counts, it needs a solver, and an inexact one only widens the bounds.
 """
 
 from __future__ import annotations

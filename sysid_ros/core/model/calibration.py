@@ -1,8 +1,9 @@
 """The calibration of an arm as data: bounds of its parameters from recordings of known loads, and its file.
 
-It is about the unknowns that recordings of one arm share: ``[theta (14 n), torque lag of each joint (n), gain g of each
-joint (n), tilt of gravity (3)]`` in absolute values. It holds certified rows ``lower <= matrix shared <= upper`` that
-payload identification adds to its own, and the resulting box of theta, for controller and planner.
+It is about the unknowns that recordings of one arm share:
+``[theta (14 n), torque lag of each joint (n), gain g of each joint (n), tilt of gravity (3)]`` in absolute values. It
+holds certified rows ``lower <= matrix shared <= upper`` that payload identification adds to its own, and the resulting
+box of theta, for controller and planner.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Costs of a plan as functions of the end offsets of many motions, with exact gradients.
 
-The information of a plan is that of all windows collected so far plus the executed part of the plan, ``G = G_collected
-+ sum of row^T row``, in the unit of :meth:`StreamingEstimator.information` (rows are mean torques). Before any
-measurement G can be close to singular, so the optimised matrix contains the prior too: ``G + s^2 diag(radius)^-2``, the
-information of ten rows that measure each parameter to within its radius in the payload's prior with the torque error s.
-Reported condition numbers are of G itself.
+The information of a plan is that of all windows collected so far plus the executed part of the plan,
+``G = G_collected + sum of row^T row``, in the unit of :meth:`StreamingEstimator.information` (rows are mean torques).
+Before any measurement G can be close to singular, so the optimised matrix contains the prior too:
+``G + s^2 diag(radius)^-2``, the information of ten rows that measure each parameter to within its radius in the
+payload's prior with the torque error s. Reported condition numbers are of G itself.
 """
 
 from __future__ import annotations

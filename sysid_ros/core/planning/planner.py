@@ -78,7 +78,7 @@ def _never() -> bool:
     return False
 
 
-class Patience:
+class Deadline:
     """A deadline, from now on, that also polls for cancellation.
 
     Args:
@@ -100,9 +100,9 @@ class Patience:
             raise Cancelled("the planner was cancelled")
         return time.monotonic() > self._deadline
 
-    def part(self, share: float) -> Patience:
+    def part(self, share: float) -> Deadline:
         """Return the deadline for a part of the remaining time."""
-        return Patience(share * (self._deadline - time.monotonic()), self._is_cancelled)
+        return Deadline(share * (self._deadline - time.monotonic()), self._is_cancelled)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class CertifiedPlanner:
         if not self.settings.proves_throughout:
             return search(seconds)
         begin, proving = time.monotonic(), 0.0
-        patience, known = Patience(seconds, is_cancelled), replace(self._warm_start)
+        deadline, known = Deadline(seconds, is_cancelled), replace(self._warm_start)
         refusal: PlanRejected | BoundNotAvailable | None = None
         try:
             for one in tries:
@@ -222,7 +222,7 @@ class CertifiedPlanner:
                     if refusal is not None or failure.code is not PlanFailureCode.NO_TIME:
                         raise refusal or failure from None
                     plan = None
-                if plan is None or patience.is_up() or time.monotonic() - begin + expected > seconds:
+                if plan is None or deadline.is_up() or time.monotonic() - begin + expected > seconds:
                     raise refusal or self._no_time(request, seconds)
                 assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
                 proof, took = None, time.monotonic()
@@ -236,7 +236,7 @@ class CertifiedPlanner:
                 took = time.monotonic() - took
                 proving += took
                 self._proof_time.note(took)
-                _ = patience.is_up()  # raises where it was cancelled
+                _ = deadline.is_up()  # raises where it was cancelled
                 if proof is not None:
                     return _with_proof(request, now, plan, proof, proving, time.monotonic() - begin)
         finally:
@@ -259,12 +259,12 @@ class CertifiedPlanner:
         return PlanFailure(Rejection(PlanFailureCode.NO_TIME, text), nothing)
 
     def _plan(self, request: PlanRequest, now: float, is_cancelled: Callable[[], bool]) -> CertifiedPlan:
-        patience = Patience(request.time_limit, is_cancelled)
+        deadline = Deadline(request.time_limit, is_cancelled)
         self._model.torque.set_boxes(*request.assumptions.boxes)
         if request.goal is not None and request.predecessor is None:
             begin = time.monotonic()
             try:
-                leg = self._plan_leg(request, now, Patience(_LEG_SHARE * request.time_limit, is_cancelled))
+                leg = self._plan_leg(request, now, Deadline(_LEG_SHARE * request.time_limit, is_cancelled))
             except (PlanRejected, BoundNotAvailable) as refusal:
                 raise _not_held(refusal) from refusal
             if leg is not None:
@@ -280,12 +280,12 @@ class CertifiedPlanner:
             failure = PlanFailure(strategy.rejection, candidates.statistics(), advice)
             if is_late or request.predecessor is not None:
                 raise failure
-            return self._elsewhere(request, failure, now, patience)
+            return self._elsewhere(request, failure, now, deadline)
         information = strategy.information(found)
         is_first = request.predecessor is None and request.goal is None
-        if is_first and condition_number(information) > _HARDLY_EXCITING and not patience.is_up():
+        if is_first and condition_number(information) > _HARDLY_EXCITING and not deadline.is_up():
             with suppress(PlanRejected, BoundNotAvailable):
-                leg = self._leg_home(request, now, patience)
+                leg = self._leg_home(request, now, deadline)
                 if leg is not None:
                     return leg
         return self._certified(request, found, information, candidates, now)
@@ -345,15 +345,15 @@ class CertifiedPlanner:
         """
         if request.start is None or request.goal is None or request.predecessor is not None:
             raise ParameterOutOfRange("request", "one without start or goal, or that takes over", "from rest to a goal")
-        goal, patience = request.goal, Patience(np.inf, is_cancelled)
+        goal, deadline = request.goal, Deadline(np.inf, is_cancelled)
 
         def search(_: float) -> CertifiedPlan:
-            return self._straight(request, goal, now, patience, duration)
+            return self._straight(request, goal, now, deadline, duration)
 
         return self._prove(request, now, search, [Try()] if duration else _TRIES, is_cancelled)
 
     def _straight(
-        self, request: PlanRequest, goal: Array, now: float, patience: Patience, duration: float | None = None
+        self, request: PlanRequest, goal: Array, now: float, deadline: Deadline, duration: float | None = None
     ) -> CertifiedPlan:
         """Certify a straight motion from the start of a request, of a duration or about as short as can be proven.
 
@@ -369,7 +369,7 @@ class CertifiedPlanner:
         best, refused = None, 0.0
         wanted = duration or min(self._shortest(goal - start), LONGEST)
         for _ in range(_STRETCHES):
-            is_late = patience.is_up()
+            is_late = deadline.is_up()
             try:
                 best = certified(wanted)
                 break
@@ -381,7 +381,7 @@ class CertifiedPlanner:
                 refused, wanted = wanted, min(wanted * _stretch(refusal), LONGEST)
         best = best or certified(LONGEST)
         for _ in range(_BISECTIONS if refused else 0):
-            if best.duration - refused < max(_WORTH, _PRECISION * best.duration) or patience.is_up():
+            if best.duration - refused < max(_WORTH, _PRECISION * best.duration) or deadline.is_up():
                 break
             middle = float(np.sqrt(refused * best.duration))
             try:
@@ -390,32 +390,32 @@ class CertifiedPlanner:
                 refused = middle
         return best if self._try.longer == 1.0 else certified(min(self._try.longer * best.duration, LONGEST))
 
-    def _plan_leg(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
+    def _plan_leg(self, request: PlanRequest, now: float, deadline: Deadline) -> CertifiedPlan | None:
         """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven."""
         goal = request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         way, leg = self._remembered_way(request.state[0], goal), None
         if way is not None:
-            leg = self._along(way, request, now, patience)
+            leg = self._follow_route(way, request, now, deadline)
         else:
             try:
-                leg = self._straight(request, goal, now, patience)
+                leg = self._straight(request, goal, now, deadline)
             except (PlanRejected, BoundNotAvailable):
                 leg = None
-            if (leg is None or leg.duration > _LONG) and not patience.is_up():
-                leg = self._in_two(request, leg, now, patience)
-        if leg is not None or patience.is_up():
+            if (leg is None or leg.duration > _LONG) and not deadline.is_up():
+                leg = self._in_two(request, leg, now, deadline)
+        if leg is not None or deadline.is_up():
             return leg
         errors = self._held_errors(request, goal)
         for number in range(_WAYS):
-            way = self._find_way(request, errors, number, patience.part(1.0 / (_WAYS - number)))
-            leg = None if way is None else self._along(way, request, now, patience)
-            if leg is not None or patience.is_up():
+            way = self._find_way(request, errors, number, deadline.part(1.0 / (_WAYS - number)))
+            leg = None if way is None else self._follow_route(way, request, now, deadline)
+            if leg is not None or deadline.is_up():
                 break
         return leg
 
     def _in_two(
-        self, request: PlanRequest, whole: CertifiedPlan | None, now: float, patience: Patience
+        self, request: PlanRequest, whole: CertifiedPlan | None, now: float, deadline: Deadline
     ) -> CertifiedPlan | None:
         """Divide a straight motion with an end that leaves little torque into a fast and a slow one to save time.
 
@@ -425,8 +425,8 @@ class CertifiedPlanner:
         if goal is None or middle is None:
             return whole
         try:
-            first = self._straight(request, middle, now, patience)
-            second = self._straight(replace(request, start=middle), goal, now, patience)
+            first = self._straight(request, middle, now, deadline)
+            second = self._straight(replace(request, start=middle), goal, now, deadline)
         except (PlanRejected, BoundNotAvailable):
             return whole
         if whole is not None and whole.duration <= first.duration + second.duration + _PAUSE:
@@ -452,21 +452,21 @@ class CertifiedPlanner:
         index = int(is_wide[-1] if room[-1] < room[0] else is_wide[0])
         return None if index in (0, _PROFILE - 1) else q[index]
 
-    def _along(
-        self, way: tuple[Array, ...], request: PlanRequest, now: float, patience: Patience
+    def _follow_route(
+        self, way: tuple[Array, ...], request: PlanRequest, now: float, deadline: Deadline
     ) -> CertifiedPlan | None:
         start = request.state[0]
         for share in _LEG_PARTS:
             end = way[0] if share == 1.0 else start + share * (way[0] - start)
             try:
-                plan = self._straight(request, end, now, patience)
+                plan = self._straight(request, end, now, deadline)
             except (PlanRejected, BoundNotAvailable):
-                if patience.is_up():
+                if deadline.is_up():
                     return None
                 continue
             after = way if share < 1.0 else way[1:]
-            if plan.duration > _LONG and not patience.is_up():
-                plan = self._in_two(replace(request, goal=end), plan, now, patience) or plan
+            if plan.duration > _LONG and not deadline.is_up():
+                plan = self._in_two(replace(request, goal=end), plan, now, deadline) or plan
                 if np.abs(plan.trajectory.end - end).max() > _SAME_POSTURE:
                     after = (end, *after)
             self._warm_start.way = (plan.trajectory.end, *after)
@@ -480,14 +480,14 @@ class CertifiedPlanner:
             return None
         return way[1:]
 
-    def _leg_home(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
+    def _leg_home(self, request: PlanRequest, now: float, deadline: Deadline) -> CertifiedPlan | None:
         """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there."""
         home = self.robot.home
         if np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
             return None
-        return self._plan_leg(replace(request, goal=home), now, patience)
+        return self._plan_leg(replace(request, goal=home), now, deadline)
 
-    def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
+    def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, deadline: Deadline) -> CertifiedPlan:
         start = request.state[0]
         try:
             try:
@@ -495,11 +495,11 @@ class CertifiedPlanner:
             except PlanRejected as refusal:
                 if refusal.limit is not LimitKind.CONTINUOUS_TORQUE:  # else it may be held until it leaves
                     raise
-            leg = self._leg_home(request, now, patience) if request.goal is None else None
+            leg = self._leg_home(request, now, deadline) if request.goal is None else None
             if leg is not None:
                 return leg
         except (PlanRejected, BoundNotAvailable) as refusal:
-            advice, nearest = failure.advice, self._nearest_held(request, patience)
+            advice, nearest = failure.advice, self._nearest_held(request, deadline)
             if nearest is not None:
                 numbers = np.array2string(nearest, precision=2, separator=", ", suppress_small=True)
                 far = float(np.abs(nearest - start).max())
@@ -508,7 +508,7 @@ class CertifiedPlanner:
             raise PlanFailure(why, failure.statistics, advice) from refusal
         raise failure
 
-    def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
+    def _nearest_held(self, request: PlanRequest, deadline: Deadline) -> Array | None:
         """Find the nearest posture in which the arm can certainly be held: a random one, or one on the way home."""
         start, home = request.state[0], self.robot.home
         try:
@@ -525,7 +525,7 @@ class CertifiedPlanner:
         room, far = self._torque_room(q, errors), np.abs(q - start).max(axis=1)
         last = 0.0
         for index in np.argsort(far, kind="stable"):
-            if far[index] >= np.abs(home - start).max() or patience.is_up():
+            if far[index] >= np.abs(home - start).max() or deadline.is_up():
                 break
             if room[index] < _ROOM or far[index] < _FARTHER * last:
                 continue
@@ -554,19 +554,19 @@ class CertifiedPlanner:
         return np.asarray((1.0 - needed / self.robot.limits.tau_held).min(axis=1))
 
     def _find_way(
-        self, request: PlanRequest, errors: AssumedErrors, number: int, patience: Patience
+        self, request: PlanRequest, errors: AssumedErrors, number: int, deadline: Deadline
     ) -> tuple[Array, ...] | None:
         """Find a short way, or any, with the widest margins that start and goal leave."""
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         tries = [(is_short, margins) for is_short in (True, False) for margins in MARGINS]
         for done, (is_short, margins) in enumerate(tries):
-            until = patience.part(1.0 / (len(tries) - done))
+            until = deadline.part(1.0 / (len(tries) - done))
             try:
                 check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
                 return find_route(check, start, goal, self.settings.seed + number, until.is_up, is_short)
             except NoMotion:
-                if patience.is_up():
+                if deadline.is_up():
                     break
         return None
 

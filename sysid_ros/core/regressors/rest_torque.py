@@ -6,8 +6,8 @@ joint, with the row d of the torque regressor in that posture and the centre c o
 
     y theta  <=  y c + |y - z d| radius + z m + |z| w,
 
-which is the dual of the linear program over boxes and strip, and least for one of the z at which an entry of ``y - z
-d`` vanishes, or for 0.
+which is the dual of the linear program over boxes and strip, and least for one of the z at which an entry of
+``y - z d`` vanishes, or for 0.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 *Inertia.* With ``B v`` the velocities of all bodies and E their inertias, ``M = B^T E B``. A derivative of B by joints,
 the innermost of them k, is the velocity of the link before k, crossed with the axis of k and turned by the joints
 between k and the body, for any number of derivatives. In the energy of the bodies beyond, of which distances are at
-most the lengths of the chain, its norm is at most ``kappa_k`` at the node, and at most that plus ``sum_(i < k) kappa_i
-|e_i|`` near it. So one number for each joint bounds all derivatives of B, and bounds of its products follow.
+most the lengths of the chain, its norm is at most ``kappa_k`` at the node, and at most that plus
+``sum_(i < k) kappa_i |e_i|`` near it. So one number for each joint bounds all derivatives of B, and bounds of its
+products follow.
 
 *Torque.* An entry of the inertia is a sum over the bodies of products of two columns, of magnitudes that the chain
 bounds, in which a joint turns none, one or both.

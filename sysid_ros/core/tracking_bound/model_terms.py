@@ -1,10 +1,10 @@
 """Norms of the nominal model and of its uncertainty in the error dynamics, at samples of a motion (step 1).
 
-All of it is linear in the parameters. With ``C(q, x)``, the Christoffel matrix at velocity x, ``dH/dq . x = C(q, x) +
-C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the nominal inertia M: velocities x by
-``|x| = (x^T M x)^1/2``, torques h by ``|h| = (h^T M^-1 h)^1/2``, and a matrix that makes torques of velocities by its
-norm, the largest singular value of ``M^-1/2 X M^-1/2``. A slope, ``sum_x xi_x X_x`` for any ``|xi| <= 1``, is at most
-the norm of ``(sum_x X_x X_x^T)^1/2``.
+All of it is linear in the parameters. With ``C(q, x)``, the Christoffel matrix at velocity x,
+``dH/dq . x = C(q, x) + C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the nominal
+inertia M: velocities x by ``|x| = (x^T M x)^1/2``, torques h by ``|h| = (h^T M^-1 h)^1/2``, and a matrix that makes
+torques of velocities by its norm, the largest singular value of ``M^-1/2 X M^-1/2``. A slope, ``sum_x xi_x X_x`` for
+any ``|xi| <= 1``, is at most the norm of ``(sum_x X_x X_x^T)^1/2``.
 
 Over the payload's set, norms are largest at its vertices, as they are convex. Unknown parts, ``sum_l d_l X_l`` with
 ``|d_l| <= r_l``, add at most ``(sum_l r_l w_l |sum_l r_l / w_l X_l X_l^T|)^1/2`` for any weights w: with a unit vector

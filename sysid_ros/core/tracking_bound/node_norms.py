@@ -237,8 +237,8 @@ class ExtremeRatios:
     def first_order(self, away: Array) -> Array:
         """Bound the largest eigenvalue of ``H - E M``, or of its negative, (S,), to first order in (S, n) [rad].
 
-        With the eigenvector u and the gap g to all other directions, it is at most the eigenvalue of ``[[u^T X u, |X
-        u|], [|X u|, |X| - g]]`` for a change X.
+        With the eigenvector u and the gap g to all other directions, it is at most the eigenvalue of
+        ``[[u^T X u, |X u|], [|X u|, |X| - g]]`` for a change X.
         """
         own, across = (self.own @ away[..., None])[..., 0], (self.across @ away[..., None])[..., 0]
         whole = norm_of_sum(away, self.changes.first)[:, None]

@@ -186,9 +186,9 @@ def bound_slack(responses: Responses, ratios: Array, settings: RobustSettings, d
     With ``y = 1 / E`` the loop is ``dde = y (a - F f)``, where F holds the feedback f. Let w be the response to a force
     that is held for a period, times y, u the response to an impulse as the delay ends, and p the response to a force
     from there to d later. The loop with ``y (1 + s)`` and a delay longer by d is this one with the additional
-    acceleration ``s y (a - F f)`` and the effect of ``(1 + s) p`` on the backward difference D f. So with ``Q = -s w_f
-    + (1 + s) p_f D`` its feedback is ``(1 - Q)^-1`` times this loop's, times 1 + s for impulses; a Neumann series
-    bounds that.
+    acceleration ``s y (a - F f)`` and the effect of ``(1 + s) p`` on the backward difference D f. So with
+    ``Q = -s w_f + (1 + s) p_f D`` its feedback is ``(1 - Q)^-1`` times this loop's, times 1 + s for impulses; a Neumann
+    series bounds that.
 
     Second derivatives of a response o, exact at this loop and bounded at all those nearby:
 

@@ -1,9 +1,9 @@
 """Bounds of the errors in all stops of a motion at once, whenever they begin (step 8 of the proof).
 
-A stop that begins at t_0 passes the positions ``q(s)`` of the path at the rate ``r`` of its clock, so that ``(q, v, a)
-= (q(s), r v(s), r^2 a(s) + r' v(s))`` with ``r = 1 - 3 x^2 + 2 x^3``, ``x = (t - t_0) / brake_time``. Its inputs are
-bounded in cells of s and x, and its times of beginning are divided into parts. Time counts from t_0: before it the
-inputs are the path's, after it those of the cells a stop of that part can be in. The tube map is monotone in its
+A stop that begins at t_0 passes the positions ``q(s)`` of the path at the rate ``r`` of its clock, so that
+``(q, v, a) = (q(s), r v(s), r^2 a(s) + r' v(s))`` with ``r = 1 - 3 x^2 + 2 x^3``, ``x = (t - t_0) / brake_time``. Its
+inputs are bounded in cells of s and x, and its times of beginning are divided into parts. Time counts from t_0: before
+it the inputs are the path's, after it those of the cells a stop of that part can be in. The tube map is monotone in its
 inputs, so a tube that is invariant for the largest inputs of a part holds for every stop of that part.
 """
 
@@ -138,8 +138,8 @@ class _Clock:
     """Rates of the clock of a stop and the five factors of the rate of the model error, at the ends of cells of x.
 
     With G the model error at rest, P the path's and A the part of an acceleration equal to the velocity, all functions
-    of the time s of the path, the model error in a stop is ``(1 - r^2) G + r^2 P + r' A``, and its rate ``(r - r^3) G_s
-    + r^3 P_s + 2 r r' (P - G) + r'' A + r r' A_s``.
+    of the time s of the path, the model error in a stop is ``(1 - r^2) G + r^2 P + r' A``, and its rate
+    ``(r - r^3) G_s + r^3 P_s + 2 r r' (P - G) + r'' A + r r' A_s``.
 
     Args:
         brake_time: Time to rest [s].

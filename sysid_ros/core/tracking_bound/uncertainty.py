@@ -1,10 +1,10 @@
 """Uncertainty of the inertial parameters and of the inertia that follows from it (step 2 of the proof).
 
 The arm's parameters lie in a box, the payload's in a smaller set. Here the parameters are those of the inertia, ordered
-as ``[inertial (10 n) | armature (n)]``. The ratio of true to nominal inertia in any direction is an eigenvalue of ``E =
-M^-1 H``. The largest eigenvalue of a symmetric matrix is convex in it and the smallest one concave, so over a convex
-hull they are attained at its vertices: those of the payload set. The arm's parameters are many but known well; with
-``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most ``d_l (W_l^2)^1/2``. Where bodies are
+as ``[inertial (10 n) | armature (n)]``. The ratio of true to nominal inertia in any direction is an eigenvalue of
+``E = M^-1 H``. The largest eigenvalue of a symmetric matrix is convex in it and the smallest one concave, so over a
+convex hull they are attained at its vertices: those of the payload set. The arm's parameters are many but known well;
+with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most ``d_l (W_l^2)^1/2``. Where bodies are
 known in the order of pseudo-inertias, the inertia lies between those with the smallest and the largest bodies, and the
 better of both bounds counts.
 """

@@ -138,8 +138,8 @@ def find_least_scale(problem: Problem, cuts: Array) -> tuple[float, Array]:
     """Find the smallest common scale of all errors at which a problem is feasible.
 
     With ``tau`` its inverse, the rows times tau are ``y x' + b delta + v eta - tau r = e`` with all errors within their
-    bounds; tau is maximised. The box of the target and the cuts have no errors; for ``x' = tau x`` they read ``|x'| <=
-    tau radius`` and ``cuts (tau center + x') >= 0``.
+    bounds; tau is maximised. The box of the target and the cuts have no errors; for ``x' = tau x`` they read
+    ``|x'| <= tau radius`` and ``cuts (tau center + x') >= 0``.
 
     Args:
         problem: The rows, centred on the prior.

@@ -1,8 +1,9 @@
 """Guaranteed bounds in closed form, from any matrix L.
 
 A problem says ``y x + b delta + v eta = r + e`` and asks for ``c x``. For every L, left inverse or not,
-``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so ``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta)
-+ |c - L y| rad(x)``. A bad L only makes the bounds wide. Source: design of the method in docs/theory/bounds.md.
+``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so
+``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta) + |c - L y| rad(x)``. A bad L only makes the bounds wide.
+Source: design of the method in docs/theory/bounds.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Bounds of the parameters that data only narrow, and the effect of physical consistency on them.
 
-For every body with mass the pseudo-inertia is positive semidefinite. With the second moments ``S_xx = (I_yy + I_zz -
-I_xx) / 2`` and so on, its diagonal is not negative and neither is any 2x2 minor: ``(m c_x)^2 <= m S_xx``, ``I_xy^2 <=
-S_xx S_yy``. Interval arithmetic on these, rounded outwards, narrows a box of ten parameters and keeps every body that
-was in it.
+For every body with mass the pseudo-inertia is positive semidefinite. With the second moments
+``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, its diagonal is not negative and neither is any 2x2 minor:
+``(m c_x)^2 <= m S_xx``, ``I_xy^2 <= S_xx S_yy``. Interval arithmetic on these, rounded outwards, narrows a box of ten
+parameters and keeps every body that was in it.
 """
 
 from __future__ import annotations

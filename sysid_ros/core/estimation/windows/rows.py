@@ -46,12 +46,12 @@ class Rows:
     the robot and its friction relative to the centre of their box, and, where asked for, torque lags and the direction
     of gravity.
 
-    Shared errors are kept apart from the others: with ``theta_e`` known they act like ``sum_l (arm_l + target_l
-    theta_e) (e_stop,l - e_start,l)``. ``target_l`` has C columns: ten if the target is one body, none if it is all of
-    them; then ``arm_l`` is all bodies. The E = 5 n errors l are the velocity errors at the two ends of the window and
-    the position errors there, which the window before and after share, the integrals of both over the window, which its
-    rows share and which stand with its stop, and the integral of a torque that vibrates up to the two ends, again
-    shared with the windows before and after; in units of the largest single error.
+    Shared errors are kept apart from the others: with ``theta_e`` known they act like
+    ``sum_l (arm_l + target_l theta_e) (e_stop,l - e_start,l)``. ``target_l`` has C columns: ten if the target is one
+    body, none if it is all of them; then ``arm_l`` is all bodies. The E = 5 n errors l are the velocity errors at the
+    two ends of the window and the position errors there, which the window before and after share, the integrals of both
+    over the window, which its rows share and which stand with its stop, and the integral of a torque that vibrates up
+    to the two ends, again shared with the windows before and after; in units of the largest single error.
 
     Attributes:
         y: (R, P).
