@@ -120,6 +120,7 @@ setup(
     ],
     # The ROS packages come with ROS, or as wheels with requirements.txt.
     install_requires=[
+        "argcomplete>=3.1",
         "Jinja2>=3.0",
         "mcap-ros2-support>=0.5",
         "numpy>=1.26",
@@ -129,7 +130,6 @@ setup(
         "rich>=13.0",
         "rosbags>=0.10",
         "scipy>=1.11",
-        "shtab>=1.7",
         "urdf-parser-py>=0.0.4",
     ],
     extras_require={

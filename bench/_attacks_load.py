@@ -106,7 +106,7 @@ def run(trials: int) -> list[dict]:
 def time_demo() -> tuple[float, str]:
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        command = [sys.executable, "-c", "from sysid_ros.cli.demo import *; sys.exit(main(sys.argv[1:]))"]
+        command = [sys.executable, "-m", "sysid_ros.cli.main", "demo"]
         output = subprocess.run([*command, "--results", folder], capture_output=True, text=True)
         if output.returncode:
             raise RuntimeError(output.stdout + output.stderr)

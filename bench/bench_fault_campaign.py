@@ -210,7 +210,7 @@ def try_supervised(campaign: Campaign, case: Case, rng: np.random.Generator) -> 
         str(domain),
     ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", "sysid_ros.cli.identify", *words]
+    command = [sys.executable, "-m", "sysid_ros.cli.main", "identify", *words]
     runner = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     started = time.monotonic()
     assert runner.stdout is not None

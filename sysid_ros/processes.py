@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.model.robot_files import find_settings
+from sysid_ros.core.model.robot_files import require_robot
 from sysid_ros.drivers.modes import Mode
 from sysid_ros.resources import PACKAGE, resource
 from sysid_ros.ros.environment import Network, network_variables
@@ -191,7 +191,6 @@ class Process:
         description: What it does, in one sentence.
         arguments: Launch arguments it takes as parameters of the same name.
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
-        condition: Launch argument that must be true for it to start; empty for always.
         ends_last: Whether it is ended only when all others have: they need it to end in order.
         is_required: Whether the suite ends when it ends: what a motion or its data need. Others are started again.
         has_key: Whether it gets the key of the suite, with which it signs what others rely on, or checks that.
@@ -202,7 +201,6 @@ class Process:
     description: str
     arguments: tuple[str, ...] = ("model", "use_sim_time")
     parameter_files: tuple[str, ...] = ("config/nodes/{mode}.yaml",)
-    condition: str = ""
     ends_last: bool = False
     is_required: bool = True
     has_key: bool = False
@@ -415,10 +413,7 @@ def resolve(
         spelling: How they were typed.
 
     Raises:
-        SysidError: There is no such argument.
-        ParameterOutOfRange: A value is not allowed.
-        SysidError: A parameter file is missing.
-        ModelError: There is no such robot.
+        SysidError: There is no such argument, robot or parameter file, or a value is not allowed.
     """
     texts, typed = _read(values, ARGUMENTS, spelling)
     if typed["mode"] == "hardware" and not typed["robot_ip"]:
@@ -426,7 +421,7 @@ def resolve(
         raise ParameterOutOfRange(spelling.title("robot_ip"), "", allowed)
     if texts["payload"] and not Mode(texts["mode"]).is_simulated:
         raise ParameterOutOfRange(spelling.title("payload"), texts["payload"], "nothing, with a real arm")
-    _require_model(texts["model"], spelling)
+    require_robot(texts["model"])
     known = {argument.name: argument for argument in ARGUMENTS}
     own = _own_parameters(texts["parameters_file"], spelling)
     return [
@@ -437,7 +432,6 @@ def resolve(
             parameters={name: typed[name] for name in process.arguments if texts[name] or not known[name].is_optional},
         )
         for process in ((*EMULATED, *processes) if is_emulated(str(typed["mode"])) else processes)
-        if not process.condition or typed[process.condition]
     ]
 
 
@@ -451,13 +445,6 @@ def _read(
             raise unknown_argument(name, list(table))
     texts = {name: values.get(name, argument.default) for name, argument in table.items()}
     return texts, {name: argument.value(texts[name], spelling) for name, argument in table.items()}
-
-
-def _require_model(model: str, spelling: Spelling) -> None:
-    """Refuse a robot that does not exist once, before every node does."""
-    path = Path(model) if Path(model).suffix == ".urdf" else find_settings(model)
-    if not path.expanduser().is_file():
-        raise ParameterOutOfRange(spelling.title("model"), model, "the name of a robot or an existing YAML file")
 
 
 def _own_parameters(path: str, spelling: Spelling) -> tuple[Path, ...]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.control.settings import ROBUST
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
@@ -166,7 +166,7 @@ def read_parameters(path: Path, node: str, namespace: str = "") -> dict[str, Any
         namespace: Its name space; empty for none.
 
     Raises:
-        UnreadableYaml: It is no such file.
+        ModelError: It is no such file.
     """
     values = read_yaml(path)
     wanted = [*filter(None, namespace.split("/")), node]
@@ -181,11 +181,15 @@ def _sections(values: Any, path: Path, above: tuple[str, ...] = ()) -> Iterator[
     """Yield patterns of names of nodes, and the parameters below them."""
     if not isinstance(values, dict):
         where = "/".join(above) or "the file"
-        raise UnreadableYaml(str(path), f"{where} has to be names of nodes over {_KEY}, as in '/**/arm_driver:'")
+        raise ModelError(
+            f"cannot read {path}", f"{where} has to be names of nodes over {_KEY}, as in '/**/arm_driver:'"
+        )
     for key, value in values.items():
         if key == _KEY:
             if not isinstance(value, dict):
-                raise UnreadableYaml(str(path), f"{_KEY} of {'/'.join(above) or 'no node'} has to be names and values")
+                raise ModelError(
+                    f"cannot read {path}", f"{_KEY} of {'/'.join(above) or 'no node'} has to be names and values"
+                )
             yield above, value
         else:
             yield from _sections(value, path, (*above, *filter(None, str(key).split("/"))))

@@ -50,7 +50,7 @@ def test_every_command_has_a_help_with_examples_that_it_takes(name, capsys, monk
             assert all(f"  {line.strip()}" in text for line in example.splitlines())
             words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
             assert words[: len(name.split()) + 1] == ["sysid", *name.split()]
-            build().parse_args(words[len(name.split()) + 1 :])
+            assert door.build_parser(words).parse_args(words[1:]).module == LEAVES[name].module
 
 
 @pytest.mark.parametrize(
@@ -76,54 +76,89 @@ def test_cheap_examples_run(name, number, tmp_path, monkeypatch, capsys):
         assert status == ExitStatus.OK, told
 
 
-def complete(shell_script, line):
-    """What bash offers for the last word of a line."""
-    code = f"""
-        source {shell_script}
-        COMP_WORDS=({line} {"''" if line.endswith(" ") else ""}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-        _shtab_sysid; printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    told = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    assert not told.stderr
-    return told.stdout.split()
+def complete(line, folder):
+    """What a shell offers for the last word of a line."""
+    answer = folder / "answer"
+    variables = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = {**os.environ, **variables, "_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "sysid_ros.cli.main"]
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+    words = [word.strip() for word in answer.read_text().split("\n") if word.strip()]
+    answer.unlink()
+    return words
 
 
-def test_bash_completes_commands_options_models_payloads_and_files(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert door.main(["completion", "bash"]) == ExitStatus.OK
-    script = tmp_path / "sysid.bash"
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("sysid o", ["offline"]),
+        ("sysid calibrate ", ["arm", "run", "sensors"]),
+        ("sysid emulate k", ["kortex"]),
+        ("sysid demo --ta", ["--tare"]),
+        ("sysid identify --mode emulated_m", ["emulated_monitor_only"]),
+        ("sysid offline --model ur", ["ur10e", "ur5e"]),
+        ("sysid identify --payload dumbbell_4", ["dumbbell_4lb"]),
+        ("sysid space --model ser", ["servicer"]),
+        ("sysid verify lo", ["log.mcap"]),
+        ("sysid calibrate sensors log.mcap --model my", ["my_arm.yaml"]),
+    ],
+)
+def test_a_shell_completes_commands_options_models_payloads_and_files(line, offered, tmp_path):
+    for name in ("my_arm.yaml", "log.mcap", "my_arm.txt"):
+        (tmp_path / name).touch()
+    found = complete(line, tmp_path)
+    if line.endswith(" "):
+        found = [word for word in found if not word.startswith("-")]
+    assert found == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_for_a_shell_completes_sysid(shell, tmp_path, capsys):
+    assert door.main(["completion", shell]) == ExitStatus.OK
+    script = tmp_path / "sysid"
     script.write_text(capsys.readouterr().out)
-    assert complete(script, "sysid o") == ["offline"]
-    assert complete(script, "sysid calibrate ") == ["arm", "run", "sensors"]
-    assert complete(script, "sysid emulate k") == ["kortex"]
-    assert complete(script, "sysid demo --ta") == ["--tare"]
-    assert complete(script, "sysid identify --mode em")[0] == "emulated"
-    assert complete(script, "sysid offline --model ur") == ["ur10e", "ur5e"]
-    assert complete(script, "sysid identify --payload dumbbell_4") == ["dumbbell_4lb"]
-    assert complete(script, "sysid space --model ser") == ["servicer"]
-    (tmp_path / "my_arm.yaml").touch()
-    (tmp_path / "log.mcap").touch()
-    assert complete(script, "sysid verify lo") == ["log.mcap"]
-    assert "my_arm.yaml" in complete(script, "sysid calibrate sensors log.mcap --model my")
-    for word in ("offline", "--model", "dumbbell_4lb"):
-        assert door.main(["completion", "zsh"]) == ExitStatus.OK and word in capsys.readouterr().out
+    if shell == "bash":
+        told = subprocess.run(["bash", "-c", f"source {script}; complete -p sysid"], capture_output=True, text=True)
+        assert "_python_argcomplete" in told.stdout and not told.stderr
+    assert "sysid" in script.read_text()
+
+
+def refused(words, capsys):
+    """What is told of a command line that argparse refuses."""
+    with pytest.raises(SystemExit) as ended:
+        door.main(words)
+    assert ended.value.code == ExitStatus.BAD_INPUT
+    return capsys.readouterr().err
 
 
 def test_help_lists_commands_and_exit_status(capsys):
-    assert door.main(["--help"]) == 0
-    text = capsys.readouterr().out
-    assert all(f"  {name} " in text for name in COMMANDS) and "4    nothing contradicts" in text
-    assert door.main([]) == 2 and door.main(["emulate", "--help"]) == 0
-    assert "a KUKA LBR controller" in capsys.readouterr().out
+    for group, of in GROUPS.items():
+        with pytest.raises(SystemExit) as ended:
+            door.main([*group.split(), "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        assert ended.value.code == 0 and all(f" {name} {one.summary}" in text for name, one in of.items())
+    with pytest.raises(SystemExit):
+        door.main(["--help"])
+    assert "4    data are consistent, but" in capsys.readouterr().out
     assert door.main(["--version"]) == 0
     assert capsys.readouterr().out == f"sysid_ros {version('sysid_ros')}\n"
 
 
-def test_unknown_commands_are_refused(capsys):
-    assert door.main(["ofline"]) == 2
-    assert "error: 'ofline' is no command of sysid; it has demo, identify, tare, offline" in capsys.readouterr().err
-    assert door.main(["emulate", "abb"]) == 2
-    assert "'abb' is no command of sysid emulate; it has fri, kortex, ros2_control, ur" in capsys.readouterr().err
+def test_without_arguments_five_things_are_shown_that_the_parsers_take(capsys):
+    assert door.main([]) == ExitStatus.BAD_INPUT
+    text = capsys.readouterr().out
+    examples = [line.split("  ")[1] for line in text.splitlines() if line.startswith("  sysid ")]
+    assert len(examples) == 5 and "`sysid --help` lists all commands" in text
+    for example in examples:
+        door.build_parser().parse_args(example.split()[1:])
+
+
+def test_unknown_commands_and_options_are_refused_with_the_nearest_one(capsys):
+    told = refused(["ofline"], capsys)
+    assert "invalid choice: 'ofline' (choose from" in told and "(did you mean offline?)" in told
+    assert "sysid emulate: error: argument COMMAND: invalid choice: 'korte'" in refused(["emulate", "korte"], capsys)
+    assert "(did you mean --weight?)" in refused(["calibrate", "run", "--weigth", "2"], capsys)
+    assert "required: COMMAND" in refused(["papers"], capsys)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from sysid_ros.processes import IDENTIFY, SPACE
 ROOT = Path(__file__).parents[1]
 ROSDEP = {
     # Python package: key for rosdep
+    "argcomplete": "python3-argcomplete",
     "matplotlib": "python3-matplotlib",
     "jinja2": "python3-jinja2",
     "numpy": "python3-numpy",
@@ -27,7 +28,7 @@ ROSDEP = {
     "urdf-parser-py": "urdfdom_py",
     "pytest": "python3-pytest",
 }
-OPTIONAL = {"casadi", "mcap-ros2-support", "mujoco", "rosbags", "shtab"}
+OPTIONAL = {"casadi", "mcap-ros2-support", "mujoco", "rosbags"}
 """Only pip has packages of them: requirements-ros.txt. What needs one says so where it is missing."""
 ONLY_PIP = {"clarabel", "cvxpy", "distributed", *OPTIONAL}
 """Not in package.xml. Tests are skipped without the first three."""

@@ -5,20 +5,15 @@ import shlex
 
 import pytest
 
-from sysid_ros.cli import calibrate, demo, identify, space
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.suite import Suite
 from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
-from sysid_ros.core.common.yaml_files import UnreadableYaml
+from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot_files import available_robots
-from sysid_ros.emulators.nodes import ros2_control_emulator
 from sysid_ros.start_check import read_parameters
 
-COMMANDS = {
-    "demo": demo.main, "identify": identify.main, "calibrate": calibrate.main, "space": space.main,
-    "emulate-ros2": ros2_control_emulator.main,
-}  # fmt: skip
 STARTED = 99
 
 
@@ -29,8 +24,7 @@ def run(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(Suite, "run", lambda self: STARTED)
 
     def run(line):
-        name, *words = shlex.split(line)
-        status = COMMANDS[name](words)
+        status = door.main(shlex.split(line))
         return status, capsys.readouterr().err
 
     return run
@@ -63,9 +57,9 @@ def run(monkeypatch, tmp_path, capsys):
         ("space --recording x.mcap --speed 2", "--speed can only be given without --recording"),
         ("space --before x.mcap", "--before can only be given with --recording"),
         ("space --known x.yaml", "--known can only be given with --object"),
-        ("emulate-ros2 --update-rate 0", "--update-rate 0.0: expected 50 to 1000"),
-        ("emulate-ros2 --namespace 'a b'", "--namespace 'a b': expected letters"),
-        ("emulate-ros2 --seconds nan", "--seconds nan: expected more than 0"),
+        ("emulate ros2_control --update-rate 0", "--update-rate 0.0: expected 50 to 1000"),
+        ("emulate ros2_control --namespace 'a b'", "--namespace 'a b': expected letters"),
+        ("emulate ros2_control --seconds nan", "--seconds nan: expected more than 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_starts(run, tmp_path, line, said):
@@ -123,7 +117,7 @@ def test_parameter_files_are_read_as_ros_reads_them(tmp_path):
     assert read_parameters(path, "estimator") == {"a": 1, "group.b": 2}
     for text in ("hello", "arm_driver: 3", "arm_driver: {ros__parameters: 3}", "a: ["):
         path.write_text(text)
-        with pytest.raises(UnreadableYaml):
+        with pytest.raises(ModelError):
             read_parameters(path, "arm_driver")
 
 

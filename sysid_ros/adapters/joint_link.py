@@ -133,11 +133,9 @@ class RosJointLink:
 
     def _state_type(self) -> tuple[type, Any]:
         if self._setup.interface is Interface.LBR:
-            return importlib.import_module("lbr_fri_idl.msg").LBRState, self._from_lbr
+            names = self._setup.joint_names
+            return importlib.import_module("lbr_fri_idl.msg").LBRState, lambda message: from_lbr_state(message, names)
         return JointState, from_joint_state
-
-    def _from_lbr(self, message: Any) -> JointStates:
-        return from_lbr_state(message, self._setup.joint_names)
 
     # Commands
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.parse_suites import apply_parser
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.terminal import show, working
 from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.estimate import Quantity
-from sysid_ros.drivers.universal_robots import SETTLE, ControllerError, ControllerPayload, RtdeClient, send_payload
+from sysid_ros.drivers.arm import ArmError
+from sysid_ros.drivers.universal_robots import SETTLE, ControllerPayload, RtdeClient, send_payload
 from sysid_ros.reports.exported import ExportedPayload, read_exported
 from sysid_ros.reports.folders import unusable_result
 from sysid_ros.reports.payload_files import Load, describe_load, find_well_known, ur_target_payload
@@ -32,14 +32,9 @@ _MOVEIT_CURE = "they come with MoveIt, ros-<distribution>-moveit-msgs"
 
 
 class NotConfirmed(SysidError):
-    """Something was sent, and the running system does not say that it has it.
+    """Something was sent, and the running system does not say that it has it."""
 
-    Args:
-        text: What it says, or why it says nothing.
-    """
-
-    def __init__(self, text: str):
-        super().__init__("not confirmed", text)
+    is_outcome = True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,19 +72,23 @@ def _apply_ur(options: argparse.Namespace, exported: ExportedPayload) -> int:
         before = client.read()
         show(f"It has now: {_describe(before)}")
         if not before.is_at_rest:
-            raise ControllerError(
-                options.robot_ip,
+            raise ArmError(
+                f"the controller at {options.robot_ip}",
                 f"the arm moves ({before.speed:.2g} rad/s), and a payload is set at rest; nothing was sent",
             )
         _confirm(options)
         sent_inertia = send()
         try:
             found, different = _read_back(client, load, sent_inertia)
-        except ControllerError as error:
-            raise NotConfirmed(f"{options.robot_ip} was given it and says nothing ({error})") from error
+        except ArmError as error:
+            raise NotConfirmed(
+                "not confirmed", f"{options.robot_ip} was given it and says nothing ({error})"
+            ) from error
     show(f"Read back:  {_describe(found)}")
     if different:
-        raise NotConfirmed(f"{options.robot_ip} does not have what was sent: {'; '.join(different)}. {_ADVICE}")
+        raise NotConfirmed(
+            "not confirmed", f"{options.robot_ip} does not have what was sent: {'; '.join(different)}. {_ADVICE}"
+        )
     if has_inertia and not sent_inertia:
         show("note: the messages of this driver have no inertia; it was left out")
     if sent_inertia and found.inertia is None:
@@ -160,7 +159,7 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
             try:
                 return set_ur_payload(caller, kind, options.service, load.mass, load.com, inertia)
             except ServiceFailed as error:
-                raise NotConfirmed(f"the driver did not say that it was set ({error})") from error
+                raise NotConfirmed("not confirmed", f"the driver did not say that it was set ({error})") from error
 
     return call_driver
 
@@ -177,13 +176,7 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
     if options.dry_run:
         return ExitStatus.OK
     from sysid_ros.ros.moveit import fill_message
-    from sysid_ros.ros.services import (
-        ServiceCaller,
-        apply_scene,
-        compare_attached,
-        read_attached,
-        service_type,
-    )
+    from sysid_ros.ros.services import ServiceCaller, apply_scene, compare_attached, read_attached, service_type
     from sysid_ros.ros.waiting import ServiceFailed
 
     kinds = [service_type("moveit_msgs", one, _MOVEIT_CURE) for one in ("ApplyPlanningScene", "GetPlanningScene")]
@@ -195,12 +188,12 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
             apply_scene(caller, kinds[0], f"{prefix}/apply_planning_scene", scene)
             found = read_attached(caller, kinds[1], where, name)
         except ServiceFailed as error:
-            raise NotConfirmed(f"MoveIt did not say that it has it ({error})") from error
+            raise NotConfirmed("not confirmed", f"MoveIt did not say that it has it ({error})") from error
     if found is None:
-        raise NotConfirmed(f"{where} has no attached object '{name}'; see the log of move_group")
+        raise NotConfirmed("not confirmed", f"{where} has no attached object '{name}'; see the log of move_group")
     different = compare_attached(fill_message(type(found)(), fields), found)
     if different:
-        raise NotConfirmed(f"{where} does not have what was sent: {'; '.join(different)}")
+        raise NotConfirmed("not confirmed", f"{where} does not have what was sent: {'; '.join(different)}")
     if found.weight == 0.0:
         show("note: MoveIt keeps no weight of attached objects; give it to the robot's controller, too")
     show("Confirmed: link, links that may be touched, shapes and places (within 0.1 mm and 1 mrad).")
@@ -247,12 +240,3 @@ def _confirm(options: argparse.Namespace) -> None:
     if input("Send it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was sent.")
         raise KeyboardInterrupt
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(apply_parser().read(argv)), (NotConfirmed,))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,28 +19,16 @@ import numpy as np
 import yaml
 from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.offline import load_known, read_with_progress
 from sysid_ros.cli.options import launch_values, parse_settings, recording_options
-from sysid_ros.cli.parse_calibration import COM_TOLERANCE, calibrate_parser
-from sysid_ros.cli.suite import (
-    Suite,
-    client_of,
-    say,
-    say_where,
-    suite_environment,
-)
+from sysid_ros.cli.parse_calibration import COM_TOLERANCE
+from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.core.estimation.calibration import (
-    CalibrationCancelled,
-    CalibrationInconsistent,
-    CalibrationProgress,
-    describe_doubts,
-    reference_weight,
-)
+from sysid_ros.core.estimation.calibration import CalibrationProgress, describe_doubts, reference_weight
 from sysid_ros.core.estimation.openings import HeldOutFit, calibrate_openly, fit_halves
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import SensorStatistics, measure_sensors
@@ -58,14 +45,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
 from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
-from sysid_ros.reports.arm import (
-    MEAN_TIME,
-    TorqueCheck,
-    make_result,
-    prepare_files,
-    robot_files,
-    write_arm_result,
-)
+from sysid_ros.reports.arm import MEAN_TIME, TorqueCheck, make_result, prepare_files, robot_files, write_arm_result
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.known import KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.options import read_mass
@@ -205,12 +185,12 @@ def _calibrate_with_progress(
         try:
             stop = (lambda: interrupts.is_set, lambda one: display.message(f"contradicted, and opened: {one}"))
             return calibrate_openly(used.robot, used.recordings, record, settings, tell, *stop), False
-        except CalibrationCancelled as cancelled:
-            if cancelled.proven is None:
+        except Cancelled as cancelled:
+            if cancelled.partial is None:
                 display.message("stopped before anything was proven; the recordings are as they were")
                 raise KeyboardInterrupt from None
             display.message("stopped: what was proven by then is kept")
-            return cancelled.proven, True
+            return cancelled.partial, True
 
 
 @dataclass(frozen=True)
@@ -306,22 +286,14 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
         own = {"identification": known}
         if is_simulated:
             own[simulated] = {"payload": payload, "seed": options.seed}
-        words = [
-            "--serial",
-            options.serial_number,
-            "--results",
-            str(motion.folder),
-            "--seed",
-            str(options.seed + number),
-        ]
-        words += ["--mass", repr(motion.mass), "--tolerance", repr(motion.tolerance)]
+        goal: dict[str, object] = {"serial": options.serial_number, "results": motion.folder}
+        goal |= {"seed": options.seed + number, "mass": motion.mass, "tolerance": motion.tolerance}
         if motion.com is not None:
-            # One word, for numbers like -1e-17 look like options.
-            words += [f"--com={','.join(map(repr, motion.com.center.tolist()))}"]
-            words += ["--com-tolerance", repr(float(motion.com.radius.max()))]
-        words += ["--motion-time", str(options.motion_time), "--validation-time", str(options.validation_time)]
-        words += [word for one in motions[:number] for word in ("--recording", one.recording)]
-        client = client_of(CLIENT_MODULE, words, options.robot_name)
+            goal["com"] = ",".join(map(repr, motion.com.center.tolist()))
+            goal["com_tolerance"] = float(motion.com.radius.max())
+        goal |= {"motion_time": options.motion_time, "validation_time": options.validation_time}
+        goal["recording"] = [one.recording for one in motions[:number]]
+        client = client_of(CLIENT_MODULE, goal, options.robot_name)
         status = Suite(started, client, log, environment, own).run()
         if status != ExitStatus.OK:
             break
@@ -460,16 +432,6 @@ def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[Rendera
     return lines
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    work = {"run": run_motions, "arm": run_arm, "sensors": run_sensors}
-
-    def run() -> int:
-        options = calibrate_parser().read(argv)
-        return work[options.command](options)
-
-    return run_command(run, failures=(CalibrationInconsistent,))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def run(options: argparse.Namespace) -> int:
+    """Calibrate, and return the exit status."""
+    return {"run": run_motions, "arm": run_arm, "sensors": run_sensors}[options.command](options)

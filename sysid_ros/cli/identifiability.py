@@ -6,8 +6,6 @@ Any URDF will do, meshes are not needed, and no running system is. With ``--data
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +13,8 @@ from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.parse_recordings import identifiability_parser
 from sysid_ros.cli.terminal import hanging, make_table, show, working
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.identifiability.advice import Advice, advise
@@ -49,10 +45,13 @@ from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the answer and write the files asked for; return 0, or 2 if the input cannot be used."""
+def run(options: argparse.Namespace) -> int:
+    """Print the answer and write the files asked for; return the exit status.
+
+    Raises:
+        SysidError: The input cannot be used, or a file cannot be written.
+    """
     try:
-        options = identifiability_parser().read(argv)
         with working("analysing"):
             result = _analyze(options)
         show(*_summary(result))
@@ -65,11 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 path.write_text(text(), encoding="utf-8")
                 show(f"written: {path}")
     except OSError as error:
-        tell("error: ", f"{error.filename}: {error.strerror}")
-        return ExitStatus.BAD_INPUT
-    except SysidError as error:
-        tell("error: ", str(error))
-        return ExitStatus.BAD_INPUT
+        raise SysidError(error.filename, error.strerror) from error
     return ExitStatus.OK
 
 
@@ -180,7 +175,3 @@ def _summary(result: IdentifiabilityResult) -> list[RenderableType]:
         parts += ["", describe_data(result.analysis, result.advice)]
         parts += [result.reason] if result.reason else []
     return parts
-
-
-if __name__ == "__main__":
-    sys.exit(main())

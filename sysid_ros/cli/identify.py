@@ -9,35 +9,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import launch_values
-from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD, check_identify, identify_parser
-from sysid_ros.cli.suite import (
-    Suite,
-    client_of,
-    say,
-    say_where,
-    suite_environment,
-)
-from sysid_ros.core.common.command_line import LARGEST_SEED, tell
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD
+from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
+from sysid_ros.core.common.command_line import LARGEST_SEED
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.processes import (
-    ARGUMENTS,
-    IDENTIFY,
-    ParameterValue,
-    Process,
-    Spelling,
-    StartedProcess,
-    is_emulated,
-    network_of,
-    resolve,
-)
+from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, is_emulated, network_of, resolve
 from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.recordings.known import weighed
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 from sysid_ros.start_check import check_suite, require_movable
 from sysid_ros.view.address import LOOPBACK, free_port
@@ -48,13 +29,12 @@ CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     """Return the command of the client for the given options."""
-    words = ["--results", str(results), "--seed", str(options.seed)]
-    words += ["--max-motion-time", str(options.max_motion_time), "--trajectories", str(options.trajectories)]
-    words += ["--target-mass-width", str(options.target_mass_width), "--model", options.model]
     tare = choose_tare(options)
-    words += ["--gripper", options.gripper, "--tare", tare]
-    words += ["--grasp", options.payload or DEFAULT_PAYLOAD] if tare == "first" else []
-    return client_of(CLIENT_MODULE, words, options.robot_name)
+    names = ("model", "gripper", "seed", "max_motion_time", "trajectories", "target_mass_width", "mass")
+    values = {"results": results, "tare": tare, **{name: getattr(options, name) for name in names}}
+    if tare == "first":
+        values["grasp"] = options.payload or DEFAULT_PAYLOAD
+    return client_of(CLIENT_MODULE, values, options.robot_name)
 
 
 def choose_tare(options: argparse.Namespace) -> str:
@@ -70,45 +50,24 @@ def choose_tare(options: argparse.Namespace) -> str:
     return "ask" if options.mode in ("hardware", "ros2_control") and sys.stdin.isatty() else "none"
 
 
-@dataclass(frozen=True)
-class CheckedRun:
-    """A run of the suite that nothing is known against.
-
-    Attributes:
-        started: The processes.
-        own: Parameters by executable over those of the processes.
-    """
-
-    started: Sequence[StartedProcess]
-    own: Mapping[str, Mapping[str, ParameterValue]]
-
-
-def check_options(
-    options: argparse.Namespace, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
-) -> CheckedRun:
+def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], dict[str, dict[str, ParameterValue]]]:
     """Refuse what some process would refuse later, before any is started.
 
-    Args:
-        options: Of the command line.
-        processes: What is started.
-        command: The command, as it is typed.
+    Returns:
+        The processes, and parameters by executable over those of the processes.
 
     Raises:
         SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
             be moved.
     """
-    check_identify(options)
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     values = launch_values(options, ARGUMENTS)
-    load_robot(options.model)  # says more of one that does not exist
-    started = resolve(values, processes, Spelling.OPTION)
-    # A simulated arm that ends with its result need not move back: that is two more certified plans to wait for.
-    ends = is_simulated and not options.nodes_only
-    known: dict[str, ParameterValue] = {"results_root": str(options.results)} | (
-        {"return_to_start": False} if ends else {}
-    )
-    own: dict[str, Mapping[str, ParameterValue]] = {"identification": known}
+    weighed(load_robot(options.model), options.mass)  # says more of one that does not exist
+    started = resolve(values, spelling=Spelling.OPTION)
+    own: dict[str, dict[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
     if is_simulated:
+        # One that ends with its result need not move back: that is two more certified plans to wait for.
+        own["identification"] |= {} if options.nodes_only else {"return_to_start": False}
         simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
         own[simulated] = {"payload": options.payload or DEFAULT_PAYLOAD, "seed": options.seed}
     found = check_suite(values, started, own, Spelling.OPTION)
@@ -122,35 +81,28 @@ def check_options(
             number_of_trajectories=min(options.trajectories, LARGEST_SEED),
         )
         settings_of(found["identification"].procedure, goal)  # refuses what the goal cannot have
-    require_movable(found, command, Spelling.OPTION, has_goal=not options.nodes_only)
+    require_movable(found, options.command, Spelling.OPTION, has_goal=not options.nodes_only)
     if not options.nodes_only and choose_tare(options) == "first":
-        own["arm_driver"] = {**own["arm_driver"], "payload": "none"}  # the client lets it grasp the payload later
-    return CheckedRun(started, own)
+        own["arm_driver"]["payload"] = "none"  # the client lets it grasp the payload later
+    return started, own
 
 
-def main(
-    argv: Sequence[str] | None = None, processes: Sequence[Process] = IDENTIFY, command: str = "sysid identify"
-) -> int:
-    """Run the command ``sysid identify`` and return its exit status."""
-    options = identify_parser().parse_args(argv)
-    try:
-        if options.view_port != "0":
-            options.view_port = str(free_port(options.view_port))
-        run = check_options(options, processes, command)
-        results = make_results_directory(options.results)
-        environment = suite_environment(results / "log", options.domain_id, vars(options))
-    except SysidError as error:
-        tell("error: ", str(error))
-        return ExitStatus.BAD_INPUT
+def run(options: argparse.Namespace) -> int:
+    """Run the nodes and send one goal; return the exit status.
+
+    Raises:
+        SysidError: Some process would refuse the options.
+    """
+    if options.view_port != "0":
+        options.view_port = str(free_port(options.view_port))
+    started, own = check_options(options)
+    results = make_results_directory(options.results)
+    environment = suite_environment(results / "log", options.domain_id, vars(options))
     client = None if options.nodes_only else client_command(options, results)
     say_where(environment, results / "log")
     if options.view_port != "0":
         say(f"a browser on this machine shows the arm at http://{LOOPBACK}:{options.view_port} in some seconds")
     if options.nodes_only and PROFILE_VARIABLE in network_of(vars(options)):
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
-    own = {**run.own, "identification": {**run.own["identification"], "results_root": str(results)}}
-    return Suite(run.started, client, results / "log", environment, own).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    own["identification"]["results_root"] = str(results)
+    return Suite(started, client, results / "log", environment, own).run()

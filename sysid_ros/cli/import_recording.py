@@ -7,15 +7,12 @@ velocities where nobody measured them. Ctrl-C keeps what was read by then.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.offline import read_with_progress
 from sysid_ros.cli.options import recording_options
-from sysid_ros.cli.parse_recordings import import_parser
 from sysid_ros.cli.terminal import show, working
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.readers import Recording
@@ -50,12 +47,3 @@ def run(options: argparse.Namespace) -> int:
         write_npz(output, robot, recording)
     show(f"Table: {output}")
     return ExitStatus.STOPPED if was_stopped else ExitStatus.OK
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(import_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

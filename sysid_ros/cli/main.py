@@ -1,23 +1,22 @@
 """The command ``sysid``: one door to everything that runs without ``ros2 launch``.
 
-Each command is a parser, and a module with a function ``main(argv)``. Parsers load nothing that takes long: help, and
+Each command is a parser, and a module with a function ``run(options)``. Parsers load nothing that takes long: help, and
 what is refused, come before the module of the command that is called, and no other module, is loaded.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
-import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, cast
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.parse_calibration import calibrate_parser
 from sysid_ros.cli.parse_others import completion_parser, safe_id_parser, sva_parser
 from sysid_ros.cli.parse_recordings import (
@@ -28,11 +27,32 @@ from sysid_ros.cli.parse_recordings import (
     report_parser,
     verify_parser,
 )
-from sysid_ros.cli.parse_suites import apply_parser, demo_parser, identify_parser, space_parser, tare_parser
-from sysid_ros.core.common.command_line import CommandParser, fill, tell
+from sysid_ros.cli.parse_suites import (
+    apply_parser,
+    check_load_parser,
+    demo_parser,
+    identify_parser,
+    space_parser,
+    tare_parser,
+)
+from sysid_ros.core.common.command_line import CommandParser, tell
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.optional import describe_missing
 from sysid_ros.emulators.arguments import fri_parser, kortex_parser, ros2_control_parser, ur_parser
 
 PACKAGE = "sysid_ros"
+FIRST_STEPS = """\
+Identifies what a robot arm holds, with guaranteed bounds. Five things to begin with:
+
+  sysid demo                                    identify a payload on a simulated arm
+  sysid offline BAG --model ur5e                identify a payload from a recording
+  sysid identifiability --model ur5e            list the parameters that can be known
+  sysid new-robot ARM.urdf                      write the settings of another arm
+  sysid identify --mode hardware --robot-ip IP  identify what a real arm holds"""
+TRACEBACK = "SYSID_ROS_TRACEBACK"
+"""Environment variable with which faults of the program are told in full."""
+COMPLETING = "_ARGCOMPLETE"
+"""Environment variable that a shell sets where it wants words instead of work."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +61,13 @@ class Command:
 
     Attributes:
         summary: What it does, a line.
-        module: Module of this package whose ``main(argv)`` it is; None where it only has commands of its own.
+        module: Module of this package whose ``run(options)`` it is; empty where it only has commands of its own.
         parser: Makes its parser; None likewise.
         commands: These, by name.
     """
 
     summary: str
-    module: str | None = None
+    module: str = ""
     parser: Callable[[], CommandParser] | None = None
     commands: Mapping[str, Command] = field(default_factory=dict)
 
@@ -65,23 +85,18 @@ PAPERS: Mapping[str, Command] = MappingProxyType({
 })  # fmt: skip
 """Experiments of the papers in simulation."""
 COMMANDS: Mapping[str, Command] = MappingProxyType({
-    "demo": Command("identify an unknown payload on a simulated arm", "cli.demo", demo_parser),
+    "demo": Command("identify an unknown payload on a simulated arm", "cli.identify", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
     "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.tare", tare_parser),
-    "offline": Command(
-        "identify from a recording: a bag, a table, or one of this suite", "cli.offline", offline_parser
-    ),
+    "offline": Command("identify from a recording: a bag, a table, or a run", "cli.offline", offline_parser),
     "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),
     "apply": Command("give the payload of a result to a running system", "cli.apply", apply_parser),
-    "import": Command(
-        "turn a bag or another recording into a table with SI units", "cli.import_recording", import_parser
-    ),
+    "check-load": Command("check the load entered in a controller", "cli.check_load", check_load_parser),
+    "import": Command("turn any recording into a table with SI units", "cli.import_recording", import_parser),
     "new-robot": Command("write the settings of any arm from its URDF", "cli.new_robot", new_robot_parser),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "cli.calibrate", calibrate_parser),
-    "identifiability": Command(
-        "tell which parameters can be known, at all or here", "cli.identifiability", identifiability_parser
-    ),
-    "verify": Command("prove all certified plans of a recording again", "cli.verify", verify_parser),
+    "identifiability": Command("list what can be known of an arm", "cli.identifiability", identifiability_parser),
+    "verify": Command("re-verify the certified plans of a recording", "cli.verify", verify_parser),
     "space": Command("identify a free-flying robot", "cli.space", space_parser),
     "papers": Command("repeat experiments of the papers in simulation", commands=PAPERS),
     "emulate": Command("run an emulated controller", commands=EMULATORS),
@@ -90,36 +105,51 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
 """Every command of ``sysid``."""
 
 
-def describe(name: str, commands: Mapping[str, Command]) -> str:
-    """Return the help of a command that has commands of its own.
+def build_parser(words: Collection[str] | None = None) -> CommandParser:
+    """Return the parser of ``sysid``.
 
     Args:
-        name: The command as it is typed.
-        commands: Its commands.
+        words: What was typed: only commands among it get their options, which take time to make; None makes all.
     """
-    width, columns = max(map(len, commands)), shutil.get_terminal_size().columns - 2
-    lines = [f"  {command:{width}}  {commands[command].summary}" for command in commands]
-    parts = [
-        f"usage: {name} COMMAND [options]",
-        "\n".join(lines),
-        fill(f"`{name} COMMAND --help` tells options, examples and exit statuses of each.", columns),
-    ]
-    if commands is COMMANDS:
-        codes = "\n".join(f"  {status.value:<3}  {status.meaning}" for status in ExitStatus)
-        codes = fill(codes, columns)
-        parts += ["`sysid --version` tells the version.", f"exit status:\n{codes}"]
-    return "\n\n".join(parts)
+    parser = CommandParser(prog="sysid", description=FIRST_STEPS, endings={int(one): one.meaning for one in ExitStatus})
+    parser.add_argument("--version", action="store_true", help="print the version")
+    _add_commands(parser, COMMANDS, words)
+    return parser
 
 
-TRACEBACK = "SYSID_ROS_TRACEBACK"
-"""Environment variable with which faults of the program are told in full."""
+def _add_commands(parser: CommandParser, commands: Mapping[str, Command], words: Collection[str] | None) -> None:
+    def build(prog: str, **_: Any) -> CommandParser:
+        name = prog.split()[-1]
+        command = commands[name]
+        if command.parser is None or not (words is None or name in words):
+            made = CommandParser(prog=prog, description=f"{command.summary[0].upper()}{command.summary[1:]}.")
+        else:
+            made = command.parser()
+        made.set_defaults(module=command.module)
+        if command.commands:
+            _add_commands(made, command.commands, words)
+        return made
+
+    group: Any = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=cast(Any, build)
+    )
+    for name, command in commands.items():
+        group.add_parser(name, help=command.summary)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`; tell any error in one sentence."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return run_command(lambda: _run(words))
+        return int(_run(words))
+    except SysidError as error:
+        tell("error: ", str(error))
+        return ExitStatus.FAILED if error.is_outcome else ExitStatus.BAD_INPUT
+    except ModuleNotFoundError as error:
+        tell("error: ", describe_missing(error))
+        return ExitStatus.BAD_INPUT
+    except KeyboardInterrupt:
+        return ExitStatus.STOPPED
     except BrokenPipeError:  # whoever read the output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at its end
         return ExitStatus.STOPPED
@@ -137,29 +167,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    name, commands = "sysid", COMMANDS
+    if COMPLETING in os.environ:
+        from sysid_ros.cli.completion import complete  # ends the process
+
+        complete(build_parser(os.environ.get("COMP_LINE", "").split()))
+    if not words:
+        print(f"{FIRST_STEPS}\n\n`sysid --help` lists all commands, `sysid COMMAND --help` the options of one.")
+        return ExitStatus.BAD_INPUT
     if words == ["--version"]:
         from importlib.metadata import version
 
         print(f"sysid_ros {version(PACKAGE)}")
         return ExitStatus.OK
-    while True:
-        word = words.pop(0) if words else None
-        if word in (None, "-h", "--help"):
-            print(describe(name, commands))
-            return ExitStatus.OK if word else ExitStatus.BAD_INPUT
-        if word not in commands:
-            near = difflib.get_close_matches(word, commands, 1)
-            hint = f" (did you mean {name} {near[0]}?)" if near else ""
-            tell("error: ", f"'{word}' is no command of {name}; it has {', '.join(commands)}{hint}")
-            return ExitStatus.BAD_INPUT
-        name, command = f"{name} {word}", commands[word]
-        if command.module is not None and command.parser is not None:
-            command.parser().read(words)  # help, and what is refused, before anything that takes long is loaded
-            for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-                os.environ.setdefault(name, "1")  # matrices are small: on a busy machine threads wait for each other
-            return int(importlib.import_module(f"{PACKAGE}.{command.module}").main(words))
-        commands = command.commands
+    options = build_parser(words).read(words)  # help, and what is refused, before anything that takes long is loaded
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # matrices are small: on a busy machine threads wait for each other
+    return int(importlib.import_module(f"{PACKAGE}.{vars(options).pop('module')}").run(options))
 
 
 if __name__ == "__main__":

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import recording_options
-from sysid_ros.cli.parse_recordings import new_robot_parser
 from sysid_ros.cli.terminal import hanging, show, working
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.sensor_statistics import NoStandstill, measure_sensors
+from sysid_ros.core.estimation.sensor_statistics import measure_sensors
 from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
 from sysid_ros.core.model.mesh_spheres import cover_meshes
@@ -57,7 +54,7 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
         notes = [f"{source}: gravity does not show the sign of the efforts"]
     try:
         shown = measure_sensors(robot, recording.batches, EstimatorSettings())
-    except NoStandstill as error:
+    except SysidError as error:
         return found, [*notes, f"{source}: {error}; errors of sensors are defaults"]
     absolute = np.maximum(_SPARE * shown.torque[0], 1e-3)
     step = np.where(np.isfinite(shown.position_step), shown.position_step, robot.sensors.position_resolution)
@@ -173,12 +170,3 @@ def _summary(robot: RobotModel, comments: dict[str, list[str]]) -> list[Renderab
         "Assumed, because the URDF does not say it:",
         *(hanging("  - ", text) for text in robot.assumptions),
     ]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(new_robot_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

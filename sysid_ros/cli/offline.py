@@ -17,9 +17,8 @@ from typing import Any
 
 from rich.table import Table
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import read_settings, recording_options
-from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
     body_summary,
@@ -34,7 +33,6 @@ from sysid_ros.cli.terminal import (
 )
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.core.estimation.calibration import with_known_mass
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.loader import load_robot
@@ -43,7 +41,8 @@ from sysid_ros.library.offline import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.options import ReadOptions, read_mass
+from sysid_ros.reports.recordings.known import weighed
+from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import write_results
@@ -171,7 +170,7 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
 def _robot_of(options: argparse.Namespace) -> RobotModel:
     robot = load_known(options, options.calibration)
     robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
-    return robot if options.mass is None else with_known_mass(robot, *read_mass(options.mass))
+    return weighed(robot, options.mass)
 
 
 def _read_tare(options: argparse.Namespace, robot: RobotModel) -> Recording | None:
@@ -274,12 +273,3 @@ def _run_bodies(
         return ExitStatus.FAILED
     has_bounds = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
     return ExitStatus.OK if has_bounds else ExitStatus.NOT_IDENTIFIED
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(offline_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

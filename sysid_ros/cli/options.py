@@ -10,7 +10,7 @@ from pathlib import Path
 from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.model.robot_files import require_robot
+from sysid_ros.core.model.robot_files import available_robots, require_robot
 from sysid_ros.processes import Argument
 from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.view.address import PORT, free_port
@@ -36,7 +36,7 @@ def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argu
     parser.add_argument(
         "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
     )
-    parser.add_argument("--domain-id", type=int, default=None, help="ROS domain, 0 to 101 (default: a free one)")
+    parser.add_argument("--domain-id", type=int, help="ROS domain, 0 to 101 (default: a free one)")
 
 
 def launch_values(options: argparse.Namespace, arguments: Sequence[Argument]) -> dict[str, str]:
@@ -68,12 +68,23 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_model_option(parser: argparse.ArgumentParser) -> None:
+    """Add the arm, which must be given."""
+    known = ", ".join(available_robots())
+    parser.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
+
+
+def add_set_option(parser: argparse.ArgumentParser) -> None:
+    """Add settings of the estimator; :func:`parse_settings` reads them."""
+    text = "any other setting of the estimator, such as torque_lag=0.02 or gravity_cone=0.035; repeatable"
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+
+
 def add_known_within(parser: argparse.ArgumentParser) -> None:
     """Add how well this very arm is known; :func:`load_known` reads it."""
     parser.add_argument(
         "--known-within",
         type=float,
-        default=None,
         metavar="SHARE",
         help="share within which bodies, friction and armatures of this very arm are known, 0 to 1, in place of what "
         "its settings say; bounds hold only if that is true",
@@ -100,7 +111,6 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort-sign",
         type=float,
-        default=None,
         choices=(1.0, -1.0),
         help="1: efforts are in joint direction, -1: against it (default: what the file says, or gravity shows)",
     )
@@ -147,18 +157,13 @@ def _scale(word: str) -> tuple[str, float]:
 
 
 def read_settings(options: argparse.Namespace) -> EstimatorSettings:
-    """Return the settings of the estimator from the command line.
+    """Return the settings of the estimator from the command line of ``sysid offline``.
 
     Raises:
         ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
     """
-    values = {
-        "method": options.method,
-        "body": options.body,
-        "target": options.target,
-        "window_duration": options.window,
-    }
-    return parse_settings(options.set, values)
+    values = {name: getattr(options, name) for name in ("method", "body", "target")}
+    return parse_settings(options.set, {**values, "window_duration": options.window})
 
 
 def parse_settings(words: Sequence[str], values: Mapping[str, object] | None = None) -> EstimatorSettings:

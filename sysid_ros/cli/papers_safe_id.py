@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.many_runs import carry_out_runs, show
-from sysid_ros.cli.parse_others import TABLES, safe_id_parser
+from sysid_ros.cli.parse_others import TABLES
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.executor import Completion, ResultsFile
 from sysid_ros.papers import safe_id_runs
@@ -68,12 +66,3 @@ def run(options: argparse.Namespace) -> int:
     entries, failures = collect_runs(options)
     show(safe_id_report, entries, Path(options.results))
     return ExitStatus.FAILED if failures else ExitStatus.OK
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(safe_id_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.many_runs import carry_out_runs, show
-from sysid_ros.cli.parse_others import sva_parser
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.papers import sva
 from sysid_ros.papers.names import SVA_EXPERIMENTS, SVA_ROBOTS
@@ -27,12 +24,3 @@ def run(options: argparse.Namespace) -> int:
     entries, failures = carry_out_runs(sva.run, jobs, folder / "runs.jsonl", (options.workers, options.scheduler))
     show(sva_report, entries, folder)
     return ExitStatus.FAILED if failures else ExitStatus.OK
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(sva_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,7 @@ def safe_id_parser() -> CommandParser:
         description="Repeats the experiments of SAFE-ID section VI in simulation: three experiments, five dumbbells, "
         "the paper's eleven methods and SVA's online model. Tables II and III rest on the same runs.",
         examples=("sysid papers safe-id --experiment table-5 --seeds 2", "sysid papers safe-id --done"),
-        check=_check_safe_id,
+        check=lambda options: require_numbers(options, "seeds", "motions", least=1),
         endings=endings(ExitStatus.FAILED),
     )
     add = parser.add_argument
@@ -34,10 +34,6 @@ def safe_id_parser() -> CommandParser:
     add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
     add_run_options(parser)
     return parser
-
-
-def _check_safe_id(options: argparse.Namespace) -> None:
-    require_numbers(options, "seeds", "motions", least=1)
 
 
 LEAST_SCALE = 0.01
@@ -54,12 +50,11 @@ def sva_parser() -> CommandParser:
         check=_check_sva,
         endings=endings(ExitStatus.FAILED),
     )
-    parser.add_argument(
-        "--experiment", default="all", choices=("all", *SVA_EXPERIMENTS), help="which one (default: all)"
-    )
-    parser.add_argument("--seeds", type=int, default=10, help="runs with other parameters and noise (default: 10)")
-    parser.add_argument("--scale", type=float, default=1.0, help="durations over those of the experiments (default: 1)")
-    parser.add_argument("--results", default="results/sva", help="folder for runs.jsonl and figures")
+    add = parser.add_argument
+    add("--experiment", default="all", choices=("all", *SVA_EXPERIMENTS), help="which one (default: all)")
+    add("--seeds", type=int, default=10, help="runs with other parameters and noise (default: 10)")
+    add("--scale", type=float, default=1.0, help="durations over those of the experiments (default: 1)")
+    add("--results", default="results/sva", help="folder for runs.jsonl and figures")
     add_run_options(parser)
     return parser
 
@@ -69,20 +64,16 @@ def _check_sva(options: argparse.Namespace) -> None:
     require_numbers(options, "scale", least=LEAST_SCALE)
 
 
-SHELLS = ("bash", "zsh")
-
-
 def completion_parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="sysid completion",
-        description="Prints the completion of sysid for a shell: commands, options, models, payloads and files. It "
-        "fits the installed version; write it again after an update.",
+        description="Prints what a shell needs to complete commands, options, models, payloads and files of sysid.",
         examples=(
             "sysid completion bash > ~/.local/share/bash-completion/completions/sysid",
             "sysid completion zsh > ~/.zfunc/_sysid",
         ),
         endings=endings(),
     )
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
     return parser

@@ -8,8 +8,10 @@ from pathlib import Path
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.options import (
     add_known_within,
+    add_model_option,
     add_recording_options,
     add_run_options,
+    add_set_option,
     add_view_option,
     check_arm,
     check_view,
@@ -44,40 +46,25 @@ def offline_parser() -> CommandParser:
         check=_check_offline,
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms"
-    )
-    parser.add_argument(
-        "--model", required=True, help=f"the arm: one of {', '.join(available_robots())}, or a settings file"
-    )
-    parser.add_argument("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
-    parser.add_argument(
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms")
+    add_model_option(parser)
+    add("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
+    add(
         "--body",
         default=defaults.body,
         help="payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)",
     )
-    parser.add_argument("--target", default=defaults.target, choices=TARGETS, help="what is identified")
-    parser.add_argument(
-        "--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]"
-    )
-    parser.add_argument("--calibration", default=None, help="calibration of this very arm, a file of sysid calibrate")
-    parser.add_argument(
-        "--tare", dest="tare_file", default=None, metavar="FILE", help="recording of the arm with its hand empty before"
-    )
+    add("--target", default=defaults.target, choices=TARGETS, help="what is identified")
+    add("--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]")
+    add("--calibration", help="calibration of this very arm, a file of sysid calibrate")
+    add("--tare", dest="tare_file", metavar="FILE", help="recording of the arm with its hand empty before")
     add_known_within(parser)
-    parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
-    parser.add_argument(
-        "--mass", metavar="MASS[+-TOLERANCE]", help="mass of the payload from a scale [kg], such as 1.814+-0.002"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other setting of the estimator, for instance torque_lag=0.02 or gravity_cone=0.035; repeatable",
-    )
+    add("--prior", help="name of the payload prior; default: the arm's own")
+    add("--mass", metavar="MASS[+-TOLERANCE]", help="mass of the payload from a scale [kg], such as 1.814+-0.002")
+    add_set_option(parser)
     add_recording_options(parser)
-    parser.add_argument(
+    add(
         "--output",
         "--results",
         default="results",
@@ -122,12 +109,13 @@ def report_parser() -> CommandParser:
         check=_check_report,
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
-    parser.add_argument("source", type=Path, metavar="FOLDER", help="results folder, or a recording")
-    parser.add_argument("--model", help="the arm: a name or a settings file (default: the one that the run names)")
-    parser.add_argument("--prior", default=None, help="name of the payload prior; default: the arm's own")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the estimator")
+    add = parser.add_argument
+    add("source", type=Path, metavar="FOLDER", help="results folder, or a recording")
+    add("--model", help="the arm: a name or a settings file (default: the one that the run names)")
+    add("--prior", help="name of the payload prior; default: the arm's own")
+    add_set_option(parser)
     add_recording_options(parser)
-    parser.add_argument("--output", "--results", default="results", help="folder for a new folder with the files")
+    add("--output", "--results", default="results", help="folder for a new folder with the files")
     return parser
 
 
@@ -175,10 +163,10 @@ def import_parser() -> CommandParser:
         check=_check_import,
         endings=endings(),
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a bag, a table, or a recording of this suite")
-    known = ", ".join(available_robots())
-    parser.add_argument("--model", required=True, help=f"the arm: one of {known}, or a settings file")
-    parser.add_argument("--output", type=Path, default=None, help="the table, .npz (default: beside the recording)")
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a bag, a table, or a recording of this suite")
+    add_model_option(parser)
+    add("--output", type=Path, help="the table, .npz (default: beside the recording)")
     add_recording_options(parser)
     return parser
 
@@ -202,29 +190,22 @@ def new_robot_parser() -> CommandParser:
         prog="sysid new-robot",
         description="Writes the settings file of any arm from its URDF, and from a bag what it shows of the sensors. "
         "It is a commented YAML file; with it every command takes the arm: --model my_arm.yaml.",
-        examples=(
-            "sysid new-robot ur5e.urdf",
-            "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/",
-        ),
+        examples=("sysid new-robot ur5e.urdf", "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/"),
         check=_check_new_robot,
         endings=endings(),
     )
-    parser.add_argument(
-        "urdf", type=Path, metavar="URDF", help="the URDF, with all xacro macros expanded; meshes may be missing"
-    )
-    parser.add_argument("--name", default=None, help="name of the arm (default: that of the URDF file)")
-    parser.add_argument("--tool", default=None, metavar="LINK", help="link that holds the payload (default: the last)")
-    parser.add_argument(
-        "--joints", default=None, help="joints of the arm from the base on, with commas (default: all to the tool)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("urdf", type=Path, metavar="URDF", help="the URDF, with all xacro macros expanded; meshes may be missing")
+    add("--name", help="name of the arm (default: that of the URDF file)")
+    add("--tool", metavar="LINK", help="link that holds the payload (default: the last)")
+    add("--joints", help="joints of the arm from the base on, with commas (default: all to the tool)")
+    add(
         "--from-bag",
         type=Path,
-        default=None,
         metavar="BAG",
         help="a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second",
     )
-    parser.add_argument("--output", type=Path, default=None, help="the settings file (default: NAME.yaml)")
+    add("--output", type=Path, help="the settings file (default: NAME.yaml)")
     add_recording_options(parser)
     return parser
 
@@ -248,7 +229,7 @@ def verify_parser() -> CommandParser:
     """Return the parser of the options of the command."""
     parser = CommandParser(
         prog="sysid verify",
-        description="Proves all certified plans of a recording again, anew: hashes, start states, times, the "
+        description="Re-verifies all certified plans of a recording from scratch: hashes, start states, times, the "
         "controller's tracking bound from plan to plan and in stops, and the proof over continuous time. Ctrl-C ends "
         "it with the plans so far.",
         examples=(
@@ -259,16 +240,17 @@ def verify_parser() -> CommandParser:
         check=_check_verify,
         endings=endings(ExitStatus.FAILED),
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
-    parser.add_argument("--model", help="name or settings file of the robot; default: the name in each plan")
-    parser.add_argument(
+    add = parser.add_argument
+    add("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
+    add("--model", help="name or settings file of the robot; default: the name in each plan")
+    add(
         "--ground",
         metavar="HEIGHT",
         default="any",
         help="least height of the ground in the scenes that plans are proven for [m], as the safe planner was started "
         "with; none: there need be no ground (default: any height, but there is one)",
     )
-    parser.add_argument(
+    add(
         "--enclose-terms",
         action="store_true",
         help="also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "
@@ -299,52 +281,47 @@ def identifiability_parser() -> CommandParser:
         check=_check_identifiability,
         endings=endings(),
     )
+    add = parser.add_argument
     robot = parser.add_mutually_exclusive_group(required=True)
     robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
     robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")
-    parser.add_argument(
+    add(
         "--gravity",
         nargs=3,
         type=float,
         metavar=("X", "Y", "Z"),
         help="gravity in the frame of the root link [m/s^2], 0 0 0 for none; default 0 0 -9.81, or the arm's own",
     )
-    parser.add_argument("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
-    parser.add_argument("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
-    parser.add_argument(
+    add("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
+    add("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
+    add(
         "--massless",
         choices=MASSLESS,
         default="as_modelled",
         help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
     )
-    parser.add_argument(
-        "--rotors", type=Path, help="YAML with the rotors of the motors, see docs/theory/identifiability.md"
-    )
-    parser.add_argument(
-        "--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)"
-    )
-    parser.add_argument("--static", action="store_true", help="postures only, nothing moves")
-    parser.add_argument(
+    add("--rotors", type=Path, help="YAML with the rotors of the motors, see docs/theory/identifiability.md")
+    add("--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)")
+    add("--static", action="store_true", help="postures only, nothing moves")
+    add(
         "--joint-parameters",
         nargs="*",
         choices=FRICTION_NAMES,
         help="which friction parameters of each joint are unknown too; default none, with --data what the sensor feels",
     )
-    parser.add_argument("--known", nargs="+", default=[], metavar="JOINT", help="joints whose bodies are known")
-    parser.add_argument(
-        "--tolerance", type=float, default=TOLERANCE, help="what counts as zero, relative [-] (default %(default)g)"
-    )
-    parser.add_argument("--data", type=Path, help="recording (.mcap, .csv, .npz) to say what it knows; with --model")
-    parser.add_argument(
+    add("--known", nargs="+", default=[], metavar="JOINT", help="joints whose bodies are known")
+    add("--tolerance", type=float, default=TOLERANCE, help="what counts as zero, relative [-] (default %(default)g)")
+    add("--data", type=Path, help="recording (.mcap, .csv, .npz) to say what it knows; with --model")
+    add(
         "--unknown",
         choices=("arm", "payload"),
         default="arm",
         help="with --data: what is to be identified (default %(default)s)",
     )
-    parser.add_argument("--window", type=float, default=WINDOW, help="momentum window [s] (default %(default)g)")
-    parser.add_argument("--html", type=Path, help="write the report as one HTML page")
-    parser.add_argument("--markdown", type=Path, help="write the report as Markdown")
-    parser.add_argument("--yaml", type=Path, help="write base parameters with all coefficients as YAML, for programs")
+    add("--window", type=float, default=WINDOW, help="momentum window [s] (default %(default)g)")
+    add("--html", type=Path, help="write the report as one HTML page")
+    add("--markdown", type=Path, help="write the report as Markdown")
+    add("--yaml", type=Path, help="write base parameters with all coefficients as YAML, for programs")
     return parser
 
 

@@ -13,12 +13,12 @@ from sysid_ros.core.model.robot_files import require_robot
 from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS, Spelling, resolve, resolve_space
 from sysid_ros.reports.folders import require_result
-from sysid_ros.reports.recordings.options import InvalidRecording
+from sysid_ros.reports.recordings.options import InvalidRecording, read_mass
 from sysid_ros.space.core.method import Method
 
 DEFAULT_PAYLOAD = "dumbbell_4lb"
 """What a simulated arm holds where nothing is said."""
-OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width")
+OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width", "mass")
 """Options that go into the goal."""
 
 
@@ -33,26 +33,27 @@ def identify_parser() -> CommandParser:
             "sysid identify --model kuka_lbr_med7 --mode emulated --payload 1.5",
             "sysid identify --model iiwa7:elastic:compact_tool --mode hardware \\\n  --robot-ip 10.0.0.3",
         ),
-        check=check_identify,
+        check=_check_identify,
         endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
         allow_abbrev=False,
     )
     add_launch_options(parser, ARGUMENTS)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--payload",
         default="",
         help="what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
         f"'none' (default: {DEFAULT_PAYLOAD})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
-    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
-    parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
-    parser.add_argument(
-        "--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never"
-    )
+    add("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
+    add("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
+    add("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
+    add("--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never")
+    _add_mass_option(parser)
     _add_tare_option(parser)
     add_view_option(parser, "show the arm, its payload, plans and environment")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    add("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    parser.set_defaults(command=parser.prog)
     return parser
 
 
@@ -67,22 +68,30 @@ def demo_parser() -> CommandParser:
             "sysid demo --tare none",
             "sysid demo --model kuka_lbr_med7 --mode emulated --payload 1.5",
         ),
-        check=_check_demo,
+        check=_check_identify,
         endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
         allow_abbrev=False,
     )
-    parser.add_argument("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
-    parser.add_argument(
-        "--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller"
-    )
-    parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation and of the searches")
-    parser.add_argument(
-        "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
-    )
+    parser.set_defaults(**{**vars(identify_parser().parse_args([])), "command": "sysid demo"})
+    add = parser.add_argument
+    add("--model", default="kinova_gen3_2f85", help="the arm: a name or a settings file")
+    add("--mode", default="mock", choices=("mock", "emulated"), help="simulated, or emulated controller")
+    add("--payload", default="dumbbell_4lb", help="what the arm identifies in the end")
+    add("--seed", type=int, default=0, help="seed of the simulation and of the searches")
+    add("--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run")
+    _add_mass_option(parser)
     _add_tare_option(parser)
     add_view_option(parser, "show the arm while it identifies")
     return parser
+
+
+def _add_mass_option(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--mass",
+        default="",
+        metavar="MASS[+-TOLERANCE]",
+        help="mass of the payload from a scale [kg], such as 1.814+-0.002; bounds count on it",
+    )
 
 
 def _add_tare_option(parser: CommandParser) -> None:
@@ -105,11 +114,12 @@ def tare_parser() -> CommandParser:
         examples=("sysid tare --model kinova_gen3_2f85",),
         endings=endings(ExitStatus.FAILED),
     )
-    parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
-    parser.add_argument("--robot-name", default="", help="namespace of the nodes; empty for none")
-    parser.add_argument("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
-    parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
+    add = parser.add_argument
+    add("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
+    add("--robot-name", default="", help="namespace of the nodes; empty for none")
+    add("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
+    add("--seed", type=int, default=0, help="seed of the excitation search")
+    add("--results", default="", help="folder below the node's results_root; empty: no files")
     return parser
 
 
@@ -119,20 +129,16 @@ def space_parser() -> CommandParser:
         prog="sysid space",
         description="Identifies the minimal parameters of a free-flying robot: a simulated one with its nodes, or "
         "from a recording; and what it holds.",
-        examples=(
-            "sysid space --speed 5 --object",
-            "sysid space --recording recording.mcap --momentum 0.1 0.1",
-        ),
+        examples=("sysid space --speed 5 --object", "sysid space --recording recording.mcap --momentum 0.1 0.1"),
         check=_check_space,
         endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
         allow_abbrev=False,
     )
     add_launch_options(parser, SPACE_ARGUMENTS)
-    parser.add_argument("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
-    parser.add_argument(
-        "--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
+    add("--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method")
+    add(
         "--momentum",
         type=float,
         nargs=2,
@@ -140,7 +146,7 @@ def space_parser() -> CommandParser:
         default=(0.0, 0.0),
         help="largest component of the momentum at the first sample [kg m/s, kg m^2/s]; 0 0: none",
     )
-    parser.add_argument(
+    add(
         "--object",
         nargs="?",
         const="",
@@ -148,17 +154,13 @@ def space_parser() -> CommandParser:
         help="identify what is in the hand, in this frame (default: the robot's tool); with nodes, after the robot "
         "itself: a simulated one then catches something",
     )
-    parser.add_argument(
-        "--known", type=Path, metavar="YAML", help="with --object: estimate.yaml of the robot without the object"
-    )
-    parser.add_argument(
-        "--before", type=Path, nargs="+", default=(), metavar="MCAP", help="offline: recordings made before the catch"
-    )
-    parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: default")
-    parser.add_argument("--parts", type=int, default=0, help="parts of the motion; 0: default")
-    parser.add_argument("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of simulation and search")
-    parser.add_argument("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    add("--known", type=Path, metavar="YAML", help="with --object: estimate.yaml of the robot without the object")
+    add("--before", type=Path, nargs="+", default=(), metavar="MCAP", help="offline: recordings made before the catch")
+    add("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: default")
+    add("--parts", type=int, default=0, help="parts of the motion; 0: default")
+    add("--planning-time", type=float, default=30.0, help="time for planning [s] (default: 30)")
+    add("--seed", type=int, default=0, help="seed of simulation and search")
+    add("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
     return parser
 
 
@@ -178,7 +180,6 @@ def apply_parser() -> CommandParser:
         "send, and asks. Results that are not usable, or know mass and centre of mass no better than before the data, "
         "are refused.",
         examples=(*ur, *driver, *moveit),
-        check=_check_apply,
         endings=ends,
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -189,7 +190,12 @@ def apply_parser() -> CommandParser:
     }
     for name, (text, examples) in words.items():
         one = commands.add_parser(
-            name, help=text, description=f"Gives the payload to {text}.", examples=examples, endings=ends
+            name,
+            help=text,
+            description=f"Gives the payload to {text}.",
+            examples=examples,
+            endings=ends,
+            check=_check_apply,
         )
         one.add_argument("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
         one.add_argument("--dry-run", action="store_true", help="only show what would be sent")
@@ -212,26 +218,42 @@ def apply_parser() -> CommandParser:
     return parser
 
 
-def check_identify(options: argparse.Namespace) -> None:
-    """Refuse what no process of ``sysid identify`` could use.
+def check_load_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid check-load",
+        description="Checks the load that is entered in a controller: whether mass and CoM lie within the bounds of a "
+        "result, and which external torques the controller sees at rest because of what it has wrong.",
+        examples=("sysid check-load results/2026-11-23_10-00-00 --mass 2.7 --com 0 0 0.11",),
+        endings=endings(ExitStatus.FAILED),
+        check=lambda options: (require_numbers(options, "mass"), require_result(options.folder)),
+    )
+    add = parser.add_argument
+    add("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
+    add("--mass", type=float, required=True, help="mass of the load that is entered [kg]")
+    add("--com", type=float, nargs=3, required=True, metavar=("X", "Y", "Z"), help="its centre of mass [m]")
+    add(
+        "--at",
+        default="flange",
+        choices=("flange", "tool"),
+        help="flange: payload and tool together, about the flange; "
+        "tool: the payload alone, about the tool frame (default: %(default)s)",
+    )
+    add("--posture", type=float, nargs="+", metavar="RAD", help="where the arm rests [rad]; default: home")
+    add("--model", default="", help="the arm; default: that of the result")
+    return parser
 
-    Raises:
-        SysidError: Names the option, or the file.
-    """
-    require_numbers(options, *OF_GOALS)
+
+def _check_identify(options: argparse.Namespace) -> None:
+    require_numbers(options, *OF_GOALS[:3])
     require_numbers(options, "seed", most=LARGEST_SEED)
+    read_mass(options.mass or "0")
     given = [name for name in OF_GOALS if getattr(options, name)]
     if options.nodes_only and given:
         name, value = "--" + given[0].replace("_", "-"), getattr(options, given[0])
         raise ParameterOutOfRange(name, value, "nothing with --nodes-only, which sends no goal")
     require_robot(options.model)
     resolve(launch_values(options, ARGUMENTS), spelling=Spelling.OPTION)
-    check_view(options)
-
-
-def _check_demo(options: argparse.Namespace) -> None:
-    require_numbers(options, "seed", most=LARGEST_SEED)
-    require_robot(options.model)
     check_view(options)
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
-from collections.abc import Sequence
 
-from sysid_ros.cli.exit_status import run_command
 from sysid_ros.cli.offline import identify_with_progress, read_with_progress, show_and_write
 from sysid_ros.cli.options import parse_settings, recording_options
-from sysid_ros.cli.parse_recordings import locate, report_parser
+from sysid_ros.cli.parse_recordings import locate
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.folders import TARE
 from sysid_ros.reports.recordings.files import read_recording
@@ -52,12 +49,3 @@ def run(options: argparse.Namespace) -> int:
     return show_and_write(
         dataclasses.replace(result, motions=motions, truth=truth), options.output, was_stopped or was_cut
     )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(report_parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

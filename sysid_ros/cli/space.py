@@ -7,8 +7,6 @@ domain that stays on this machine, sends one goal and ends everything.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +14,8 @@ import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import launch_values
-from sysid_ros.cli.parse_suites import space_parser
-from sysid_ros.cli.suite import (
-    Suite,
-    client_of,
-    say_where,
-    suite_environment,
-)
+from sysid_ros.cli.suite import Suite, client_of, say_where, suite_environment
 from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
-from sysid_ros.core.common.command_line import tell
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, Spelling, resolve_space
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.space.core.assumptions import Assumptions
@@ -53,44 +43,42 @@ CLIENT_MODULE = "sysid_ros.space.nodes.free_flyer_client"
 """Sends the goal and shows progress; its exit status is that of the runner."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command ``sysid space``; returns its exit status."""
-    try:
-        options = space_parser().read(argv)
-        if options.parts:
-            ProcedureSettings(parts=options.parts)
-        if options.recording is not None:
-            return _offline(options)
-        robot = load_free_flyer(options.model)
-        Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
-        if options.known is not None:
-            read_known_robot(options.known, robot)
-        if options.object:
-            robot.frame(options.object)
-        require_modules(is_simulated=True, is_arm=False)
-        started = resolve_space(launch_values(options, SPACE_ARGUMENTS), Spelling.OPTION)
-        own: dict[str, dict[str, ParameterValue]] = {
-            "free_flyer_driver": {"seed": options.seed},
-            "free_flyer_identification": {
-                "excitation_time_limit": options.planning_time,
-                "linear_momentum": options.momentum[0],
-                "angular_momentum": options.momentum[1],
-                "object_frame": options.object or "",
-                "known_robot": str(options.known or ""),
-            },
-        }
-        require_parameters(started, own, Spelling.OPTION)
-        results = make_results_directory(options.results)
-        environment = suite_environment(results / "log", options.domain_id, vars(options))
-    except SysidError as error:
-        tell("error: ", str(error))
-        return ExitStatus.BAD_INPUT
+def run(options: argparse.Namespace) -> int:
+    """Identify with nodes or from a recording; return the exit status.
+
+    Raises:
+        SysidError: The input cannot be used.
+    """
+    if options.parts:
+        ProcedureSettings(parts=options.parts)
+    if options.recording is not None:
+        return _offline(options)
+    robot = load_free_flyer(options.model)
+    Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
+    if options.known is not None:
+        read_known_robot(options.known, robot)
+    if options.object:
+        robot.frame(options.object)
+    require_modules(is_simulated=True, is_arm=False)
+    started = resolve_space(launch_values(options, SPACE_ARGUMENTS), Spelling.OPTION)
+    own: dict[str, dict[str, ParameterValue]] = {
+        "free_flyer_driver": {"seed": options.seed},
+        "free_flyer_identification": {
+            "excitation_time_limit": options.planning_time,
+            "linear_momentum": options.momentum[0],
+            "angular_momentum": options.momentum[1],
+            "object_frame": options.object or "",
+            "known_robot": str(options.known or ""),
+        },
+    }
+    require_parameters(started, own, Spelling.OPTION)
+    results = make_results_directory(options.results)
+    environment = suite_environment(results / "log", options.domain_id, vars(options))
     client = None
     if not options.nodes_only:
-        words = ["--results", str(results), "--seed", str(options.seed)]
-        words += ["--max-motion-time", str(options.max_motion_time), "--parts", str(options.parts)]
-        words += ["--object"] if options.object is not None else []
-        client = client_of(CLIENT_MODULE, words, options.robot_name)
+        values = {name: getattr(options, name) for name in ("seed", "max_motion_time", "parts")}
+        values |= {"results": results} | ({} if options.object is None else {"object": True})
+        client = client_of(CLIENT_MODULE, values, options.robot_name)
     say_where(environment, results / "log")
     own["free_flyer_identification"]["results_root"] = str(results)
     return Suite(started, client, results / "log", environment, own).run()
@@ -167,7 +155,3 @@ def _offline(options: argparse.Namespace) -> int:
         is_consistent = held.inconsistency is None
     print(f"Files: {results}")
     return ExitStatus.OK if is_consistent else ExitStatus.NOT_IDENTIFIED
-
-
-if __name__ == "__main__":
-    sys.exit(main())

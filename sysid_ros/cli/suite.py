@@ -181,8 +181,20 @@ class Suite:
             stop_groups([node for node, one in started if one.process.ends_last is is_last])
 
 
-def client_of(module: str, words: Sequence[str], robot_name: str) -> list[str]:
-    """Return the command of a client: its module, its options and the namespace of the nodes, empty for none."""
+def client_of(module: str, values: Mapping[str, object], robot_name: str) -> list[str]:
+    """Return the command of a client: its module, its options and the namespace of the nodes, empty for none.
+
+    Args:
+        module: The module.
+        values: Of its options; of a list each, and of True the option alone.
+        robot_name: The namespace.
+    """
+    words = []
+    for name, value in values.items():
+        option = f"--{name.replace('_', '-')}"
+        words += [
+            option if one is True else f"{option}={one}" for one in (value if isinstance(value, list) else [value])
+        ]
     namespace = robot_name.strip("/")
     names = ["--ros-args", "-r", f"__ns:=/{namespace}"] if namespace else []
     return [sys.executable, "-m", module, *words, *names]

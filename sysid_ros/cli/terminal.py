@@ -27,7 +27,14 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
-from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
+from sysid_ros.reports.payload import (
+    Bounded,
+    PayloadSummary,
+    felt_torques,
+    notices,
+    shown_values,
+    summarize_payload,
+)
 from sysid_ros.reports.payload_files import RULE, find_well_known
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
@@ -349,9 +356,20 @@ def _headline(result: IdentificationResult, tool: PayloadSummary) -> list[Render
             f"which {' and '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not well known ({RULE})"
         )
     parts: list[RenderableType] = [Text(first, style="bold"), Text(second, style="bold"), hanging("Good for: ", uses)]
+    torques = felt_torques(result.robot, tool, tool.parameters.values, result.robot.home)
+    if np.all(np.isfinite(torques)):
+        joint = int(torques.argmax())
+        text = f"at most {_up(torques[joint])} Nm, in {result.robot.joint_names[joint]} at the home posture"
+        parts.append(hanging("A controller with this load sees external torques of ", text))
     if likely is not None and np.isnan(likely.lower[0]):
         parts.append(hanging("Likely: ", likely.absence))
     return parts
+
+
+def _up(value: float) -> str:
+    """Write a number, rounded up to two digits."""
+    places = 1 - int(np.floor(np.log10(max(value, 1e-3))))
+    return f"{np.ceil(value * 10.0**places) / 10.0**places:.{max(places, 0)}f}"
 
 
 def _outward(lower: float, upper: float, places: int) -> str:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysid_ros.cli.exit_status import ExitStatus, run_command
-from sysid_ros.cli.parse_recordings import verify_parser
+from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Margin
@@ -164,11 +163,6 @@ def describe_margins(checked: Sequence[CheckedPlan], joint_names: Sequence[str])
     return "least loop margins at the starts of plans: " + ", ".join(texts)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`."""
-    return run_command(lambda: run(verify_parser().read(argv)))
-
-
 def run(options: argparse.Namespace) -> int:
     """Check, and print what was found; return the exit status.
 
@@ -224,7 +218,3 @@ def _check_with_progress(
         except KeyboardInterrupt:
             return checked, True
     return checked, False
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -33,15 +33,7 @@ from sysid_ros.drivers.admission import (
     admit_uncertified,
 )
 from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, is_all_finite
-from sysid_ros.drivers.loop_state import (
-    Counters,
-    Measurement,
-    ModelInUse,
-    ModeState,
-    Monitors,
-    MotionState,
-    Segment,
-)
+from sysid_ros.drivers.loop_state import Counters, Measurement, ModelInUse, ModeState, Monitors, MotionState, Segment
 from sysid_ros.drivers.loop_types import (
     Fault,
     LoopCode,

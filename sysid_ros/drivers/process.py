@@ -127,30 +127,44 @@ class LoopProcess(ChildProcess):
         """See :meth:`Arm.health`."""
         return self._call("health")
 
-    def read_samples(self) -> LoopSamples:
-        """Return the samples since the last call. Works also after the process has ended."""
+    @property
+    def _started_ring(self) -> SampleRing:
         if self._ring is None:
             raise ChildProcessFailed(self.name, "was never started")
+        return self._ring
+
+    def read_samples(self) -> LoopSamples:
+        """Return the samples since the last call. Works also after the process has ended.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
         with self._reading:
-            return self._ring.read()
+            return self._started_ring.read()
 
     def latest_stamp_ns(self) -> int:
-        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first."""
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
-        return self._ring.latest_stamp_ns()
+        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
+        return self._started_ring.latest_stamp_ns()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
-        """Return the regularity of the latest cycles."""
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
-        return self._ring.timing(cycles)
+        """How regularly the latest cycles ran.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
+        return self._started_ring.timing(cycles)
 
     def cycle_times(self, cycles: int) -> Array:
-        """Return period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
-        if self._ring is None:
-            raise ChildProcessFailed(self.name, "was never started")
-        return self._ring.cycle_times(cycles)
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s].
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
+        return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:
         """See :meth:`SimulatedArm.set_payload`.

@@ -134,10 +134,15 @@ _PROBE_TIME = 0.5
 
 
 class TakeoverRefused(ArmError):
-    """The arm is not taken over; it stays with its own controller. ``reason`` has the mismatch and a remedy."""
+    """The arm is not taken over; it stays with its own controller.
 
-    def __init__(self, reason: str):
-        self.reason = reason
+    Args:
+        reason: What does not fit and what to do.
+        may_pass: Whether it may be better the next moment.
+    """
+
+    def __init__(self, reason: str, may_pass: bool = False):
+        self.reason, self.may_pass = reason, may_pass
         super().__init__(f"the arm is not taken over: {reason}")
 
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 
 TIMEOUT = 5.0
@@ -44,14 +44,6 @@ _SIZES = {"DOUBLE": 1, "VECTOR3D": 3, "VECTOR6D": 6}
 """Numbers of each type that is read, all doubles."""
 _WANTED = {"payload": "DOUBLE", "payload_cog": "VECTOR3D", "actual_qd": "VECTOR6D", "payload_inertia": "VECTOR6D"}
 """Outputs, with their types. The last one came later than the others."""
-
-
-class ControllerError(SysidError):
-    """A controller of Universal Robots cannot be reached, or does not answer as its interface specifies."""
-
-    def __init__(self, where: str, reason: str):
-        self.where, self.reason = where, reason
-        super().__init__(f"the controller at {where}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -86,11 +78,11 @@ class RtdeClient:
         timeout: Timeout for a connection and for each answer [s].
 
     Raises:
-        ControllerError: It cannot be reached, or its software does not report the payload.
+        ArmError: It cannot be reached, or its software does not report the payload.
     """
 
     def __init__(self, host: str, port: int = RTDE_PORT, timeout: float = TIMEOUT):
-        self._where, self._timeout = f"{host}:{port}", timeout
+        self._where, self._timeout = f"the controller at {host}:{port}", timeout
         self._socket, self._bytes = _connect(host, port, timeout), b""
         try:
             self._begin()
@@ -112,12 +104,12 @@ class RtdeClient:
         """Return the next report of the controller.
 
         Raises:
-            ControllerError: It does not answer.
+            ArmError: It does not answer.
         """
         body = self._answer(Package.DATA)
         counts = [_SIZES[_WANTED[name]] for name in self._names]
         if len(body) != 1 + 8 * sum(counts) or body[0] != self._recipe:
-            raise ControllerError(self._where, f"sent a data package of {len(body)} bytes, which was not asked for")
+            raise ArmError(self._where, f"sent a data package of {len(body)} bytes, which was not asked for")
         numbers = np.array(struct.unpack(f">{sum(counts)}d", body[1:]))
         found = dict(zip(self._names, np.split(numbers, np.cumsum(counts)[:-1]), strict=True))
         inertia = found.get("payload_inertia")
@@ -136,19 +128,23 @@ class RtdeClient:
     def _begin(self) -> None:
         self._send(Package.PROTOCOL_VERSION, struct.pack(">H", _VERSION))
         if self._answer(Package.PROTOCOL_VERSION)[:1] != b"\x01":
-            raise ControllerError(self._where, f"does not speak version {_VERSION} of RTDE; its software is too old")
+            raise ArmError(
+                self._where,
+                f"does not speak version {_VERSION} of RTDE; its software is too old",
+            )
         self._names = list(_WANTED)
         missing = self._ask()
         if missing == ["payload_inertia"]:
             self._names.remove("payload_inertia")
             missing = self._ask()
         if missing:
-            raise ControllerError(
-                self._where, f"does not report {', '.join(missing)}; its software is too old to be read back"
+            raise ArmError(
+                self._where,
+                f"does not report {', '.join(missing)}; its software is too old to be read back",
             )
         self._send(Package.START, b"")
         if self._answer(Package.START)[:1] != b"\x01":
-            raise ControllerError(self._where, "refused to send its state")
+            raise ArmError(self._where, "refused to send its state")
 
     def _ask(self) -> list[str]:
         """Subscribe to the outputs; return the ones that the controller does not have, or has as another type."""
@@ -156,7 +152,7 @@ class RtdeClient:
         body = self._answer(Package.SETUP_OUTPUTS)
         types = body[1:].decode(errors="replace").split(",")
         if len(types) != len(self._names):
-            raise ControllerError(self._where, f"answered {len(types)} types for {len(self._names)} outputs")
+            raise ArmError(self._where, f"answered {len(types)} types for {len(self._names)} outputs")
         self._recipe = body[0]
         return [name for name, kind in zip(self._names, types, strict=True) if kind != _WANTED[name]]
 
@@ -164,7 +160,7 @@ class RtdeClient:
         try:
             self._socket.sendall(struct.pack(">HB", 3 + len(body), kind) + body)
         except OSError as error:
-            raise ControllerError(self._where, f"closed the connection ({error.strerror or error})") from error
+            raise ArmError(self._where, f"closed the connection ({error.strerror or error})") from error
 
     def _answer(self, kind: Package) -> bytes:
         """Return the data of the next package of a type; others, such as texts, are skipped."""
@@ -172,22 +168,22 @@ class RtdeClient:
         while time.monotonic() < end:
             size, found = struct.unpack(">HB", self._take(3))
             if size < 3:
-                raise ControllerError(self._where, f"sent a package of size {size}: this is no RTDE")
+                raise ArmError(self._where, f"sent a package of size {size}: this is no RTDE")
             body = self._take(size - 3)
             if found == kind:
                 return body
-        raise ControllerError(self._where, f"did not answer within {self._timeout:g} s")
+        raise ArmError(self._where, f"did not answer within {self._timeout:g} s")
 
     def _take(self, count: int) -> bytes:
         while len(self._bytes) < count:
             try:
                 chunk = self._socket.recv(_LARGEST)
             except TimeoutError as error:
-                raise ControllerError(self._where, f"did not answer within {self._timeout:g} s") from error
+                raise ArmError(self._where, f"did not answer within {self._timeout:g} s") from error
             except OSError as error:
-                raise ControllerError(self._where, f"closed the connection ({error.strerror or error})") from error
+                raise ArmError(self._where, f"closed the connection ({error.strerror or error})") from error
             if not chunk:
-                raise ControllerError(self._where, "closed the connection")
+                raise ArmError(self._where, "closed the connection")
             self._bytes += chunk
         taken, self._bytes = self._bytes[:count], self._bytes[count:]
         return taken
@@ -205,13 +201,15 @@ def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float =
         timeout: Timeout for a connection [s].
 
     Raises:
-        ControllerError: It cannot be reached.
+        ArmError: It cannot be reached.
     """
     with _connect(host, port, timeout) as connection:
         try:
             connection.sendall(f"sec identified_payload():\n  {call}\nend\n".encode("ascii"))
         except OSError as error:
-            raise ControllerError(f"{host}:{port}", f"closed the connection ({error.strerror or error})") from error
+            raise ArmError(
+                f"the controller at {host}:{port} closed the connection ({error.strerror or error})"
+            ) from error
 
 
 def _connect(host: str, port: int, timeout: float) -> socket.socket:
@@ -219,4 +217,4 @@ def _connect(host: str, port: int, timeout: float) -> socket.socket:
         return socket.create_connection((host, port), timeout)
     except OSError as error:  # an address that is none is an OSError, too
         reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        raise ControllerError(f"{host}:{port}", f"cannot be reached ({reason})") from error
+        raise ArmError(f"the controller at {host}:{port}", f"cannot be reached ({reason})") from error

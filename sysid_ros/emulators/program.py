@@ -72,25 +72,11 @@ class UntilHandedBack:
         self._end = float("inf")
 
     def __call__(self) -> bool:
-        """Whether the emulator is to go on; called between its cycles."""
-        if self._end == float("inf") and not _is_stdin_open():
+        """Whether the emulator is to go on; asked between its cycles."""
+        is_over = self._end < float("inf")
+        if not is_over and select.select([sys.stdin], [], [], 0.0)[0] and not os.read(sys.stdin.fileno(), 1):
             self._end = time.monotonic() + HAND_BACK_SECONDS
         return self._end == float("inf") or (self._is_in_use() and time.monotonic() < self._end)
-
-
-def _is_stdin_open() -> bool:
-    return not select.select([sys.stdin], [], [], 0.0)[0] or bool(os.read(sys.stdin.fileno(), 1))
-
-
-def require_program_options(options: argparse.Namespace) -> None:
-    """Refuse invalid times.
-
-    Raises:
-        ParameterOutOfRange: Names the option.
-    """
-    require_numbers(options, "patience")
-    if not options.seconds > 0.0:
-        raise ParameterOutOfRange("--seconds", options.seconds, "more than 0")
 
 
 def require_real_time_factor(value: float) -> None:
@@ -149,7 +135,9 @@ def run_program(
         tell(f"[{name}] ", text)
 
     try:
-        require_program_options(options)
+        require_numbers(options, "patience")
+        if not options.seconds > 0.0:
+            raise ParameterOutOfRange("--seconds", options.seconds, "more than 0")
         emulator = build(say)
     except SysidError as error:
         say(str(error))

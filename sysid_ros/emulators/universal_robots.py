@@ -32,10 +32,6 @@ _PROGRAM = re.compile(r"(sec|def) +(\w+)\(\):\s*\n(.*?)\nend[ \t]*\n", re.DOTALL
 _CALL = re.compile(r"(set_target_payload|set_payload)\((.*)\)$")
 
 
-class ScriptError(Exception):
-    """A script that the controller would stop with an exception; the text is the reason."""
-
-
 @dataclass
 class ControllerState:
     """State of the controller.
@@ -62,31 +58,31 @@ class ControllerState:
         """Execute one call.
 
         Raises:
-            ScriptError: It is unknown, or an argument is not allowed.
+            SysidError: It is unknown, or an argument is not allowed.
         """
         found = _CALL.match(call)
         if found is None:
-            raise ScriptError(f"{call!r} is not emulated")
+            raise SysidError(f"{call!r} is not emulated")
         try:
             arguments = list(ast.literal_eval(f"({found[2]},)"))
         except (ValueError, SyntaxError) as error:
-            raise ScriptError(f"{call!r} has arguments that are no numbers ({error})") from error
+            raise SysidError(f"{call!r} has arguments that are no numbers ({error})") from error
         fewest, most = (2, 4) if found[1] == "set_target_payload" else (1, 2)
         if not fewest <= len(arguments) <= most:
-            raise ScriptError(f"{call!r} has {len(arguments)} arguments; expected {fewest} to {most}")
+            raise SysidError(f"{call!r} has {len(arguments)} arguments; expected {fewest} to {most}")
         parts = [*arguments[:3], *[self.com, [0.0] * 6][len(arguments) - 1 :]]
         try:
             values = np.concatenate([np.ravel(part).astype(float) for part in parts])
         except (ValueError, TypeError) as error:
-            raise ScriptError(f"{call!r} has arguments that are no numbers ({error})") from error
+            raise SysidError(f"{call!r} has arguments that are no numbers ({error})") from error
         if [np.size(part) for part in parts] != [1, 3, 6] or not np.isfinite(values).all():
-            raise ScriptError(f"{call!r} needs a number, three and six")
+            raise SysidError(f"{call!r} wants a number, three and six")
         if not 0.0 <= values[0] <= self.rated:
-            raise ScriptError(f"the mass {values[0]:g} kg is not within 0 to {self.rated:g} kg")
+            raise SysidError(f"the mass {values[0]:g} kg is not within 0 to {self.rated:g} kg")
         if np.abs(values[1:4]).max() > LARGEST_COM:
-            raise ScriptError(f"the centre of gravity {values[1:4]} is too far away")
+            raise SysidError(f"the centre of gravity {values[1:4]} is too far away")
         if np.abs(values[4:]).max() > LARGEST_INERTIA or values[4:7].min() < 0.0:
-            raise ScriptError(f"the inertia {values[4:]} is not allowed")
+            raise SysidError(f"the inertia {values[4:]} is not allowed")
         self.mass, self.com, self.inertia = float(values[0]), values[1:4].tolist(), values[4:].tolist()
 
     def outputs(self) -> dict[str, tuple[str, list[float]]]:
@@ -210,7 +206,7 @@ class EmulatedController:
                 try:
                     self.state.run(call)
                     self._say(f"ran {call}")
-                except ScriptError as error:
+                except SysidError as error:
                     self._say(f"stopped {found[2]}: {error}")
                     break
         self._programs[connection] = text
@@ -259,9 +255,8 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the emulator and return its exit status."""
-    options = ur_parser().parse_args(argv)
     return run_program("ur_emulator", options, lambda say: _build(options, say))
 
 
@@ -275,6 +270,11 @@ def _build(options: argparse.Namespace, say: Callable[[str], None]) -> RunningEm
     server = EmulatedController(state, options.script_port, options.rtde_port, say)
     title = "a controller of Universal Robots: scripts at 127.0.0.1:{}, RTDE at 127.0.0.1:{}".format(*server.ports)
     return RunningEmulator(server, title, lambda: server.is_in_use)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator as a program of its own."""
+    return run(ur_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

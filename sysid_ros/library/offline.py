@@ -24,13 +24,7 @@ from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
 from sysid_ros.reports.recordings.known import SERIAL
 from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER
-from sysid_ros.reports.result import (
-    EstimateHistory,
-    IdentificationResult,
-    check_windows,
-    collect_rows,
-    explain_alarm,
-)
+from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows, explain_alarm
 from sysid_ros.reports.torque_fit import with_torque_fit
 from sysid_ros.reports.writer import software_versions
 

@@ -20,7 +20,7 @@ from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.procedure import IdentificationErrorCode
 from sysid_ros.reports.arm import MEAN_TIME
-from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
+from sysid_ros.ros.goal_client import GoalClient, client_main
 
 _NOT_IDENTIFIED = (IdentificationErrorCode.NO_WINDOWS, IdentificationErrorCode.NOT_IDENTIFIED)
 
@@ -65,9 +65,6 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
 
     try:
         result = client.run(_goal(options), tell, lambda: display.message("stopping: the arm is brought to rest first"))
-    except GoalLost as lost:
-        display.message(str(lost))
-        return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
         display.finish()
         client.close()

@@ -71,7 +71,7 @@ class EstimatorNode(Node):
         self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
         self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        receiver = SourceReceiver(self, SampleBatch, self._source, self._take_batch, self._tell_refused)
+        receiver = SourceReceiver(self, SampleBatch, self._source, self._take_batch)
         receiver.listen(self.create_subscription(SampleBatch, "arm_driver/samples", receiver, qos.SAMPLES, raw=True))
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = create_timer(self, 1.0 / values.publish_rate, self._publish)
@@ -83,9 +83,6 @@ class EstimatorNode(Node):
 
     def _set_rate(self, rate: float) -> None:
         self._timer.timer_period_ns = round(1e9 / rate)
-
-    def _tell_refused(self, fault: str) -> None:
-        self.get_logger().error(fault, throttle_duration_sec=5.0)
 
     def _take_batch(self, batch: SampleBatch) -> None:
         is_authentic = self._key is None or is_genuine(batch, self._key)

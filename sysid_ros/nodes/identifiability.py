@@ -33,14 +33,7 @@ from sysid_ros.ros.conversions import (
     require_no_mechanism,
     stamp_from_message,
 )
-from sysid_ros.ros.node import (
-    create_long_service,
-    create_timer,
-    run_in_thread,
-    spin_main,
-    spin_while,
-    start_in_thread,
-)
+from sysid_ros.ros.node import create_long_service, create_timer, run_in_thread, spin_main, spin_while, start_in_thread
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
 from sysid_ros.ros.waiting import no_messages
@@ -216,9 +209,9 @@ def main(argv: list[str] | None = None) -> int:
     words = remove_ros_args(sys.argv if argv is None else argv)[1:]
     if not words:
         return spin_main(IdentifiabilityNode, argv)
-    from sysid_ros.cli import identifiability as command  # takes a second to load
+    from sysid_ros.cli.main import main as run_command
 
-    return command.main(words)
+    return run_command(["identifiability", *words])
 
 
 if __name__ == "__main__":

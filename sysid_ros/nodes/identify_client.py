@@ -6,8 +6,10 @@ Run by the runner; on its own: ``python -m sysid_ros.nodes.identify_client --mod
 from __future__ import annotations
 
 import argparse
+import math
 import select
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.folders import TARE
+from sysid_ros.reports.recordings.known import weighed
+from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
@@ -70,6 +73,9 @@ def build_parser() -> CommandParser:
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
     parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: the node's own")
     parser.add_argument("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
+    parser.add_argument(
+        "--mass", default="", help="of the payload, from a scale: MASS[+-TOLERANCE] [kg]; empty: unknown"
+    )
     parser.add_argument("--tare", default="none", choices=TARES, help="whether a tare comes first; ask: on a terminal")
     parser.add_argument("--grasp", default="", help="what a simulated arm grasps after the tare; empty: nothing")
     parser.add_argument("--target-mass-width", type=float, default=0.0, help="stop at this mass width [kg]; 0: never")
@@ -107,17 +113,15 @@ class ResultNode(Node):
             estimate,
             history,
             statistical=interval_of(result),
-            truth=self._truth_of(estimate),
+            truth=self._truth
+            if estimate.target == "payload"
+            else None,  # what is published is that of the payload alone
             warnings=warnings,
         )
 
     def _take_status(self, status: DriverStatus) -> None:
         self._timing_doubt = find_timing_doubt(status) or self._timing_doubt
         self._serial_number = status.serial_number
-
-    def _truth_of(self, estimate: ParameterEstimate) -> np.ndarray | None:
-        # The truth that is published is that of the payload alone.
-        return self._truth if estimate.target == "payload" else None
 
     def _take_truth(self, message: SimulationTruth) -> None:
         truth = truth_from_message(message)
@@ -139,7 +143,7 @@ class ResultNode(Node):
 
 def run(options: argparse.Namespace, stop: Interrupts) -> int:
     """Send the goals and show them to their end; return the exit status."""
-    robot = load_robot(options.model)
+    robot = weighed(load_robot(options.model), options.mass)
     result, is_tare = Identify.Result(), options.tare != "none"
     if options.tare == "ask":
         is_tare = ask("Take the load off the hand for a tare, then press Enter (n: no tare) ", stop)
@@ -162,9 +166,6 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
             is_asked = name == TARE and options.tare == "ask"
             if is_asked and not ask("Put the load into the hand, then press Enter ", stop):
                 raise GoalLost("stopped before the payload was identified", True)
-    except GoalLost as lost:
-        display.message(str(lost))
-        return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED
     finally:
         display.finish()
         node.destroy_node()
@@ -182,7 +183,10 @@ def ask(question: str, stop: Interrupts) -> bool:
 
 
 def _goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
+    mass, tolerance = read_mass(options.mass or "0")
     return "identify", Identify.Goal(
+        mass=mass,
+        mass_tolerance=tolerance,
         max_motion_time=options.max_motion_time,
         target_mass_width=options.target_mass_width,
         number_of_trajectories=options.trajectories,
@@ -204,11 +208,24 @@ def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) ->
     payload = load_payload(node.robot, name)
     if payload is None:
         return
-    request = SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=payload, announce=True)
     service: Any = node.create_client(SetPayload, "arm_driver/set_payload")
-    answer = service.call_async(request)
-    client.spin_until(lambda: answer.done() or stop.is_set, GRASP_TIMEOUT)
-    response = answer.result() if answer.done() else None
+
+    def ask(operation: int, repeat_after: float, **fields: Any) -> SetPayload.Response | None:
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            if not answers or time.monotonic() >= asked + repeat_after * len(answers):
+                answers.append(service.call_async(SetPayload.Request(operation=operation, **fields)))
+            return stop.is_set or any(one.done() for one in answers)
+
+        asked = time.monotonic()
+        client.spin_until(is_answered, GRASP_TIMEOUT)
+        return next((one.result() for one in answers if one.done()), None)
+
+    # Before the driver has found this client its answers get lost, so the empty hand lets go until that is answered.
+    response = ask(SetPayload.Request.DETACH, 1.0)
+    if response is not None:
+        response = ask(SetPayload.Request.ATTACH, math.inf, payload=payload, announce=True)
     if response is None or not response.success:
         why = "the driver does not answer" if response is None else response.message
         raise GoalLost(f"the arm has not grasped {name}: {why}", stop.is_set)

@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.estimation.calibration import (
-    ArmIdentification,
-    LoadedRecording,
-    describe_arm,
-    describe_doubts,
-)
+from sysid_ros.core.estimation.calibration import ArmIdentification, LoadedRecording, describe_arm, describe_doubts
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration

@@ -42,7 +42,7 @@ def read_exported(folder: Path | str, accept_uncertain: bool = False) -> Exporte
     Raises:
         SysidError: There is no usable payload, or its mass or CoM is no better known than before the data, or
             not well known.
-        UnreadableYaml: The file is no YAML.
+        ModelError: The file is no YAML.
     """
     path = require_result(folder)
     data = read_yaml(path)

@@ -14,7 +14,8 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.point.centered import center_body
 from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox
 from sysid_ros.core.model import inertia
-from sysid_ros.core.model.robot import PayloadShape, RobotModel, frame_placement
+from sysid_ros.core.model.robot import EffortMeaning, PayloadShape, RobotModel, frame_placement
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.reports.result import END_EFFECTOR, IdentificationResult
 
 Array = NDArray[np.float64]
@@ -351,6 +352,22 @@ def summarize_behind_flange(result: IdentificationResult, payload: Bounded) -> P
     share = Bounded(shares[0], *widened(shares[1], shares[2], shares[2]))
     com = total(center, product(share, total(alone.com, negated(center))))
     return replace(whole, com=_within(whole.com, com.lower, com.upper))
+
+
+def felt_torques(robot: RobotModel, load: PayloadSummary, assumed: ArrayLike, q: ArrayLike) -> Array:
+    """Bound the external torques that a controller sees at rest because its load is another one, (n,) [Nm].
+
+    Args:
+        robot: The arm.
+        load: The load within its bounds, in a frame that is fixed to the last body.
+        assumed: The load that the controller has, ten parameters in the same frame, (10,).
+        q: Posture, (n,) [rad].
+    """
+    still, last = np.zeros((1, robot.n)), robot.inertial_slice(robot.n)
+    weight = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE).evaluate(np.atleast_2d(q), still, still)[0][:, last]
+    off = linear_map(weight @ inertia.transform_matrix(*frame_placement(robot, load.frame)), load.parameters)
+    known = weight @ inertia.transform_parameters(assumed, *frame_placement(robot, load.frame))
+    return np.maximum(np.abs(off.lower - known), np.abs(off.upper - known))
 
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:

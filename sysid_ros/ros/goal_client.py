@@ -24,6 +24,7 @@ from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.node import EXIT_REFUSED, spin_until
 from sysid_ros.ros.waiting import ServerProbe
 
+EXIT_LOST, EXIT_STOPPED = 1, 130
 SERVER_TIMEOUT = 60.0
 """How long to wait for the action server, and again for its answer to the goal [s]."""
 CANCEL_TIMEOUT = 20.0
@@ -45,7 +46,8 @@ def client_main(
         argv: Arguments with those for ROS; the command line by default.
 
     Returns:
-        Exit status: that of ``run``, or 2 with one sentence if an option cannot be used.
+        Exit status: that of ``run``, or with one sentence 1 if a goal has no result, 130 if that was asked for, and 2
+        if an option cannot be used.
     """
     arguments = list(sys.argv if argv is None else [parser.prog, *argv])
     options = parser.parse_args(remove_ros_args(arguments)[1:])
@@ -54,6 +56,9 @@ def client_main(
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
         try:
             return run(options, stop)
+        except GoalLost as lost:
+            tell("", str(lost), sys.stdout)
+            return EXIT_STOPPED if lost.was_stopped else EXIT_LOST
         except SysidError as error:
             tell("", str(error))
             return EXIT_REFUSED

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.robot_files import config_directories
@@ -92,8 +92,8 @@ def load_scene(name: str) -> Scene:
         raise ParameterOutOfRange("scene", name, f"one of {', '.join(known)}, or the path of a YAML file")
     try:
         data = read_yaml(path)
-    except UnreadableYaml as error:
-        raise ParameterOutOfRange("scene", str(path), f"a readable YAML file ({error.reason})") from error
+    except ModelError as error:
+        raise ParameterOutOfRange("scene", str(path), f"a readable YAML file ({error})") from error
     if not isinstance(data, dict):
         raise ParameterOutOfRange("scene", str(path), "a file with obstacles, ground_height, ...")
     return Scene.from_dict(data)

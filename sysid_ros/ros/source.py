@@ -151,7 +151,7 @@ class SourceReceiver:
         kind: Type of the messages.
         source: Who is believed; names the topic.
         take: Called with each message of the source, in the executor of the node.
-        on_refused: Called with what is wrong while others speak, at most once in a turn.
+        on_refused: Called with what is wrong while others speak, at most once in a turn; it is logged anyhow.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class SourceReceiver:
         kind: type,
         source: SingleSource,
         take: Callable[[Any], None],
-        on_refused: Callable[[str], None],
+        on_refused: Callable[[str], None] = lambda fault: None,
     ):
         self._node, self._kind, self._source, self._take, self._on_refused = node, kind, source, take, on_refused
         self._subscription: Subscription[Any] | None = None
@@ -176,6 +176,7 @@ class SourceReceiver:
         while waiting is not None and not self._source.admits(waiting[1]):
             waiting = self._next() if time.monotonic() < end else None
         if self._source.refused > refused and (fault := self._source.fault) is not None:
+            self._node.get_logger().error(fault, throttle_duration_sec=5.0)
             self._on_refused(fault)
         if waiting is not None and (message := self._read(waiting[0])) is not None:
             self._take(message)

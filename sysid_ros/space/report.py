@@ -14,19 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.settings import settings_of
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import to_com_form, transform_parameters
 from sysid_ros.reports import pages, plots
 from sysid_ros.reports.plots import Key, Plot
 from sysid_ros.reports.writer import software_versions
 from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.bounds import ObjectEstimate
-from sysid_ros.space.core.identification import (
-    FreeFlyerIdentification,
-    KnownRobot,
-    ObjectIdentification,
-    Part,
-)
+from sysid_ros.space.core.identification import FreeFlyerIdentification, KnownRobot, ObjectIdentification, Part
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.robot import FreeFlyer
 
@@ -96,8 +91,6 @@ def read_known_robot(path: Path | str, robot: FreeFlyer) -> KnownRobot:
             np.array([float(rows[name][key]) for name in minimal.names]) for key in ("value", "lower", "upper")
         )
         return KnownRobot(values, Box(lower, upper))
-    except UnreadableYaml as error:
-        raise SysidError(f"{file} is no estimate with guaranteed bounds of this robot", error.reason) from error
     except KeyError as error:
         raise SysidError(
             f"{file} is no estimate with guaranteed bounds of this robot",

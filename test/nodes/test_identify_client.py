@@ -65,7 +65,7 @@ class Server(Node):
         return self.tare
 
     def _grasp(self, request, response):
-        self.grasped.append(request)
+        self.grasped += [request] * (request.operation == SetPayload.Request.ATTACH)
         response.success, response.message = bool(request.payload[0] < 2.0), "too heavy"
         return response
 
@@ -88,7 +88,11 @@ def run_client(result, monkeypatch, lost=0, tare=None, words=()):
     try:
         server = bench.run(Server(result, lost, tare))
         options = identify_client.build_parser().parse_args(["--seed", "7", *words])
-        return identify_client.run(options, Interrupts()), server
+        try:
+            return identify_client.run(options, Interrupts()), server
+        except goal_client.GoalLost as lost:  # as client_main ends
+            print(lost)
+            return goal_client.EXIT_STOPPED if lost.was_stopped else goal_client.EXIT_LOST, server
     finally:
         bench.close()
 
@@ -132,11 +136,13 @@ TARED = Identify.Result(tare="tare of 7.5 s", motion_time=7.5)
 
 def test_after_a_tare_a_simulated_arm_grasps_what_is_identified(monkeypatch, capsys):
     words = ["--tare", "first", "--grasp", "dumbbell_4lb", "--results", "here", "--gripper", "open"]
+    words += ["--mass", "1.814+-0.002"]
     status, server = run_client(FAILED, monkeypatch, tare=TARED, words=words)
     assert [(goal.results_directory, goal.gripper) for goal in server.goals] == [
         ("here/tare", "open"),
         ("here", "open"),
     ]
+    assert [(goal.mass, goal.mass_tolerance) for goal in server.goals] == [(0.0, 0.0), (1.814, 0.002)]
     assert [request.payload[0] for request in server.grasped] == [pytest.approx(1.814, abs=1e-3)]
     assert status == ExitStatus.NOT_IDENTIFIED and "tare of 7.5 s; the arm moved for 7.5 s" in capsys.readouterr().out
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sysid_ros.cli import papers_safe_id
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.model.mechanics import ArmDynamics, BodyPoses
 from sysid_ros.drivers.mujoco.simulation import load_payload
@@ -154,7 +154,7 @@ def test_a_smoke_size_of_tables_2_and_3(results, capsys):
     """One arm, one dumbbell, one task: certified plans, the model and its task, and a method without any."""
     words = ["--experiment", "table-3", "--seeds", "1", "--dumbbells", "dumbbell_4lb", "--tasks", "a"]
     words += ["--methods", "ours", "conservative", "--results", str(results)]
-    assert papers_safe_id.main(words) == ExitStatus.OK
+    assert door.main(["papers", "safe-id", *words]) == ExitStatus.OK
     printed = capsys.readouterr().out
     assert "Successes (Table III)" in printed and "Ours does 1 of 1 tasks" in printed
     entries = [json.loads(line) for line in (results / "runs.jsonl").read_text().splitlines()]
@@ -165,18 +165,21 @@ def test_a_smoke_size_of_tables_2_and_3(results, capsys):
     assert set(tasks) == {"ours", "conservative"}
     assert tasks["ours"]["hand_max"] < 1e-3 and safe_id_runs.is_safe(tasks["ours"]["judged"])
     text = (results / "runs.jsonl").read_text()
-    assert papers_safe_id.main(words) == ExitStatus.OK
+    assert door.main(["papers", "safe-id", *words]) == ExitStatus.OK
     assert (results / "runs.jsonl").read_text() == text
     capsys.readouterr()
-    assert papers_safe_id.main(["--done", "--results", str(results)]) == ExitStatus.OK
+    assert door.main(["papers", "safe-id", "--done", "--results", str(results)]) == ExitStatus.OK
     assert "Ours does 1 of 1 tasks" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_smoke_sizes_of_tables_4_and_5(results, capsys):
     words = ["--seeds", "1", "--results", str(results)]
-    assert papers_safe_id.main([*words, "--experiment", "table-4", "--motions", "4"]) == ExitStatus.OK
+    assert door.main(["papers", "safe-id", *words, "--experiment", "table-4", "--motions", "4"]) == ExitStatus.OK
     assert "Correlation of the condition numbers" in capsys.readouterr().out
-    assert papers_safe_id.main([*words, "--experiment", "table-5", "--dumbbells", "dumbbell_4lb"]) == ExitStatus.OK
+    assert (
+        door.main(["papers", "safe-id", *words, "--experiment", "table-5", "--dumbbells", "dumbbell_4lb"])
+        == ExitStatus.OK
+    )
     assert "Condition number of Y (Table V)" in capsys.readouterr().out
     assert (results / "safe_id_figures_6_to_10.png").stat().st_size > 5000

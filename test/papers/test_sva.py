@@ -6,7 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from sysid_ros.cli import papers_sva
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.papers import sva
@@ -116,7 +116,7 @@ def test_the_gate_replaces_the_wrong_model_of_the_arm(observation):
 def test_the_command_repeats_all_of_it_and_goes_on_from_its_file(tmp_path, capsys):
     words = ["--seeds", "1", "--results", str(tmp_path), "--scale", "0.09"]
     for experiment in (PENDULUM, LEG, ARM):
-        assert papers_sva.main([*words, "--experiment", experiment]) == ExitStatus.OK
+        assert door.main(["papers", "sva", *words, "--experiment", experiment]) == ExitStatus.OK
     printed = capsys.readouterr().out
     for words_of_a_title in ("Double pendulum offline", "Leg online"):
         assert words_of_a_title in printed
@@ -124,7 +124,7 @@ def test_the_command_repeats_all_of_it_and_goes_on_from_its_file(tmp_path, capsy
         assert (tmp_path / f"{name}.png").stat().st_size > 5000
     text = (tmp_path / "runs.jsonl").read_text()
     assert len([json.loads(line) for line in text.splitlines()]) == 4
-    assert papers_sva.main([*words, "--experiment", LEG]) == ExitStatus.OK
+    assert door.main(["papers", "sva", *words, "--experiment", LEG]) == ExitStatus.OK
     assert (tmp_path / "runs.jsonl").read_text() == text
 
 

@@ -8,9 +8,11 @@ import pytest
 import yaml
 
 from sysid_ros.cli import apply
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.universal_robots import ControllerPayload
-from sysid_ros.emulators.universal_robots import ControllerState, EmulatedController, ScriptError
+from sysid_ros.emulators.universal_robots import ControllerState, EmulatedController
 from sysid_ros.reports.estimate_yaml import estimate_text, read_summary
 from sysid_ros.reports.exported import read_exported
 from sysid_ros.reports.payload import exported_payload, summarize_behind_flange, tool_parameters
@@ -39,7 +41,7 @@ def controller(monkeypatch):
 
 def run(controller, folder, *words):
     ports = ["--script-port", str(controller.ports[0]), "--rtde-port", str(controller.ports[1])]
-    return apply.main(["ur", str(folder), "--robot-ip", "127.0.0.1", *ports, "--yes", *words])
+    return door.main(["apply", "ur", str(folder), "--robot-ip", "127.0.0.1", *ports, "--yes", *words])
 
 
 def test_a_result_is_read_back_from_its_file(result, folder):
@@ -72,7 +74,7 @@ def test_a_dry_run_sends_nothing_and_without_a_terminal_nobody_is_asked(folder, 
     assert run(controller, folder, "--dry-run") == ExitStatus.OK
     assert "As: set_target_payload(" in capsys.readouterr().out
     words = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", str(controller.ports[1])]
-    assert apply.main(words) == ExitStatus.BAD_INPUT and "missing --yes" in capsys.readouterr().err
+    assert door.main(["apply", *words]) == ExitStatus.BAD_INPUT and "missing --yes" in capsys.readouterr().err
     assert controller.state.mass == 0.0 and not controller.said
 
 
@@ -95,15 +97,15 @@ def test_what_the_controller_does_not_take_is_told(folder, controller, capsys, c
 
 def test_who_cannot_be_reached_is_named(folder, controller, capsys):
     closed = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", "1", "--yes"]
-    assert apply.main(closed) == ExitStatus.BAD_INPUT
+    assert door.main(["apply", *closed]) == ExitStatus.BAD_INPUT
     assert "the controller at 127.0.0.1:1: cannot be reached" in capsys.readouterr().err
-    assert apply.main(["ur", str(folder), "--robot-ip", "", "--dry-run"]) == ExitStatus.BAD_INPUT
+    assert door.main(["apply", "ur", str(folder), "--robot-ip", "", "--dry-run"]) == ExitStatus.BAD_INPUT
     assert "--robot-ip ''" in capsys.readouterr().err
     scripts = str(controller.ports[0])  # it takes programs and says nothing
     monkey = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", scripts, "--yes"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(apply.RtdeClient.__init__, "__defaults__", (30004, 0.2))
-        assert apply.main(monkey) == ExitStatus.BAD_INPUT
+        assert door.main(["apply", *monkey]) == ExitStatus.BAD_INPUT
     assert "did not answer within 0.2 s" in capsys.readouterr().err
 
 
@@ -123,23 +125,26 @@ def test_results_that_must_not_be_used_are_refused(result, folder, tmp_path, cap
         made.mkdir()
         if content is not None:
             (made / "estimate.yaml").write_text(yaml.safe_dump(content))
-        assert apply.main(["ur", str(made), "--robot-ip", "127.0.0.1", "--dry-run"]) == ExitStatus.BAD_INPUT
+        assert door.main(["apply", "ur", str(made), "--robot-ip", "127.0.0.1", "--dry-run"]) == ExitStatus.BAD_INPUT
         assert message in capsys.readouterr().err
     loose["upper"][0] += 0.05
     (tmp_path / "estimate.yaml").write_text(yaml.safe_dump(data))
     words = ["ur", str(tmp_path), "--robot-ip", "127.0.0.1", "--dry-run"]
-    assert apply.main(words) == ExitStatus.BAD_INPUT and "centre of mass not well known" in capsys.readouterr().err
-    assert apply.main([*words, "--accept-uncertain"]) == ExitStatus.OK
+    assert (
+        door.main(["apply", *words]) == ExitStatus.BAD_INPUT
+        and "centre of mass not well known" in capsys.readouterr().err
+    )
+    assert door.main(["apply", *words, "--accept-uncertain"]) == ExitStatus.OK
 
 
 def test_the_drivers_way_says_what_is_missing(folder, capsys):
-    assert apply.main(["ur-driver", str(folder)]) == ExitStatus.BAD_INPUT
+    assert door.main(["apply", "ur-driver", str(folder)]) == ExitStatus.BAD_INPUT
     assert "missing --robot-ip: expected the controller's address" in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, "ur_msgs", None)
-        assert apply.main(["ur-driver", str(folder), "--unconfirmed", "--yes"]) == ExitStatus.BAD_INPUT
+        assert door.main(["apply", "ur-driver", str(folder), "--unconfirmed", "--yes"]) == ExitStatus.BAD_INPUT
     assert "the messages ur_msgs are not installed" in capsys.readouterr().err
-    assert apply.main(["moveit", str(folder)]) == ExitStatus.BAD_INPUT
+    assert door.main(["apply", "moveit", str(folder)]) == ExitStatus.BAD_INPUT
     assert "payload_moveit.yaml: missing; the report says why" in capsys.readouterr().err
 
 
@@ -163,6 +168,28 @@ def test_numbers_that_differ_or_are_none_are_differences():
 )  # fmt: skip
 def test_the_emulated_controller_refuses_what_a_real_one_does(call):
     state = ControllerState(mass=1.0)
-    with pytest.raises(ScriptError):
+    with pytest.raises(SysidError):
         state.run(call)
     assert state.mass == 1.0
+
+
+def test_a_load_that_is_entered_is_checked_against_the_bounds(folder, capsys):
+    load = read_exported(folder).behind_flange
+
+    def check(mass, com, *words):
+        values = ["--mass", str(mass), "--com", *map(str, com), *words]
+        status = door.main(["check-load", str(folder), *values])
+        out = capsys.readouterr().out
+        torques = [float(line.split()[1]) for line in out.splitlines() if line.startswith("joint_")]
+        return status, [line.split()[-1] for line in out.splitlines() if line.startswith(("mass", "CoM"))], max(torques)
+
+    right, wrong = float(load.mass.values), load.com.values + [0.0, 0.2, 0.0]
+    status, inside, little = check(right, load.com.values)
+    assert status == ExitStatus.OK and inside == ["yes"] * 4
+    status, inside, much = check(right, wrong)
+    assert status == ExitStatus.FAILED and inside == ["yes", "yes", "NO", "yes"]
+    assert much == pytest.approx(0.2 * 9.81 * right, rel=0.3) and much > little + 2.0
+    status, inside, none = check(0.0, load.com.values, "--posture", *["0"] * 7)
+    assert status == ExitStatus.FAILED and inside[0] == "NO" and none < much, "a Gen3 that stands upright feels little"
+    words = ["check-load", str(folder), "--mass", "1", "--com", "0", "0", "0", "--posture", "0", "0"]
+    assert door.main(words) == ExitStatus.BAD_INPUT and "expected 7 angles: joint_1" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from textbook import load_textbook
 
+from sysid_ros.cli import main as door
 from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.certification.conditions import Conditions, compare_conditions, describe_conditions
@@ -101,7 +102,7 @@ def test_the_ground_can_be_asked_for(arm, plan, tmp_path, capsys):
     ]
     assert verify._ground_of("none") is None and verify._ground_of("-0.1") == -0.1
     (tmp_path / "x.mcap").touch()
-    assert verify.main([str(tmp_path / "x.mcap"), "--ground", "low"]) == ExitStatus.BAD_INPUT
+    assert door.main(["verify", str(tmp_path / "x.mcap"), "--ground", "low"]) == ExitStatus.BAD_INPUT
     assert "--ground [m]" in capsys.readouterr().err
 
 

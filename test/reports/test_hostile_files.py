@@ -10,7 +10,6 @@ from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.recordings.files import read_plans
-from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.robot import load_scene
 from sysid_ros.space.core.robot import load_free_flyer
@@ -35,7 +34,7 @@ def test_every_reader_of_files_refuses_bombs_with_its_own_error(text, tmp_path, 
         (lambda: load_free_flyer(file), ModelError),
         (lambda: read_rotors(text, None), ModelError),
         (lambda: load_scene(str(file)), ParameterOutOfRange),
-        (lambda: read_plans(file), InvalidRecording),
+        (lambda: read_plans(file), ModelError),
         (lambda: read_known_robot(file, robot), SysidError),
         (lambda: load_payload(None, "dumbbell_4lb"), SysidError),
     )

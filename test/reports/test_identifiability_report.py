@@ -11,7 +11,7 @@ import pytest
 import yaml
 from textbook import load_textbook, textbook_file
 
-from sysid_ros.cli.identifiability import main
+from sysid_ros.cli.main import main
 from sysid_ros.core.identifiability.mechanism import PayloadIdentifiability, compare_with_exact
 from sysid_ros.core.identifiability.report import report_data, report_structure
 from sysid_ros.core.identifiability.structure import analyze_structure
@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 
 def run(capsys, *arguments):
-    status = main([str(argument) for argument in arguments])
+    status = main(["identifiability", *map(str, arguments)])
     output = capsys.readouterr()
     return status, output.out, output.err
 

@@ -9,7 +9,7 @@ import yaml
 from recording_files import batches_of, write_csv, write_mcap, write_npz
 from textbook import textbook_file
 
-from sysid_ros.cli import offline
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -43,7 +43,7 @@ def every(samples, step):
 
 
 def identify(file, folder, capsys, *options):
-    status = offline.main([str(file), "--model", MODEL, "--output", str(folder), *options])
+    status = door.main(["offline", str(file), "--model", MODEL, "--output", str(folder), *options])
     (written,) = folder.iterdir()
     return status, " ".join(capsys.readouterr().out.split()), written
 

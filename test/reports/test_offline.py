@@ -13,6 +13,7 @@ import pytest
 import yaml
 from textbook import textbook_file
 
+from sysid_ros.cli import main as door
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.parse_recordings import offline_parser
@@ -154,7 +155,7 @@ def test_ctrl_c_keeps_what_the_data_so_far_say(robot, samples, tmp_path, capsys,
 
     monkeypatch.setattr(ProgressDisplay, "update", interrupt)
     words = [path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
-    assert offline.main(words) == ExitStatus.STOPPED
+    assert door.main(["offline", *words]) == ExitStatus.STOPPED
     printed = capsys.readouterr().out
     (folder,) = (tmp_path / "results").iterdir()
     data = yaml.safe_load((folder / "estimate.yaml").read_text())
@@ -181,7 +182,7 @@ def test_a_second_ctrl_c_ends_what_the_first_one_cut(recording, tmp_path, capsys
     (tmp_path / "a.mcap").touch()
     words = [str(tmp_path / "a.mcap"), "--model", MODEL, "--set", "update_windows=10"]
     words += ["--output", str(tmp_path / "results")]
-    assert offline.main(words) == ExitStatus.STOPPED
+    assert door.main(["offline", *words]) == ExitStatus.STOPPED
     printed = capsys.readouterr()
     assert "What was read is identified; Ctrl-C ends that, too." in printed.err
     assert "stopped on request" in printed.out
@@ -209,7 +210,9 @@ def test_a_run_that_is_stopped_has_the_bounds_of_its_samples(recording, robot):
 @pytest.mark.usefixtures("without_figures")
 def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys):
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
-    status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"])
+    status = door.main(
+        ["offline", path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
+    )
     printed = capsys.readouterr().out
     assert status == ExitStatus.OK
     assert "s of data" in printed and printed.count("guaranteed") >= 2 and "warning" in printed
@@ -228,7 +231,7 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
     part = slice(0, 500)
     tau = predict_torque(robot, heavy, q, v, a)[part]
     path = _save(tmp_path / "a.npz", robot, samples.slice(0, 500), tau=tau)
-    status = offline.main([path, "--model", MODEL, "--output", str(tmp_path / "results")])
+    status = door.main(["offline", path, "--model", MODEL, "--output", str(tmp_path / "results")])
     printed = capsys.readouterr().out
     assert status == ExitStatus.FAILED and "ALARM: no usable estimate" in printed and "joint_" in printed
     (folder,) = (tmp_path / "results").iterdir()
@@ -251,7 +254,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path,
     (tmp_path / "results").write_text("a file is in the way")
     (tmp_path / "a.mcap").touch()
     monkeypatch.setattr(offline, "read_with_progress", lambda *_: pytest.fail("the work was done"))
-    status = offline.main([str(tmp_path / "a.mcap"), "--model", MODEL, "--output", str(tmp_path / "results")])
+    status = door.main(["offline", str(tmp_path / "a.mcap"), "--model", MODEL, "--output", str(tmp_path / "results")])
     assert status == ExitStatus.BAD_INPUT and "cannot make the folder" in capsys.readouterr().err
 
 
@@ -287,7 +290,7 @@ def test_what_data_need_not_show_stands_beside_every_result(outcome, robot):
     ],
 )
 def test_bad_arguments_are_told_and_end_with_status_2(arguments, message, capsys):
-    assert offline.main(arguments) == ExitStatus.BAD_INPUT
+    assert door.main(["offline", *arguments]) == ExitStatus.BAD_INPUT
     assert message in capsys.readouterr().err
 
 
@@ -340,7 +343,7 @@ def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, caps
     """One line and one folder each; a second call runs only what is new."""
     files = [_save(tmp_path / f"arm_{k}.npz", robot, samples.slice(0, 2500 + 500 * k)) for k in range(2)]
     words = ["--model", MODEL, "--output", str(tmp_path / "fleet")]
-    assert offline.main([*files, *words]) in (ExitStatus.OK, ExitStatus.NOT_IDENTIFIED)
+    assert door.main(["offline", *files, *words]) in (ExitStatus.OK, ExitStatus.NOT_IDENTIFIED)
     printed = capsys.readouterr()
     for k in range(2):
         assert f"arm_{k} " in printed.out and (tmp_path / "fleet" / f"arm_{k}" / "estimate.yaml").is_file()
@@ -350,9 +353,9 @@ def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, caps
     assert estimate and again["values"][0] == pytest.approx(float(printed.out.split("arm_1 ")[1].split()[0]), abs=1e-3)
     lines = (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()
     third = _save(tmp_path / "arm_2.npz", robot, samples.slice(0, 2000))
-    offline.main([*files, third, *words, "--workers", "2"])
+    door.main(["offline", *files, third, *words, "--workers", "2"])
     assert (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()[:2] == lines
     assert "3 of 3 runs" in capsys.readouterr().err
-    assert offline.main([*files, *words, "--body", "all"]) == ExitStatus.BAD_INPUT
-    assert offline.main([*files, str(tmp_path / "none.npz"), *words]) == ExitStatus.BAD_INPUT
+    assert door.main(["offline", *files, *words, "--body", "all"]) == ExitStatus.BAD_INPUT
+    assert door.main(["offline", *files, str(tmp_path / "none.npz"), *words]) == ExitStatus.BAD_INPUT
     assert "none.npz: the file is missing" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from textbook import textbook_file
 
+from sysid_ros.cli import main as door
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -26,7 +27,7 @@ def file(robot, samples, tmp_path):
 
 
 def run(file, tmp_path, capsys, *words):
-    status = offline.main([file, "--model", MODEL, "--output", str(tmp_path / "results"), *words])
+    status = door.main(["offline", file, "--model", MODEL, "--output", str(tmp_path / "results"), *words])
     printed = capsys.readouterr().out
     (folder,) = (tmp_path / "results").iterdir()
     assert [path.name for path in folder.iterdir()] == ["bodies.yaml"]  # nothing a robot could be fed with
@@ -84,7 +85,7 @@ def test_a_contradiction_is_an_alarm(file, tmp_path, capsys):
 
 
 def test_unknown_bodies_and_the_wrong_function_are_refused(file, robot, samples, capsys):
-    assert offline.main([file, "--model", MODEL, "--body", "elbow"]) == ExitStatus.BAD_INPUT
+    assert door.main(["offline", file, "--model", MODEL, "--body", "elbow"]) == ExitStatus.BAD_INPUT
     assert "a joint or moving link: joint_1" in capsys.readouterr().err
     recording = Recording("test", (samples.slice(0, 10),), (0,))
     with pytest.raises(ParameterOutOfRange, match="other bodies are for identify_bodies"):

@@ -15,6 +15,7 @@ from sysid_ros.core.model.robot import PayloadShape, TurnedBox, frame_placement
 from sysid_ros.core.model.sampling import sample_payload
 from sysid_ros.reports.payload import (
     Bounded,
+    felt_torques,
     notices,
     payload_parameters,
     summarize,
@@ -173,6 +174,26 @@ def test_payload_of_an_end_effector_estimate_is_without_the_last_body(result):
     payload = payload_parameters(dataclasses.replace(result, estimate=estimate))
     assert np.allclose(payload.values, result.estimate.values)
     assert np.allclose(payload.width, result.estimate.upper - result.estimate.lower + box.width[last])
+
+
+def test_torques_that_a_wrong_load_explains_are_bounded_by_those_of_any_body_inside(result):
+    robot, rng = result.robot, np.random.default_rng(4)
+    load, q = summarize_payload(result, robot.tool_frame), robot.home + rng.uniform(-0.5, 0.5, robot.n)
+    assumed = load.parameters.values + 0.1 * np.abs(load.parameters.values)
+    bound = felt_torques(robot, load, assumed, q)
+
+    def weight(parameters):  # by Pinocchio, with the body in place of the last link
+        model, (rotation, translation) = robot.pin_model.copy(), frame_placement(robot, robot.tool_frame)
+        for k in range(1, model.njoints):
+            model.inertias[k] = pin.Inertia.Zero()
+        # Negative masses are no bodies for it, but the torque is linear.
+        theta = inertia.transform_parameters(parameters, rotation, translation)
+        model.inertias[robot.n] = pin.Inertia(theta[0], theta[1:4] / theta[0], np.zeros((3, 3)))
+        return pin.computeGeneralizedGravity(model, model.createData(), q)
+
+    corners = np.where(rng.random((400, 10)) < 0.5, load.parameters.lower, load.parameters.upper)
+    felt = np.array([np.abs(weight(corner) - weight(assumed)) for corner in corners])
+    assert np.all(felt <= bound * (1.0 + 1e-9) + 1e-12) and np.all(felt.max(axis=0) >= 0.95 * bound - 1e-12)
 
 
 def test_an_unknown_frame_is_refused(result):

@@ -11,9 +11,10 @@ import pytest
 import yaml
 from textbook import load_textbook
 
+from sysid_ros.cli import main as door
 from sysid_ros.cli import verify
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.verify import CheckedPlan, describe_margins, main
+from sysid_ros.cli.verify import CheckedPlan, describe_margins
 from sysid_ros.core.certification import recheck
 from sysid_ros.core.certification.assumptions import Assumptions, robot_hash
 from sysid_ros.core.certification.certificate import CertificateMismatch
@@ -65,7 +66,7 @@ def test_a_recording_holds(plans, robot, tmp_path, capsys):
     record(file, [*messages, messages[1]])
     received = read_plans(file)
     assert [plan.to_dict() for plan in received] == [plan.to_dict() for plan in plans]
-    assert main([str(file)]) == ExitStatus.OK
+    assert door.main(["verify", str(file)]) == ExitStatus.OK
     text = capsys.readouterr().out
     assert "2 of 2 certificates hold" in text and text.count(" HOLDS") == 2 and plans[0].plan_id[:8] in text
     # The parts the driver reads are the same ones.
@@ -82,7 +83,7 @@ def test_of_a_recording_that_was_cut_off_the_plans_before_are_proven(plans, robo
     reasons = []
     (found,) = read_plans(file, on_cut=reasons.append)
     assert found.plan_id == plans[0].plan_id and len(reasons) == 1
-    assert main([str(file)]) == ExitStatus.OK
+    assert door.main(["verify", str(file)]) == ExitStatus.OK
     told = capsys.readouterr().out
     assert "1 of 1 certificates hold" in told and "note: the recording is cut off or damaged" in told
 
@@ -95,7 +96,7 @@ def test_ctrl_c_keeps_the_plans_so_far(plans, robot, tmp_path, capsys, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(verify, "verify_plans", check)
-    assert main([str(tmp_path / "r.mcap")]) == ExitStatus.STOPPED
+    assert door.main(["verify", str(tmp_path / "r.mcap")]) == ExitStatus.STOPPED
     told = capsys.readouterr()
     assert "1 of 1 certificates hold" in told.out and "stopped: 1 of 2 were not checked" in told.out
     assert "50 %  plan 2 of 2" in told.err
@@ -149,7 +150,7 @@ def test_a_recording_with_one_changed_number_does_not_hold(plans, robot, tmp_pat
 
 def expect_not_proven(messages, folder, capsys, text):
     record(folder / "r.mcap", messages)
-    assert main([str(folder / "r.mcap")]) == ExitStatus.FAILED
+    assert door.main(["verify", str(folder / "r.mcap")]) == ExitStatus.FAILED
     printed = capsys.readouterr().out
     assert text in printed and "1 of 2 certificates hold" in printed and "DOES NOT HOLD" in printed
 
@@ -186,10 +187,14 @@ def test_files_and_another_robot(plans, tmp_path, capsys):
     entries = [plan.to_dict() for plan in plans]
     (tmp_path / "plans.json").write_text(json.dumps(entries, allow_nan=False))
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(entries[0]))
-    assert main([str(tmp_path / "plans.json")]) == main([str(tmp_path / "plan.yaml")]) == ExitStatus.OK
+    assert (
+        door.main(["verify", str(tmp_path / "plans.json")])
+        == door.main(["verify", str(tmp_path / "plan.yaml")])
+        == ExitStatus.OK
+    )
     printed = capsys.readouterr().out
     assert re.search(r"margins at the starts of plans: gain 4.\d\d \(joint_\d\), phase \d\d deg \(joint_\d\)", printed)
-    assert main([str(tmp_path / "plan.yaml"), "--model", "kinova_gen3"]) == ExitStatus.FAILED
+    assert door.main(["verify", str(tmp_path / "plan.yaml"), "--model", "kinova_gen3"]) == ExitStatus.FAILED
     assert "for a robot" in capsys.readouterr().out
 
 
@@ -206,7 +211,7 @@ def test_input_that_cannot_be_used(plans, robot, tmp_path, capsys):
         "absent.mcap": "missing",
     }
     for name, text in cases.items():
-        assert main([str(tmp_path / name)]) == ExitStatus.BAD_INPUT
+        assert door.main(["verify", str(tmp_path / name)]) == ExitStatus.BAD_INPUT
         assert text in capsys.readouterr().err
     short = certified_plan_to_message(plans[0], robot.joint_names)
     short.certificate.margins = short.certificate.margins[:-1]
@@ -232,7 +237,7 @@ def test_scene_there_and_back(plans, robot):
 
 def test_bounds_that_are_proven_throughout_are_tried_as_well(plans, robot, tmp_path, capsys):
     record(tmp_path / "r.mcap", [certified_plan_to_message(plan, robot.joint_names) for plan in plans])
-    assert main([str(tmp_path / "r.mcap"), "--enclose-terms"]) == ExitStatus.OK
+    assert door.main(["verify", str(tmp_path / "r.mcap"), "--enclose-terms"]) == ExitStatus.OK
     assert "2 of 2 certificates hold" in capsys.readouterr().out
 
 

@@ -8,7 +8,7 @@ import yaml
 from recording_files import ROOT, batches_of
 from textbook import load_textbook, textbook_file
 
-from sysid_ros.cli import report
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.reports.recordings import runs
@@ -41,7 +41,7 @@ def folder(robot, samples, result, tmp_path):
 @pytest.mark.usefixtures("without_figures")
 def test_files_are_made_again_with_the_truth(folder, robot, result, capsys):
     words = ["--model", textbook_file(), "--output", str(folder / "again")]
-    assert report.main([str(folder), *words]) == ExitStatus.OK
+    assert door.main(["report", str(folder), *words]) == ExitStatus.OK
     (made,) = (folder / "again").iterdir()
     data = yaml.safe_load((made / "estimate.yaml").read_text())
     assert data["robot"] == robot.name and (made / "report.html").is_file()
@@ -64,11 +64,11 @@ def test_motions_begin_when_their_progress_says(folder, samples, motion, monkeyp
 
 def test_another_arm_or_a_missing_recording_is_refused(folder, robot, capsys, monkeypatch):
     monkeypatch.setattr(RecordedRun, "fits", lambda self, robot: False)
-    assert report.main([str(folder), "--output", str(folder / "again")]) == ExitStatus.BAD_INPUT
+    assert door.main(["report", str(folder), "--output", str(folder / "again")]) == ExitStatus.BAD_INPUT
     told = capsys.readouterr().err
     assert f"the arm is another than '{robot.name}' is now; expected the settings file of that run: --model" in told
     (folder / "recording.mcap").unlink()
-    assert report.main([str(folder)]) == ExitStatus.BAD_INPUT
+    assert door.main(["report", str(folder)]) == ExitStatus.BAD_INPUT
     assert "recording.mcap is missing; expected the recording itself (online), with --model" in capsys.readouterr().err
     assert not (folder / "again").exists()
 

@@ -10,7 +10,7 @@ from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, Reliabilit
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, Trajectory
-from sysid_ros.cli.space import main
+from sysid_ros.cli.main import main
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.reports.recordings.mcap import read_messages
 from sysid_ros.reports.recordings.options import InvalidRecording
@@ -138,7 +138,7 @@ def test_what_rviz_shows_is_there_with_its_type_and_quality(bench, driver):
 
 def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     words = ["--model", "servicer", "--speed", "10", "--planning-time", "5", "--max-motion-time", "30"]
-    assert main([*words, "--object", "--results", str(tmp_path / "run")]) == 0
+    assert main(["space", *words, "--object", "--results", str(tmp_path / "run")]) == 0
     said = capfd.readouterr().out
     assert "Identified" in said
     assert "In the hand:" in said
@@ -168,7 +168,7 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     drift = [float(word) for word in log.split("kg m^2/s]: ")[1].split("\n")[0].split(", ")]
     assert max(drift) < 1e-5
 
-    assert main(["--recording", str(folder / "recording.mcap"), "--results", str(tmp_path / "offline")]) == 0
+    assert main(["space", "--recording", str(folder / "recording.mcap"), "--results", str(tmp_path / "offline")]) == 0
     (offline,) = (tmp_path / "offline").iterdir()
     again = yaml.safe_load((offline / "estimate.yaml").read_text())["minimal_parameters"]
     for one, other in zip(rows, again, strict=True):
@@ -176,7 +176,7 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
     # So does the object, with the robot as it was identified and the recording from before the catch.
     words = ["--recording", str(folder / "object" / "recording.mcap"), "--object", "--known"]
     words += [str(folder / "estimate.yaml"), "--before", str(folder / "recording.mcap")]
-    assert main([*words, "--results", str(tmp_path / "held")]) == 0
+    assert main(["space", *words, "--results", str(tmp_path / "held")]) == 0
     (offline,) = (tmp_path / "held").iterdir()
     again = yaml.safe_load((offline / "estimate.yaml").read_text())
     assert again["mass"]["value"] == pytest.approx(held["mass"]["value"], abs=0.3)
@@ -186,9 +186,9 @@ def test_the_runner_identifies_and_offline_agrees(tmp_path, capfd):
 
 
 def test_wrong_options_are_one_sentence(tmp_path, capsys):
-    assert main(["--model", "rocket", "--results", str(tmp_path)]) == 2
+    assert main(["space", "--model", "rocket", "--results", str(tmp_path)]) == 2
     assert "'rocket' is unknown; known are" in capsys.readouterr().err
-    assert main(["--speed", "fast", "--results", str(tmp_path)]) == 2
+    assert main(["space", "--speed", "fast", "--results", str(tmp_path)]) == 2
     assert "--speed 'fast': expected a number" in capsys.readouterr().err
-    assert main(["--recording", str(tmp_path / "none.mcap"), "--results", str(tmp_path)]) == 2
+    assert main(["space", "--recording", str(tmp_path / "none.mcap"), "--results", str(tmp_path)]) == 2
     assert "missing" in capsys.readouterr().err

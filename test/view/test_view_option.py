@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from sysid_ros.cli import identify, offline
+from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.view import free_port, open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.processes
 
 def test_without_viser_nothing_is_started(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "viser", None)
-    assert identify.main(["--view", "--results", str(tmp_path / "results")]) == ExitStatus.BAD_INPUT
+    assert door.main(["identify", "--view", "--results", str(tmp_path / "results")]) == ExitStatus.BAD_INPUT
     assert "pip install 'sysid_ros[view]'" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
-    assert offline.main(["no_such.csv", "--model", "ur5e", "--view"]) == ExitStatus.BAD_INPUT
+    assert door.main(["offline", "no_such.csv", "--model", "ur5e", "--view"]) == ExitStatus.BAD_INPUT
     assert "viser" in capsys.readouterr().err
     with pytest.raises(SysidError, match="viser"):
         free_port("8080")
@@ -45,7 +45,7 @@ def test_a_port_that_is_taken_is_passed_over():
 
 def test_several_recordings_and_other_bodies_have_no_view(capsys):
     words = ["--model", "ur5e", "--view", "--output", "x"]
-    assert offline.main(["a.csv", "b.csv", *words]) == ExitStatus.BAD_INPUT
+    assert door.main(["offline", "a.csv", "b.csv", *words]) == ExitStatus.BAD_INPUT
     assert "no --view" in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_msgs.action import IdentifyArm
-from sysid_ros.adapters.identification.goals import GoalBase, describe_failure
+from sysid_ros.adapters.identification.goals import GoalBase, as_failure, describe_failure
 from sysid_ros.adapters.identification.ports import RosPlanner
 from sysid_ros.adapters.identification.session import (
     UNKNOWN_TEMPERATURE,
@@ -25,10 +25,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import MISSING, Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import (
-    CalibrationCancelled,
-    CalibrationInconsistent,
     CalibrationProgress,
-    CalibrationShortOfData,
     KnownLoad,
     LoadedRecording,
     calibrate_arm,
@@ -212,17 +209,8 @@ class ArmGoalRun(GoalBase):
             return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
         try:
             return self._identify(policy, load, earlier)
-        except IdentificationFailed as failure:
-            return self._failure(failure)
-        except CalibrationCancelled as error:
-            return self._failure(IdentificationFailed(IdentificationErrorCode.CANCELED, str(error)))
-        except CalibrationInconsistent as error:
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INCONSISTENT, str(error)))
-        except CalibrationShortOfData as error:
-            return self._failure(IdentificationFailed(IdentificationErrorCode.NO_WINDOWS, str(error)))
         except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
-            text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, text))
+            return self._failure(as_failure(error))
         finally:
             self._end_recording()
 

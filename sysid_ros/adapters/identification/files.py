@@ -27,13 +27,7 @@ from sysid_ros.core.procedure import Identification, IdentificationSettings
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import Bounded, exported_payload, in_frame
 from sysid_ros.reports.recordings.recording import RECORDING
-from sysid_ros.reports.result import (
-    EstimateHistory,
-    IdentificationResult,
-    MotionRecord,
-    WindowCheck,
-    followed_motions,
-)
+from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord, WindowCheck, followed_motions
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import write_results
 from sysid_ros.ros.conversions import Samples, inertia_message, stamp_to_message

@@ -25,8 +25,13 @@ from sysid_ros.adapters.identification.files import (
 from sysid_ros.adapters.identification.monitor import NOTHING, Stated
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.calibration import empty_hand, with_known_mass
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.calibration import (
+    CalibrationInconsistent,
+    CalibrationShortOfData,
+    empty_hand,
+    with_known_mass,
+)
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.procedure import (
     EmptyHandPolicy,
@@ -73,6 +78,11 @@ _SAMPLES_SECONDS = 5.0
 """How long samples of the last estimate may take to come [s]."""
 FEEDBACK_PERIOD = 1.0
 """Time between two messages of feedback that differ in their numbers alone [s]."""
+_CODES: tuple[tuple[type[SysidError], IdentificationErrorCode], ...] = (
+    (Cancelled, IdentificationErrorCode.CANCELED),
+    (CalibrationInconsistent, IdentificationErrorCode.INCONSISTENT),
+    (CalibrationShortOfData, IdentificationErrorCode.NO_WINDOWS),
+)
 
 
 class NewsFilter:
@@ -229,11 +239,8 @@ class GoalRun(GoalBase):
             text = f"writing the results ({outcome.stop_reason})"
             on_progress(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
             return outcome, self._success(outcome)
-        except IdentificationFailed as failure:
-            return None, self._failure(failure)
         except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
-            text = f"internal error: {error!r}"
-            return None, self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, text))
+            return None, self._failure(as_failure(error))
 
     def _position(self) -> NDArray[np.float64] | None:
         """Where the arm is held, (n,) [rad]; None where nobody says."""
@@ -407,10 +414,8 @@ class TareRun(GoalRun):
                 result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
                 result.error_text = f"the tare is good, but {fault}"
             return result
-        except IdentificationFailed as failure:
-            return self._failure(failure)
         except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}"))
+            return self._failure(as_failure(error))
         finally:
             self._end_recording()
 
@@ -458,12 +463,8 @@ class MoveRun(GoalBase):
             return self._result(
                 motion_time=move.motion_time, plans=move.plans, smallest_torque_margin=move.smallest_torque_margin
             )
-        except IdentificationFailed as failure:
-            return self._failure(failure)
-        except SysidError as error:
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
         except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}"))
+            return self._failure(as_failure(error, IdentificationErrorCode.INVALID_GOAL))
         finally:
             self._monitor.end()
 
@@ -505,6 +506,23 @@ class MoveRun(GoalBase):
         status = self._monitor.status
         position = [] if status is None else np.array(status.reference_position, dtype=float).tolist()
         return MoveTo.Result(position=position, **fields)
+
+
+def as_failure(
+    error: Exception, code: IdentificationErrorCode = IdentificationErrorCode.INTERNAL
+) -> IdentificationFailed:
+    """Return the failure of a goal for an error.
+
+    Args:
+        error: What went wrong.
+        code: Code of an error of this package that has none of its own.
+    """
+    if isinstance(error, IdentificationFailed):
+        return error
+    if isinstance(error, SysidError):
+        own = next((one for kind, one in _CODES if isinstance(error, kind)), code)
+        return IdentificationFailed(own, str(error))
+    return IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
 
 
 def describe_failure(failure: IdentificationFailed) -> str:

@@ -325,7 +325,6 @@ class SuiteMonitor:
         def tell_refused(fault: str) -> None:
             if kind is SampleBatch:
                 self.sample_fault = fault
-            self._node.get_logger().error(fault, throttle_duration_sec=5.0)
 
         source = self._sources[topic] = SingleSource(self._node, topic)
         return SourceReceiver(self._node, kind, source, take, tell_refused)

@@ -15,14 +15,7 @@ from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
-from sysid_msgs.srv import (
-    ApplyEstimate,
-    CertifyTrajectory,
-    ExecuteTrajectory,
-    PlanExcitation,
-    PlanNext,
-    ResetEstimator,
-)
+from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanExcitation, PlanNext, ResetEstimator
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import Cancelled, SysidError
@@ -30,12 +23,7 @@ from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.excitation.creep_sweep import SPEEDS
 from sysid_ros.core.excitation.settings import ARM_CRITERIA
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.procedure import (
-    IdentificationErrorCode,
-    IdentificationFailed,
-    IdentificationSettings,
-    PayloadModel,
-)
+from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, IdentificationSettings, PayloadModel
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.conversions.authentication import sign

@@ -113,7 +113,7 @@ class PlanService:
         self._offered.create_subscription(DriverStatus, "arm_driver/status", requests.on_driver_status, qos.STATUS)
         # The law is sent once: a foreign one that came after it would stay.
         source = SingleSource(node, "arm_driver/control_law")
-        law = SourceReceiver(node, ControlLaw, source, self._on_control_law, self._on_foreign_law)
+        law = SourceReceiver(node, ControlLaw, source, self._on_control_law)
         law.listen(self._offered.create_subscription(ControlLaw, "arm_driver/control_law", law, qos.LATCHED, raw=True))
         self._offered.create_service(Trigger, "~/cancel", self._cancel)
         self._offered.create_long_service(CertifyTrajectory, "~/certify", self._shared(self._certify))
@@ -138,9 +138,6 @@ class PlanService:
                 self._node.get_logger().info(f"plans are for the driver's control law: {self._requests.control.law}")
         except SysidError as error:
             self._node.get_logger().warning(f"nothing is certified: {error}")
-
-    def _on_foreign_law(self, fault: str) -> None:
-        self._node.get_logger().error(fault, throttle_duration_sec=5.0)
 
     def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.searches.cancel()

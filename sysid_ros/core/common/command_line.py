@@ -16,8 +16,9 @@ from typing import Any, NoReturn, TextIO
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 LARGEST_PORT = 65535
-ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended on request", 2: "an option cannot be used"})
-"""Exit statuses of a program that runs until it has to end."""
+ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
+"""Exit statuses of a program that runs until it is told to end."""
+_PARSER = "_parser"
 _HANGING = " " * 7
 _HANGING_AT_MOST = 9
 _LONGEST_CHOICES = 27
@@ -44,20 +45,32 @@ class CommandParser(argparse.ArgumentParser):
         parts = ["\n".join(["examples:", *(f"  {example}" for example in examples)])] if examples else []
         if endings:
             parts.append("\n".join(["exit status:", *(f"  {code:<3}  {text}" for code, text in endings.items())]))
-        options = {"formatter_class": _Formatter, "epilog": "\n\n".join(parts), **options}
-        super().__init__(**options)
-        self.examples, self._check = tuple(examples), check
+        super().__init__(**{"formatter_class": _Formatter, "epilog": "\n\n".join(parts), **options})
+        self.examples, self.check = tuple(examples), check
+        self.set_defaults(**{_PARSER: self})  # that of the innermost command wins
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the options of a command line, unchecked."""
+        return self._parse(args, namespace)[0]
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Return the valid options of a command line; None takes this process's.
 
         Raises:
-            SysidError: The check of this parser refuses them.
+            SysidError: The check of the command refuses them.
         """
-        options = self.parse_args(argv)
-        if self._check is not None:
-            self._check(options)
+        options, parser = self._parse(argv)
+        if parser.check is not None:
+            parser.check(options)
         return options
+
+    def _parse(self, words: Any, namespace: Any = None) -> tuple[argparse.Namespace, CommandParser]:
+        """Return the options and the innermost parser, which knows best what a misspelt option may mean."""
+        options, unknown = self.parse_known_args(words, namespace)
+        parser: CommandParser = options.__dict__.pop(_PARSER)
+        if unknown:
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, parser
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         """Add an argument as in :class:`argparse.ArgumentParser`; choices too long for a line are in its help only."""
@@ -70,9 +83,10 @@ class CommandParser(argparse.ArgumentParser):
         return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error in the command line, in lines that end at words, and the option that may be meant."""
-        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
-        near = difflib.get_close_matches(unknown[1], self._option_string_actions, 1) if unknown else []
+        """Tell what is wrong with the command line, in lines that end at words, and what may be meant."""
+        found = re.match(r"unrecognized arguments: (--[^\s=]+)|argument COMMAND: invalid choice: '(\S+)'", message)
+        known = [*self._option_string_actions, *(name for one in self._actions for name in one.choices or ())]
+        near = difflib.get_close_matches(found[1] or found[2], map(str, known), 1) if found else []
         hint = f" (did you mean {near[0]}?)" if near else ""
         tell(f"{self.prog}: error: ", f"{message}{hint}\n`{self.prog} --help` lists the options")
         sys.exit(2)

@@ -7,10 +7,20 @@ the message can say what was given, what is allowed and what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class SysidError(Exception):
-    """Base of all errors of this package; of several parts of the message each describes the next one's subject."""
+    """Base of all errors of this package.
+
+    Args:
+        parts: The message; of several parts each says what the next is about.
+
+    Attributes:
+        is_outcome: Whether it is an outcome of work on input that can be used; any other is about the input.
+    """
+
+    is_outcome = False
 
     def __init__(self, *parts: object):
         super().__init__(": ".join(map(str, parts)))
@@ -29,7 +39,16 @@ def raise_together(problems: Sequence[ModelError]) -> None:
 
 
 class Cancelled(SysidError):
-    """Work ended on request of its caller."""
+    """Work ended because its caller asked for it.
+
+    Args:
+        text: Which work.
+        partial: What it had by then, where that is of use.
+    """
+
+    def __init__(self, text: str = "cancelled", partial: Any = None):
+        self.partial = partial
+        super().__init__(text)
 
 
 class NotPhysicallyConsistent(ModelError):

@@ -14,7 +14,6 @@ _PIP = {
     "mcap_ros2": "mcap-ros2-support",
     "mujoco": "mujoco",
     "rosbags": "rosbags",
-    "shtab": "shtab",
 }
 """Name of a module's package in pip; ROS has no packages for them, see requirements-ros.txt."""
 _NEEDED_FOR = {
@@ -23,7 +22,6 @@ _NEEDED_FOR = {
     "mcap_ros2": "recordings (record:=false does without)",
     "mujoco": "simulated arms",
     "rosbags": "bags",
-    "shtab": "the completion of a shell",
 }
 
 

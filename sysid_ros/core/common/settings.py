@@ -115,12 +115,16 @@ def setting(
 
 @per_class
 def describe_fields(kind: type[Any]) -> dict[str, str]:
-    """Return the docstrings below the fields of a dataclass, in one line each, by name of the field."""
+    """Return the docstrings below the fields of a dataclass, in a line each, by name; none without source."""
     found = {}
     for base in reversed(kind.__mro__):
         if "__dataclass_fields__" not in vars(base):
             continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]  # a class
+        try:
+            source = textwrap.dedent(inspect.getsource(base))
+        except OSError:  # compiled files alone are installed: nodes run without descriptions
+            continue
+        body = ast.parse(source).body[0].body  # type: ignore[attr-defined]  # a class
         for one, below in zip(body, body[1:], strict=False):
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(below, ast.Expr):
                 found[one.target.id] = " ".join(str(ast.literal_eval(below.value)).split()).rstrip(".")

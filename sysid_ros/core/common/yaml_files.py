@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ModelError
 
 MOST_BYTES = 4 << 20
 """Largest text [bytes]; a calibration, the largest file there is, has a fifth of it."""
@@ -23,33 +23,26 @@ MOST_NODES = 500_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class UnreadableYaml(SysidError):
-    """A text or file that cannot be read as YAML, or exceeds the limits of a real file."""
-
-    def __init__(self, name: str, reason: str):
-        self.name = name
-        self.reason = reason
-        super().__init__(f"cannot read {name}: {reason}")
-
-
 def read_yaml(path: Path | str) -> Any:
     """Return the content of a YAML file, which JSON files are too.
 
     Raises:
-        UnreadableYaml: There is no such file, it is no YAML, or it exceeds a limit of :func:`parse_yaml`.
+        ModelError: There is no such file, it is no YAML, or it exceeds a limit of :func:`parse_yaml`.
     """
     name = str(path)
     try:
         if not Path(path).is_file():
-            raise UnreadableYaml(name, "there is no such file" if not Path(path).exists() else "it is not a file")
+            raise ModelError(
+                f"cannot read {name}", "there is no such file" if not Path(path).exists() else "it is not a file"
+            )
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
         text = data.decode("utf-8")
     except OSError as error:
-        raise UnreadableYaml(name, error.strerror or str(error)) from error
+        raise ModelError(f"cannot read {name}", error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         if len(data) <= MOST_BYTES:
-            raise UnreadableYaml(name, f"it is no text in UTF-8 ({error})") from error
+            raise ModelError(f"cannot read {name}", f"it is no text in UTF-8 ({error})") from error
         text = data.decode("utf-8", errors="replace")
     return parse_yaml(text, name)
 
@@ -62,16 +55,16 @@ def parse_yaml(text: str, name: str) -> Any:
         name: Its name, for errors.
 
     Raises:
-        UnreadableYaml: It is no YAML, or longer than :data:`MOST_BYTES`, deeper than :data:`DEEPEST`, has more than
-            :data:`MOST_NODES`, or an alias within its own anchor.
+        ModelError: It is no YAML, or longer than :data:`MOST_BYTES`, deeper than :data:`DEEPEST`, has more than
+            :data:`MOST_NODES`, or an alias within what it stands for.
     """
     if len(text) > MOST_BYTES or len(text.encode("utf-8", errors="replace")) > MOST_BYTES:
-        raise UnreadableYaml(name, f"it is larger than {MOST_BYTES >> 20} MiB")
+        raise ModelError(f"cannot read {name}", f"it is larger than {MOST_BYTES >> 20} MiB")
     try:
         _check_size(text, name)
         return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: dates and numbers that are none
-        raise UnreadableYaml(name, str(error)) from error
+        raise ModelError(f"cannot read {name}", str(error)) from error
 
 
 def _check_size(text: str, name: str) -> None:
@@ -83,7 +76,7 @@ def _check_size(text: str, name: str) -> None:
             opened.append((event.anchor, total))
             sizes.pop(event.anchor, None)  # an anchor may be used again; within itself it is undefined yet
             if len(opened) > DEEPEST:
-                raise UnreadableYaml(name, f"more than {DEEPEST} collections are within each other")
+                raise ModelError(f"cannot read {name}", f"more than {DEEPEST} collections are within each other")
             total += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = opened.pop()
@@ -95,7 +88,7 @@ def _check_size(text: str, name: str) -> None:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in opened):
-                raise UnreadableYaml(name, f"the alias *{event.anchor} is within its own anchor")
+                raise ModelError(f"cannot read {name}", f"the alias *{event.anchor} is within what it stands for")
             total += sizes.get(event.anchor, 1)  # an unknown one is refused by the loader
         if total > MOST_NODES:
-            raise UnreadableYaml(name, f"with its aliases it has more than {MOST_NODES} entries")
+            raise ModelError(f"cannot read {name}", f"with its aliases it has more than {MOST_NODES} entries")

@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.bounds.agreement import find_least_scale
 from sysid_ros.core.estimation.bounds.consistency import (
     RowLabels,
@@ -103,6 +103,7 @@ _INCONSISTENT = 1.01
 """Share of the allowed errors from which on recordings are inconsistent, with the tolerance of the share [-]."""
 _LEFT_OUT = 0.05
 """Longer windows may leave out this share of a recording, at its gaps."""
+_CANCELLED = "the calibration was cancelled"
 _BODIES = MechanismOptions(massless="unknown")
 _Part = tuple[Rows, Unknowns, Box]
 """A recording: its rows, their unknowns of the arm, and the box of the load."""
@@ -113,6 +114,8 @@ class CalibrationInconsistent(SysidError):
 
     It has the recording that shows it, or all of them, and other loads with which data would agree.
     """
+
+    is_outcome = True
 
     def __init__(self, recording: str, alarm: Alarm | str, remedies: Sequence[str] = ()):
         self.recording, self.alarm, self.remedies = recording, alarm, tuple(remedies)
@@ -125,19 +128,7 @@ class CalibrationInconsistent(SysidError):
 
 
 class CalibrationShortOfData(SysidError):
-    """A recording without a single window; ``shortfall`` says why."""
-
-    def __init__(self, recording: str, shortfall: str):
-        self.recording, self.shortfall = recording, shortfall
-        super().__init__(f"{recording}: {shortfall}")
-
-
-class CalibrationCancelled(SysidError):
-    """The calibration was cancelled; ``proven`` has the rows proven by then, or None."""
-
-    def __init__(self, proven: ArmCalibration | None = None):
-        self.proven = proven
-        super().__init__("the calibration was cancelled")
+    """A recording without a single window; the message says which, and what is missing."""
 
 
 @dataclass(frozen=True)
@@ -242,12 +233,12 @@ def calibrate_arm(
         record: Serial number, dates and how much the torque offsets change; the rest is filled in.
         settings: Windows and assumptions of the estimator, and the state of the gripper in all recordings.
         on_progress: Called with every step of the work.
-        is_cancelled: Ends the work with :class:`CalibrationCancelled`.
-        seeks_remedies: Whether a contradiction lists other loads with which the data agree.
+        is_cancelled: Ends the work with :class:`Cancelled`.
+        seeks_remedies: Whether a contradiction says with which other loads the data agree.
 
     Raises:
         CalibrationInconsistent: The recordings contradict the assumptions or each other.
-        CalibrationCancelled: It was cancelled; has the rows proven by then.
+        Cancelled: It was cancelled; has what was proven by then.
         CalibrationShortOfData: There is no window in a recording.
         SysidError: There is no recording.
     """
@@ -306,14 +297,14 @@ def calibrate_arm(
         except CalibrationInconsistent as error:
             remedies = _agreeing_loads(arm, recordings, parts, offset_change) if seeks_remedies else []
             raise CalibrationInconsistent(error.recording, error.alarm, remedies) from None
-        except CalibrationCancelled:
+        except Cancelled:
             is_narrower = result is not None and np.any(result.box.width < first_box.width)
-            raise CalibrationCancelled(finished() if is_narrower else None) from None
+            raise Cancelled(_CANCELLED, finished() if is_narrower else None) from None
         arm = replace(arm, theta_box=result.box)
     calibration = finished()
     assert calibration is not None
     if work.is_cut:
-        raise CalibrationCancelled(calibration)
+        raise Cancelled(_CANCELLED, calibration)
     return calibration
 
 
@@ -419,10 +410,10 @@ class Work:
         """Report the share of the pass that is done when the present step begins.
 
         Raises:
-            CalibrationCancelled: It was cancelled.
+            Cancelled: It was cancelled.
         """
         if self._is_cancelled():
-            raise CalibrationCancelled
+            raise Cancelled(_CANCELLED)
         self._on_progress(CalibrationProgress((self._pass + share) / self._passes, phase, relative_width))
 
 
@@ -715,7 +706,7 @@ def _bound(problem: Problem, objectives: Array, before: Array, work: Work) -> tu
 
         try:
             sided = bound_by_membership(replace(problem, objectives=objectives[part]), _TOLERANCE, on_step=tell)
-        except CalibrationCancelled:
+        except Cancelled:
             if not (work.is_last_pass and first):
                 raise
             work.is_cut = True

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from sysid_ros.core.common.errors import Cancelled
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.relaxed_rows import Change, RelaxedRows, join_blocks
 from sysid_ros.core.estimation.windows.model import tilt_axes
@@ -252,7 +253,7 @@ def explain_inconsistency(
     tried: list[Hypothesis] = []
     untried = list(_MAKERS)
     base = np.nan
-    with suppress(_Cancelled):
+    with suppress(Cancelled):
         base = data.misfit(data.r)
         for done, assumption in enumerate(_MAKERS, start=1):
             for one in try_assumption(data, assumption, base):
@@ -270,13 +271,9 @@ def try_assumption(data: RelaxedRows, assumption: Assumption, misfit: float) -> 
     yield from _MAKERS[assumption](data, min(1.0, 0.9 * misfit))
 
 
-class _Cancelled(Exception):
-    pass
-
-
 def _require_time(is_cancelled: Callable[[], bool]) -> None:
     if is_cancelled():
-        raise _Cancelled
+        raise Cancelled
 
 
 def usual_change(data: RelaxedRows, assumption: Assumption, joint: int) -> float:

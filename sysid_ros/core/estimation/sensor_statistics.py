@@ -27,16 +27,6 @@ _REPEATS = 5
 """A length counts if the longest standstill holds so many such windows."""
 
 
-class NoStandstill(SysidError):
-    """A recording in which the arm never rested long enough; ``longest`` is the longest standstill [s]."""
-
-    def __init__(self, longest: float):
-        self.longest = longest
-        super().__init__(
-            f"the longest standstill lasts {longest:.3g} s; record at least {_SHORTEST:g} s without motion"
-        )
-
-
 @dataclass(frozen=True)
 class SensorStatistics:
     """Errors of sensors at standstill, for n joints and W lengths of windows.
@@ -85,7 +75,7 @@ def find_standstills(
     A joint rests while its velocity stays within its error and the stiction speed.
 
     Raises:
-        NoStandstill: There is none.
+        SysidError: There is none.
     """
     slow = robot.sensors.velocity_error + settings.stiction_speed
     pieces, longest = [], 0.0
@@ -102,7 +92,8 @@ def find_standstills(
             if length >= _SHORTEST:
                 pieces.append(piece)
     if not pieces:
-        raise NoStandstill(longest)
+        advice = f"record at least {_SHORTEST:g} s without motion"
+        raise SysidError(f"the longest standstill lasts {longest:.3g} s; {advice}")
     return pieces
 
 
@@ -112,7 +103,7 @@ def measure_sensors(
     """Measure the sensor errors at standstill.
 
     Raises:
-        NoStandstill: The arm never rested for a second.
+        SysidError: The arm never rested for a second.
     """
     pieces = find_standstills(robot, blocks, settings or EstimatorSettings())
     period = float(np.median(np.concatenate([np.diff(piece.stamps) for piece in pieces]))) * 1e-9

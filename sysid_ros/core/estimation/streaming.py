@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.bounds.agreement import EARLY_SECONDS, measure_agreement
 from sysid_ros.core.estimation.bounds.closed_form import bound_with
 from sysid_ros.core.estimation.bounds.consistency import (
@@ -42,7 +43,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSett
 from sysid_ros.core.estimation.parameters.unknowns import Target, Unknowns, describe_unknowns
 from sysid_ros.core.estimation.point.fit import FitNotConverged, LinearEstimator, NoBodyInBox, PointEstimator
 from sysid_ros.core.estimation.point.payload_change import ChangeMonitor
-from sysid_ros.core.estimation.tare import LONGEST_TARE, Tare, TareRefused, make_tare
+from sysid_ros.core.estimation.tare import LONGEST_TARE, Tare, make_tare
 from sysid_ros.core.estimation.windows.model import Window
 from sysid_ros.core.estimation.windows.rows import BOUNDS_ONLY, TARED, Rows, calibration_rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
@@ -217,11 +218,11 @@ class StreamingEstimator:
         Where it has ended already, the tare stays as it is.
 
         Raises:
-            TareRefused: The samples are no tare; there is none now.
+            SysidError: The samples are no tare; there is none now.
         """
         noted, self._noted = self._noted, None
         if noted is None and self.tare is None:
-            raise TareRefused(f"there is no tare to end: {self._why_none or 'none was begun'}")
+            raise SysidError(f"there is no tare to end: {self._why_none or 'none was begun'}")
         if noted is not None:
             self.tare = make_tare(self._robot, noted, self.settings)
 

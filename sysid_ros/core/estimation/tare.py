@@ -36,10 +36,6 @@ _LEAST_SECONDS = 2.0
 _DRIFT, _ROUNDING = ERROR_TERMS.index("torque_drift"), ERROR_TERMS.index("rounding")
 
 
-class TareRefused(SysidError):
-    """Samples that are no tare."""
-
-
 @dataclass(frozen=True)
 class Tare:
     """Rows of the arm with the empty hand.
@@ -113,10 +109,10 @@ def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: Estima
         settings: Windows and assumptions of the estimator, and the state of the gripper.
 
     Raises:
-        TareRefused: The samples are too few, contradict the empty hand, or the settings are not about a payload.
+        SysidError: The samples are too few, contradict the empty hand, or the settings are not about a payload.
     """
     if not {settings.body, settings.target, robot.payload_prior.target} == {PAYLOAD}:
-        raise TareRefused("a tare is for an estimator of the payload by itself, and a payload prior that is about it")
+        raise SysidError("a tare is for an estimator of the payload by itself, and a payload prior that is about it")
     settings = _with_few_windows(robot, blocks, settings)
     empty = replace(robot, payload_prior=empty_hand().prior)
     unknowns = describe_unknowns(empty, settings)
@@ -130,18 +126,18 @@ def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: Estima
                 continue
             alarm = check_sensors(stream.model, window)
             if alarm is not None:
-                raise TareRefused(f"{alarm}")
+                raise SysidError(f"{alarm}")
             rows.append(build_rows(stream.model, window))  # with the offset of its own time: drift is added later
             wear.append(_wear(unknowns, window, stream.model))
             moving += 0.0 if stream.is_at_rest(window) else float(rows[-1].duration[0])
     if moving < _LEAST_SECONDS:
         why = "" if rows else f" ({stream.describe_shortfall('the arm')})"
-        raise TareRefused(f"the arm moved for {moving:.1f} s; a tare takes {_LEAST_SECONDS:g} s at least{why}")
+        raise SysidError(f"the arm moved for {moving:.1f} s; a tare takes {_LEAST_SECONDS:g} s at least{why}")
     stacked = Rows.stack(rows)
     joint = join_recordings([(stacked, unknowns, empty.payload_prior.box)], np.zeros(robot.n))
     share = find_share(joint)
     if share > 1.0:
-        raise TareRefused(
+        raise SysidError(
             f"the samples use {100.0 * share:.0f} % of the errors that are allowed with an empty hand: something was in"
             " the hand or touched the arm, or the robot file is of another arm; empty the hand and take the tare again"
         )

@@ -12,7 +12,7 @@ import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.common.yaml_files import UnreadableYaml, parse_yaml
+from sysid_ros.core.common.yaml_files import parse_yaml
 from sysid_ros.core.identifiability.settings import MASSLESS
 from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf
@@ -235,10 +235,7 @@ def read_rotors(text: str, tree: KinematicTree) -> dict[str, Rotor]:
         ModelError: Not YAML.
         ParameterOutOfRange: A key is unknown or missing, or a value has the wrong form.
     """
-    try:
-        document = parse_yaml(text, "rotors")
-    except UnreadableYaml as error:
-        raise ModelError(f"rotors: not YAML: {error.reason}") from error
+    document = parse_yaml(text, "rotors")
     if not isinstance(document, dict) or set(document) != {"rotors"} or not isinstance(document["rotors"], dict):
         raise ParameterOutOfRange("rotors", document, "a mapping `rotors:` from joint names to rotors")
     bodies = {body.name: body for body in tree.bodies}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.common.yaml_files import read_yaml
 
 Array = NDArray[np.float64]
 
@@ -232,12 +232,7 @@ def load_calibration(path: str | Path) -> ArmCalibration:
         ModelError: The file cannot be read or is not a calibration.
     """
     name = Path(path).name
-    try:
-        values = read_yaml(path)
-    except UnreadableYaml as error:
-        raise unusable_calibration(
-            name, "the file", f"unreadable ({error.reason})", "a file written by sysid calibrate"
-        ) from error
+    values = read_yaml(path)
     if not isinstance(values, Mapping) or values.get("format") != FORMAT:
         found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
         raise unusable_calibration(name, "its format", found, FORMAT)

@@ -103,12 +103,9 @@ def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str 
     """
     asked = RobotName.of(robot).overridden(is_elastic, prior)
     path = find_settings(robot)
-    from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml  # names need no files read
+    from sysid_ros.core.common.yaml_files import read_yaml  # names need no files read
 
-    try:
-        values = read_yaml(path)
-    except UnreadableYaml as error:
-        raise ModelError(f"cannot read the robot settings {path}: {error.reason}") from error
+    values = read_yaml(path)
     if asked.is_elastic is not None:
         values = _with_elasticity(values, asked.is_elastic, path.name)
     return path, values if asked.prior is None else _with_prior(values, asked.prior, path.name)

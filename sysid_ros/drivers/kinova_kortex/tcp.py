@@ -9,12 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from sysid_ros.drivers.kinova_kortex.enums import (
-    FrameType,
-    Function,
-    KortexConnectionLost,
-    KortexServerError,
-)
+from sysid_ros.drivers.kinova_kortex.enums import FrameType, Function, KortexConnectionLost, KortexServerError
 from sysid_ros.drivers.kinova_kortex.frame import (
     ID_MODULUS,
     Frame,

@@ -42,14 +42,6 @@ class JointStates(NamedTuple):
     alarm: str | None = None
 
 
-class JointStatesUnusable(ArmError):
-    """A message that lacks a field for some joint; with the missing and the present content."""
-
-    def __init__(self, reason: str):
-        self.reason = reason
-        super().__init__(f"joint states: {reason}")
-
-
 class Reading(NamedTuple):
     """A message, for the joints of the model. Arrays are (n,); efforts may be NaN.
 
@@ -91,13 +83,13 @@ class JointReader:
         """Return the joints of the model.
 
         Raises:
-            JointStatesUnusable: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is
+            ArmError: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is
                 not a number.
         """
         if states.names != self._names:
             self._find_places(states.names)
         if states.stamp_ns <= 0:
-            raise JointStatesUnusable("header.stamp is zero; the arm has to say when it measured")
+            raise ArmError("joint states", "header.stamp is zero; the arm has to say when it measured")
         q = self._pick_finite("position", states, states.position)
         needs_velocity = self._needs_velocity
         v = self._pick_finite("velocity", states, states.velocity) if needs_velocity else np.full_like(q, np.nan)
@@ -107,16 +99,18 @@ class JointReader:
     def _find_places(self, names: tuple[str, ...]) -> None:
         missing = [name for name in self._wanted if name not in names]
         if missing:
-            raise JointStatesUnusable(f"joints {', '.join(missing)} are missing; it names {', '.join(names) or 'none'}")
+            raise ArmError(
+                "joint states", f"joints {', '.join(missing)} are missing; it names {', '.join(names) or 'none'}"
+            )
         twice = sorted({name for name in self._wanted if names.count(name) > 1})
         if twice:
-            raise JointStatesUnusable(f"joints {', '.join(twice)} are named twice")
+            raise ArmError("joint states", f"joints {', '.join(twice)} are named twice")
         self._names, self._places = names, [names.index(name) for name in self._wanted]
 
     def _pick(self, field: str, states: JointStates, values: Sequence[float]) -> Array:
         if len(values) != len(states.names):
             hint = _VELOCITY_HINT if field == "velocity" else ""
-            raise JointStatesUnusable(f"{field} has {len(values)} entries for {len(states.names)} joints{hint}")
+            raise ArmError("joint states", f"{field} has {len(values)} entries for {len(states.names)} joints{hint}")
         return np.asarray(values, dtype=float)[self._places]
 
     def _pick_finite(self, field: str, states: JointStates, values: Sequence[float]) -> Array:
@@ -125,7 +119,7 @@ class JointReader:
         if not is_finite.all():
             joint = int(is_finite.argmin())
             hint = _VELOCITY_HINT if field == "velocity" else ""
-            raise JointStatesUnusable(f"the {field} of {self._wanted[joint]} is {picked[joint]}{hint}")
+            raise ArmError("joint states", f"the {field} of {self._wanted[joint]} is {picked[joint]}{hint}")
         return picked
 
     def _unwrap(self, q: Array) -> Array:
@@ -376,9 +370,9 @@ class JointStream:
             return None
         try:
             reading = self._reader.read(states)
-        except JointStatesUnusable as error:
+        except ArmError as error:
             self._unusable += 1
-            self.problem = error.reason
+            self.problem = str(error)
             return None
         arrival = self._stamps.judge(reading.stamp_ns)
         is_new = arrival in (Arrival.NEW, Arrival.RESTART)

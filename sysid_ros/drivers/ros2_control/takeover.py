@@ -17,10 +17,6 @@ from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused, chec
 _FEWEST = 10
 
 
-class StatesMissing(TakeoverRefused):
-    """Too many states are missing, which may be temporary."""
-
-
 def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str) -> float:
     """Compare consecutive stamps with the period that is set.
 
@@ -34,7 +30,7 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
 
     Raises:
         TakeoverRefused: States come slower or faster.
-        StatesMissing: Too many of them are missing.
+        TakeoverRefused: Too many of them are missing, which may be better the next moment.
     """
     if len(stamps_ns) < _FEWEST:
         raise TakeoverRefused(f"{name}: only {len(stamps_ns)} states came; {_FEWEST} are needed to know their rate")
@@ -48,8 +44,9 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
     missing = float(np.maximum(steps - 1.0, 0.0).sum())
     share = missing / (missing + steps.size)
     if share > settings.missing_share:
-        raise StatesMissing(
-            f"{name}: {100.0 * share:.1f} % of the states are missing (allowed {100.0 * settings.missing_share:g} %)"
+        raise TakeoverRefused(
+            f"{name}: {100.0 * share:.1f} % of the states are missing (allowed {100.0 * settings.missing_share:g} %)",
+            may_pass=True,
         )
     return period
 
@@ -97,8 +94,8 @@ def measure_rest(
     while True:
         try:
             return _measure_once(stream, settings, robot, name, on_state)
-        except StatesMissing:
-            if stream.now > deadline:
+        except TakeoverRefused as refused:
+            if not refused.may_pass or stream.now > deadline:
                 raise
 
 

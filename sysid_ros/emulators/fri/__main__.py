@@ -20,13 +20,7 @@ from sysid_ros.emulators.fri.controller import ControllerSettings
 from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulators.fri.ios import read_io
 from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulators.program import (
-    EmulatorSetup,
-    RunningEmulator,
-    build_plant_settings,
-    pick,
-    run_program,
-)
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_plant_settings, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
@@ -49,9 +43,8 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the emulator until it has to end; return the exit status."""
-    options = fri_parser().parse_args(argv)
+def run(options: argparse.Namespace) -> int:
+    """Run the emulator until it is told to end; return the exit status."""
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
         require_numbers(options, "port", least=1)
@@ -71,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return RunningEmulator(server, title, lambda: controller.state.is_commanding, controller.arm)
 
     return run_program("fri_emulator", options, build)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator as a program of its own."""
+    return run(fri_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,7 @@ from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.emulators.arguments import kortex_parser
 from sysid_ros.emulators.kortex.base import BaseSettings
 from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulators.program import (
-    EmulatorSetup,
-    RunningEmulator,
-    build_plant_settings,
-    pick,
-    run_program,
-)
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_plant_settings, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
@@ -35,9 +29,8 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
     return arm, BaseSettings(**pick(BaseSettings, vars(options)))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the emulator until it has to end; return the exit status."""
-    options = kortex_parser().parse_args(argv)
+def run(options: argparse.Namespace) -> int:
+    """Run the emulator until it is told to end; return the exit status."""
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
         require_numbers(options, "tcp_delay", most=10.0)
@@ -50,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return RunningEmulator(server, title, lambda: len(base.sessions) > 0, base.arm)
 
     return run_program("kortex_emulator", options, build)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator as a program of its own."""
+    return run(kortex_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

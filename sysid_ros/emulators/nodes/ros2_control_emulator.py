@@ -7,7 +7,6 @@ publishes ``joint_states``; the node ``effort_controller`` takes ``~/commands`` 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from array import array
@@ -24,21 +23,15 @@ from rclpy.validate_namespace import validate_namespace
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from sysid_ros.core.common.command_line import require_numbers, tell
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.command_line import require_numbers
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.ros2_control.states import JointStates
 from sysid_ros.emulators.arguments import ros2_control_parser
 from sysid_ros.emulators.plant import PlantSettings
-from sysid_ros.emulators.program import (
-    EmulatorSetup,
-    is_wanted,
-    pick,
-    require_program_options,
-    require_real_time_factor,
-)
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, require_real_time_factor, run_program
 from sysid_ros.emulators.ros2_control.controllers import (
     FIELDS,
     Broadcaster,
@@ -130,10 +123,11 @@ class Ros2ControlEmulator:
         """Whether a driver commands the arm just now."""
         return self._is_answered
 
-    def run(self, is_wanted: Callable[[], bool]) -> None:
-        """Update, period after period, until it has to end."""
+    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
+        """Update, period after period, for a time [s] or until it is not wanted any more."""
         deadline = time.monotonic()
-        while is_wanted():
+        end = deadline + seconds
+        while time.monotonic() < end and is_wanted():
             taken = self._controller.taken
             self._update()
             deadline += self._real_period
@@ -206,7 +200,6 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     Raises:
         SysidError: A value is not allowed.
     """
-    require_program_options(options)
     require_numbers(options, "update_rate", least=50.0, most=1000.0)
     try:
         validate_namespace(f"/{options.namespace.strip('/')}")
@@ -224,37 +217,26 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     return arm, ControllerSettings(**pick(ControllerSettings, values), hardware=hardware)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the emulator until it has to end; return the exit status."""
-    options = ros2_control_parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+def run(options: argparse.Namespace) -> int:
+    """Run the emulator until it is told to end; return the exit status."""
 
-    def say(text: str) -> None:
-        tell("[ros2_control_emulator] ", text)
-
-    try:
+    def build(_: Callable[[str], None]) -> RunningEmulator:
         setup = setup_of(options)
-    except SysidError as error:
-        say(str(error))
-        return 2
-    scheduling = request_scheduling(options.real_time_priority)  # before the threads of DDS begin, which inherit it
-    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    try:
+        request_scheduling(options.real_time_priority)  # before the threads of DDS begin, which inherit it
+        rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         emulator = Ros2ControlEmulator(*setup, options.namespace)
-        say(f"{options.robot} at {options.update_rate:g} Hz; scheduling: {scheduling}")
-        end = time.monotonic() + options.seconds
-        is_there = is_wanted(options, emulator.arm, lambda: emulator.is_answered, say)
-        try:
-            emulator.run(lambda: time.monotonic() < end and is_there())
-        except KeyboardInterrupt:
-            pass
-        emulator.close()
-    except SysidError as error:
-        say(str(error))
-        return 2
+        title = f"{options.robot} at {options.update_rate:g} Hz"
+        return RunningEmulator(emulator, title, lambda: emulator.is_answered, emulator.arm)
+
+    try:
+        return run_program("ros2_control_emulator", options, build)
     finally:
         rclpy.try_shutdown()
-    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the emulator as a program of its own."""
+    return run(ros2_control_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class FaultyDirection:
         if self._happens(self.faults.insert, "inserted"):
             copies.append(self._rng.bytes(int(self._rng.integers(1, 600))))
         self._count("delivered", len(copies))
-        return [Delivery(self._delay(), copy) for copy in copies]
+        return [Delivery(self.faults.delay + self.faults.delay_spread * self._rng.random(), copy) for copy in copies]
 
     def _is_lost(self) -> bool:
         faults = self.faults
@@ -100,9 +100,6 @@ class FaultyDirection:
                 changed[int(self._rng.integers(len(changed)))] ^= 1 << int(self._rng.integers(8))
             data = bytes(changed)
         return data
-
-    def _delay(self) -> float:
-        return self.faults.delay + self.faults.delay_spread * self._rng.random()
 
     def _happens(self, rate: float, name: str) -> bool:
         if rate > 0.0 and self._rng.random() < rate:

@@ -191,7 +191,7 @@ class _Steps:
         def cost(x: Array) -> tuple[float, Array]:
             require_wanted(self._is_cancelled)
             if self._clock() > deadline and best[0] < np.inf:
-                raise _OutOfTime
+                raise TimeoutError
             self.evaluations += 1
             knots, turns = self.motion(directions, x * scale)
             intervals = self._information.evaluate(knots[:-1], knots[1:], turns)
@@ -227,16 +227,12 @@ class _Steps:
                 constraints={"type": "ineq", "fun": lambda x: rows @ x + offsets, "jac": lambda x: rows},
                 options={"maxiter": self._settings.iterations, "ftol": 1e-6},
             )
-        except _OutOfTime:
+        except TimeoutError:
             pass
         # Violations of a position limit by the solver are shifted back.
         starts, ranges = np.split(best[1] * scale, 2)
         starts = np.clip(starts, robot.q_lower - lowest * ranges, robot.q_upper - highest * ranges)
         return np.concatenate([starts, ranges])
-
-
-class _OutOfTime(Exception):
-    pass
 
 
 def _counts(directions: NDArray[np.int8], n: int) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.estimation.parameters.settings import TARGETS
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
@@ -89,6 +89,7 @@ def read_plans(
     Raises:
         DamagedRecording: The recording cannot be read, or not as far as a plan.
         InvalidRecording: The file holds no certified plan.
+        ModelError: A file of text is no YAML.
         SysidError: A plan cannot be made of what is there.
     """
     file = Path(path)
@@ -180,10 +181,7 @@ def _scene_entries(scene: Any, last_body: int) -> dict[str, object]:
 
 
 def _read_text(file: Path) -> list[Mapping[str, object]]:
-    try:
-        content = read_yaml(file)  # every JSON file is a YAML file
-    except UnreadableYaml as error:
-        raise InvalidRecording(file, "the content", error.reason, "YAML or JSON") from error
+    content = read_yaml(file)  # every JSON file is a YAML file
     entries = content if isinstance(content, list) else [content]
     if not all(isinstance(entry, Mapping) for entry in entries):
         raise InvalidRecording(file, "an entry", "no mapping", "certified plans as CertifiedPlan.to_dict() gives them")

@@ -6,10 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.core.estimation.calibration import KnownLoad, LoadedRecording, empty_hand, reference_weight
+from sysid_ros.core.estimation.calibration import (
+    KnownLoad,
+    LoadedRecording,
+    empty_hand,
+    reference_weight,
+    with_known_mass,
+)
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions, split_load
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions, read_mass, split_load
 from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 
@@ -95,6 +101,15 @@ def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
     """
     path, mass = split_load(text)
     return path, empty_hand() if mass is None else reference_weight(robot, *mass)
+
+
+def weighed(robot: RobotModel, mass: str | None) -> RobotModel:
+    """Return the arm with a payload that has been on a scale, as ``MASS[+-TOLERANCE]`` [kg]; itself without that.
+
+    Raises:
+        SysidError: It is no number, or the payload prior has no such mass.
+    """
+    return with_known_mass(robot, *read_mass(mass)) if mass else robot
 
 
 def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str, gripper: str) -> str:

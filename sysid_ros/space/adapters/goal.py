@@ -10,13 +10,14 @@ import numpy as np
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import contents_of
-from sysid_ros.space.adapters.link import FreeFlyerLink, GoalFailed
+from sysid_ros.space.adapters.link import FreeFlyerLink
 from sysid_ros.space.adapters.pictures import FloatingPictures
 from sysid_ros.space.core.bounds import InconsistentMomentum
 from sysid_ros.space.core.identification import (
@@ -28,24 +29,13 @@ from sysid_ros.space.core.identification import (
     Stage,
     Task,
 )
-from sysid_ros.space.core.procedure import (
-    identify_free_flyer,
-    identify_object,
-)
-from sysid_ros.space.core.regression import NotIdentifiable
+from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
 from sysid_ros.space.core.self_collision import SelfCollision
-from sysid_ros.space.report import (
-    ESTIMATE,
-    RECORDING,
-    SimulationTruth,
-    write_free_flyer,
-    write_held_object,
-)
+from sysid_ros.space.report import ESTIMATE, RECORDING, SimulationTruth, write_free_flyer, write_held_object
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (Cancelled, Identify.Result.CANCELED),
     (SelfCollision, Identify.Result.PLAN_FAILED),
-    (NotIdentifiable, Identify.Result.NOT_IDENTIFIED),
     (InconsistentMomentum, Identify.Result.INCONSISTENT),
     (InvalidMessage, Identify.Result.NO_SAMPLES),
     (ParameterOutOfRange, Identify.Result.NOT_IDENTIFIED),
@@ -60,8 +50,8 @@ _PHASES = {
 }
 
 
-def _invalid_goal(text: str) -> GoalFailed:
-    return GoalFailed(Identify.Result.INVALID_GOAL, text)
+def _invalid_goal(text: str) -> IdentificationFailed:
+    return IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, text)
 
 
 @dataclass(frozen=True)
@@ -236,7 +226,7 @@ class FreeFlyerGoal:
 
     @staticmethod
     def _code(error: SysidError) -> int:
-        if isinstance(error, GoalFailed):
+        if isinstance(error, IdentificationFailed):
             return error.code
         return next((code for kind, code in _CODES if isinstance(error, kind)), int(Identify.Result.INTERNAL))
 

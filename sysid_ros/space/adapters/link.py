@@ -18,9 +18,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, Trajectory
 from sysid_ros.core.common.errors import Cancelled, SysidError
+from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros import qos
@@ -35,22 +35,14 @@ _STOP_TIMEOUT = 10.0
 """How long the robot may take to come to rest after it was asked to, by the clock on the wall [s]."""
 
 
-class GoalFailed(SysidError):
-    """A goal that cannot be executed, with the error code of ``Identify.Result``, the fault and a remedy."""
-
-    def __init__(self, code: int, text: str):
-        self.code = code
-        super().__init__(text)
-
-
-def _driver_silent(what: str, seconds: float) -> GoalFailed:
+def _driver_silent(what: str, seconds: float) -> IdentificationFailed:
     advice = "start it, or check namespace and ROS_DOMAIN_ID"
     text = f"no {what} from free_flyer_driver within {seconds:g} s; {advice}"
-    return GoalFailed(Identify.Result.DRIVER_NOT_READY, text)
+    return IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)
 
 
-def _motion_failed(text: str) -> GoalFailed:
-    return GoalFailed(Identify.Result.EXECUTION_FAILED, f"the motion failed: {text}")
+def _motion_failed(text: str) -> IdentificationFailed:
+    return IdentificationFailed(IdentificationErrorCode.EXECUTION_FAILED, f"the motion failed: {text}")
 
 
 class FreeFlyerLink:
@@ -149,8 +141,8 @@ class FreeFlyerLink:
         """Wait for the status of the driver and for samples.
 
         Raises:
-            GoalFailed: One of them does not come.
-            InvalidMessage: Odometry or joint states are of another robot.
+            IdentificationFailed: One of them does not come.
+            InvalidMessage: Odometry or joint states are not those of the robot.
         """
         self._wait(lambda: self._status is not None, "status")
         self._wait(lambda: len(self.samples().times) > 1, "odometry with joint states")
@@ -167,8 +159,8 @@ class FreeFlyerLink:
         """See :meth:`FreeFlyerPort.follow`.
 
         Raises:
-            GoalFailed: The driver does not answer, refused the motion, or ended it early.
-            Cancelled: ``is_cancelled`` is set; the robot has been brought to rest.
+            IdentificationFailed: The driver does not answer, refused the motion, or ended it early.
+            Cancelled: ``is_cancelled`` said so; the robot has been brought to rest.
         """
         try:
             self.planned = trajectory

@@ -17,11 +17,7 @@ from sysid_ros.core.common.spatial import skew
 from sysid_ros.space.core.intervals import FloatingMotion
 from sysid_ros.space.core.measurements import FloatingData
 from sysid_ros.space.core.minimal_parameters import MinimalParameters
-from sysid_ros.space.core.momentum import (
-    composite_inertia,
-    compute_momentum,
-    solve_base_twist,
-)
+from sysid_ros.space.core.momentum import composite_inertia, compute_momentum, solve_base_twist
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

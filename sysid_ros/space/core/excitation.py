@@ -19,12 +19,7 @@ from scipy.optimize import minimize
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.intervals import (
-    FloatingMotion,
-    IntervalInformation,
-    condition_number,
-    smooth_condition,
-)
+from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation, condition_number, smooth_condition
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.core.self_collision import SelfCollision, SelfCollisionModel
 
@@ -176,10 +171,6 @@ def plan_with_free_knots(
     return search.run()
 
 
-class _OutOfTime(Exception):
-    pass
-
-
 class _Search:
     """One search; its variables are the start, the steps as shares of the largest ones, and the turns of the wheels."""
 
@@ -315,7 +306,7 @@ class _Search:
         def cost(trial: Array) -> tuple[float, Array]:
             require_wanted(self.is_cancelled)
             if self.clock() > deadline and self._evaluations - begun >= least:
-                raise _OutOfTime
+                raise TimeoutError
             value, gradient = self._cost(trial)
             if value < best[0]:
                 best[:] = [value, trial.copy()]
@@ -336,7 +327,7 @@ class _Search:
                     bounds=[(0.0, 1.0)] * n + [(-1.0, 1.0)] * rest,
                     options={"maxiter": self._settings.iterations, "maxfun": 10**9, "maxcor": 20},
                 )
-        except _OutOfTime:
+        except TimeoutError:
             pass
         found: Array = best[1]
         return found

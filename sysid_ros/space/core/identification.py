@@ -314,8 +314,8 @@ def estimate_free_flyer(
         on_progress: Called with every change.
 
     Raises:
-        Cancelled: ``is_cancelled`` returned true.
-        NotIdentifiable: The data do not determine all minimal parameters.
+        Cancelled: ``is_cancelled`` said so.
+        ParameterOutOfRange: The data do not determine all minimal parameters.
     """
     robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero
     minimal = build_minimal_parameters(robot.tree)

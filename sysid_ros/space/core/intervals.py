@@ -18,12 +18,7 @@ from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.kinematics import BodyStates, joint_axis
 from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.space.core.momentum import (
-    PARAMETERS,
-    composite_inertia,
-    link_kinematic_matrices,
-    solve_base_twist,
-)
+from sysid_ros.space.core.momentum import PARAMETERS, composite_inertia, link_kinematic_matrices, solve_base_twist
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

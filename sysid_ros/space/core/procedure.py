@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.bounds import (
-    ObjectEstimate,
-    object_columns,
-)
+from sysid_ros.space.core.bounds import ObjectEstimate, object_columns
 from sysid_ros.space.core.dynamics import embed
 from sysid_ros.space.core.excitation import plan_with_free_knots
 from sysid_ros.space.core.identification import (
@@ -39,7 +36,7 @@ from sysid_ros.space.core.measurements import FloatingData
 from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.space.core.momentum import compute_base_twist
 from sysid_ros.space.core.momentum_rows import ROWS
-from sysid_ros.space.core.regression import NotIdentifiable, estimate_minimal
+from sysid_ros.space.core.regression import estimate_minimal
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]
@@ -84,8 +81,8 @@ def identify_free_flyer(
     Raises:
         Cancelled: ``is_cancelled`` returned true.
         SelfCollision: No motion that keeps clear was found.
-        NotIdentifiable: The data do not determine all minimal parameters.
-        SysidError: An error of the port.
+        ParameterOutOfRange: The data do not determine all minimal parameters.
+        SysidError: What the port raises.
     """
     minimal = build_minimal_parameters(task.robot.tree)
     run = _Run(task, port, task.robot.tree.parameters, is_cancelled, on_progress)
@@ -251,7 +248,7 @@ def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, paramet
     method, is_momentum_zero = task.settings.method, task.assumptions.is_momentum_zero
     try:
         values = estimate_minimal(task.robot, minimal, data, method, is_momentum_zero).values
-    except (NotIdentifiable, ParameterOutOfRange):
+    except ParameterOutOfRange:
         return parameters
     return _usable(task.robot, embed(minimal, values), parameters)
 

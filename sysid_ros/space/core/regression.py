@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.spatial import skew
 from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.measurements import FloatingData
@@ -28,17 +28,6 @@ _REWEIGHTINGS = 3
 _STEPS = 30
 _CONVERGED = 1e-6
 """Largest last step, in standard deviations of the estimate."""
-
-
-class NotIdentifiable(SysidError):
-    """Data from which the minimal parameters cannot be estimated: they determine ``rank`` of ``count``."""
-
-    def __init__(self, rank: int, count: int):
-        self.rank = rank
-        self._count = count
-        super().__init__(
-            f"the data determine {rank} of {count} parameters; move more joints, in more directions, with wheels"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +95,8 @@ def estimate_minimal(
         is_momentum_zero: Whether robot and wheels together have no momentum; if not it is estimated too.
 
     Raises:
-        NotIdentifiable: The data do not determine all of them.
-        ParameterOutOfRange: A wheel is too fast, or total least squares do not converge.
+        ParameterOutOfRange: The data do not determine all of them, a wheel is faster than it can be, or total least
+            squares do not converge.
 
     Source: SPACE (26), (27); total least squares as in W. E. Deming, Statistical adjustment of data (1943).
     """
@@ -187,7 +176,9 @@ class MomentumRegression:
         u, s, vt = np.linalg.svd(r)
         rank = int(np.count_nonzero(s > 1e-11 * s[0]))
         if rank < flat.shape[1]:
-            raise NotIdentifiable(rank, flat.shape[1])
+            raise ParameterOutOfRange(
+                "rank of the data", rank, f"{flat.shape[1]}; move more joints, in more directions, with wheels"
+            )
         solution = vt.T @ ((u.T @ (q.T @ right.reshape(-1))) / s) / scale
         half = (vt.T / s) / scale[:, None]
         return solution, half @ half.T

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.common.yaml_files import UnreadableYaml, read_yaml
+from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.settings import Section
@@ -149,8 +149,6 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     try:
         settings = Section(read_yaml(path), path.name)
         urdf = (path.parent / settings.text("urdf")).read_text(encoding="utf-8")
-    except UnreadableYaml as error:
-        raise ModelError(f"cannot read the free-flying robot {path}: {error.reason}") from error
     except (OSError, UnicodeError) as error:
         raise ModelError(f"cannot read the URDF that {path} names: {error}") from error
     try:

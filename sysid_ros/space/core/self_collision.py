@@ -36,7 +36,6 @@ class SelfCollision(SysidError):
     """
 
     def __init__(self, first: str, second: str, time: float, gap: float, clearance: float):
-        self.first, self.second, self.time, self.gap, self.clearance = first, second, time, gap, clearance
         super().__init__(
             f"{first} and {second} come within {gap:.3f} m of each other at {time:.2f} s; at least {clearance:.3f} m "
             "are asked for: start from another posture, narrow the position limits or ask for less clearance"

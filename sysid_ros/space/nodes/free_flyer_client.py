@@ -19,7 +19,7 @@ from sysid_ros.cli.terminal import ProgressDisplay
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
+from sysid_ros.ros.goal_client import GoalClient, client_main
 
 _CATCH_TIMEOUT = 10.0
 """How long the driver may take to let the robot catch something [s]."""
@@ -47,88 +47,81 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
     """Send the goal, or both, and show them to their ends; return the exit status."""
     node = Node("free_flyer_client")
     try:
-        return _Client(node, stop).run(options)
+        return _identify(node, options, stop)
     finally:
         node.destroy_node()
+
+
+def _identify(node: Node, options: argparse.Namespace, stop: Interrupts) -> int:
+    goal = Identify.Goal(
+        max_motion_time=options.max_motion_time,
+        number_of_trajectories=options.parts,
+        seed=options.seed,
+        results_directory=options.results,
+    )
+    result, status = _send(node, "identify", goal, stop)
+    if status != ExitStatus.OK:
+        return status
+    print(f"Identified; motion of the robot: {result.motion_time:.1f} s")
+    _say_files(result)
+    if not options.object:
+        return status
+    _catch(node)
+    goal.results_directory = str(Path(options.results) / "object") if options.results else ""
+    result, status = _send(node, "identify_object", goal, stop)
+    if status == ExitStatus.OK:
+        estimate, com = result.estimate, result.payload.com
+        certain = f"{estimate.lower[0]:.3f} to {estimate.upper[0]:.3f} kg"
+        print(f"In the hand: {estimate.values[0]:.3f} kg, certainly {certain}")
+        print(f"Its CoM in {estimate.header.frame_id}: {com.x:.4f}, {com.y:.4f}, {com.z:.4f} m")
+        _say_files(result)
+    return status
+
+
+def _send(node: Node, name: str, goal: Identify.Goal, stop: Interrupts) -> tuple[Identify.Result, ExitStatus]:
+    """Send a goal and show it to its end."""
+    client, display = GoalClient(node, Identify, f"free_flyer_identification/{name}", stop), ProgressDisplay()
+
+    def show(feedback: Identify.Feedback) -> None:
+        mass = f"{feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg" if feedback.has_estimate else ""
+        display.update(feedback.text, feedback.progress, mass)
+
+    try:
+        result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
+    finally:
+        display.finish()
+        client.close()
+    if result.error_code == Identify.Result.NONE:
+        return result, ExitStatus.OK
+    print(f"not identified (error {result.error_code}): {result.error_text}")
+    if stop.is_set:
+        return result, ExitStatus.STOPPED
+    is_data = result.error_code in (Identify.Result.NOT_IDENTIFIED, Identify.Result.INCONSISTENT)
+    return result, ExitStatus.NOT_IDENTIFIED if is_data else ExitStatus.FAILED
+
+
+def _catch(node: Node) -> None:
+    """Let a simulated robot catch something; a real one holds what it holds."""
+    service: Any = node.create_client(SetPayload, "free_flyer_driver/set_payload")
+    if not service.wait_for_service(timeout_sec=_CATCH_TIMEOUT):
+        print("this driver has no ~/set_payload: what is in the hand is identified", flush=True)
+        return
+    answer = service.call_async(SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=CAUGHT))
+    rclpy.spin_until_future_complete(node, answer, timeout_sec=_CATCH_TIMEOUT)
+    if answer.done() and answer.result().success:
+        print("The robot has caught something.", flush=True)
+    else:
+        print(f"the robot caught nothing: {answer.result().message if answer.done() else 'no answer'}", flush=True)
+
+
+def _say_files(result: Identify.Result) -> None:
+    if result.results_directory:
+        print(f"Files: {result.results_directory}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     return client_main(build_parser(), run, argv)
-
-
-class _Client:
-    """Sends goals one after the other."""
-
-    def __init__(self, node: Node, stop: Interrupts):
-        self._node, self._stop = node, stop
-
-    def run(self, options: argparse.Namespace) -> int:
-        goal = Identify.Goal(
-            max_motion_time=options.max_motion_time,
-            number_of_trajectories=options.parts,
-            seed=options.seed,
-            results_directory=options.results,
-        )
-        status, result = self._send("free_flyer_identification/identify", goal)
-        if result is None:
-            return status
-        print(f"Identified; motion of the robot: {result.motion_time:.1f} s")
-        self._say_files(result)
-        if not options.object:
-            return status
-        self._catch()
-        goal.results_directory = str(Path(options.results) / "object") if options.results else ""
-        status, result = self._send("free_flyer_identification/identify_object", goal)
-        if result is not None:
-            estimate, com = result.estimate, result.payload.com
-            certain = f"{estimate.lower[0]:.3f} to {estimate.upper[0]:.3f} kg"
-            print(f"In the hand: {estimate.values[0]:.3f} kg, certainly {certain}")
-            print(f"Its CoM in {estimate.header.frame_id}: {com.x:.4f}, {com.y:.4f}, {com.z:.4f} m")
-            self._say_files(result)
-        return status
-
-    def _send(self, name: str, goal: Identify.Goal) -> tuple[int, Identify.Result | None]:
-        """Send a goal and show it to its end; the result is None without an identification."""
-        client, display = GoalClient(self._node, Identify, name, self._stop), ProgressDisplay()
-
-        def show(feedback: Identify.Feedback) -> None:
-            mass = f"{feedback.mass_lower:.2f} to {feedback.mass_upper:.2f} kg" if feedback.has_estimate else ""
-            display.update(feedback.text, feedback.progress, mass)
-
-        try:
-            result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
-        except GoalLost as lost:
-            display.message(str(lost))
-            return ExitStatus.STOPPED if lost.was_stopped else ExitStatus.FAILED, None
-        finally:
-            display.finish()
-            client.close()
-        if result.error_code != Identify.Result.NONE:
-            print(f"not identified (error {result.error_code}): {result.error_text}")
-            if self._stop.is_set:
-                return ExitStatus.STOPPED, None
-            is_data = result.error_code in (Identify.Result.NOT_IDENTIFIED, Identify.Result.INCONSISTENT)
-            return ExitStatus.NOT_IDENTIFIED if is_data else ExitStatus.FAILED, None
-        return ExitStatus.OK, result
-
-    def _catch(self) -> None:
-        """Let a simulated robot catch something; a real one holds its load already."""
-        service: Any = self._node.create_client(SetPayload, "free_flyer_driver/set_payload")
-        if not service.wait_for_service(timeout_sec=_CATCH_TIMEOUT):
-            print("this driver has no ~/set_payload: identifying the present load", flush=True)
-            return
-        answer = service.call_async(SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=CAUGHT))
-        rclpy.spin_until_future_complete(self._node, answer, timeout_sec=_CATCH_TIMEOUT)
-        if not answer.done() or not answer.result().success:
-            print(f"the robot caught nothing: {answer.result().message if answer.done() else 'no answer'}", flush=True)
-            return
-        print("The robot has caught something.", flush=True)
-
-    @staticmethod
-    def _say_files(result: Identify.Result) -> None:
-        if result.results_directory:
-            print(f"Files: {result.results_directory}")
 
 
 if __name__ == "__main__":

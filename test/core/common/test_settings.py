@@ -92,6 +92,19 @@ def test_descriptions_are_the_docstrings_of_the_fields():
     assert settings_of(Derived)["width"].description == "How wide"
 
 
+def test_without_source_there_are_settings_without_descriptions(monkeypatch):
+    @dataclass(frozen=True)
+    class Compiled(Settings):
+        gain: float = setting(1.0, "-", lower=0.0)
+        """How much."""
+
+    def missing(_):
+        raise OSError("source code not available")
+
+    monkeypatch.setattr("inspect.getsource", missing)
+    assert settings_of(Compiled)["gain"].description == "" and settings_of(Compiled)["gain"].lower == 0.0
+
+
 def test_fields_and_whole_classes_can_be_for_the_library_only():
     assert [name for name, info in settings_of(Example).items() if info.library_only] == ["offset"]
     assert all(info.library_only for info in settings_of(Derived).values())

@@ -214,7 +214,7 @@ def test_rotors_from_yaml():
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("rotors: [", ModelError, "not YAML"),
+        ("rotors: [", ModelError, "cannot read rotors: "),
         ("motors: {}", ParameterOutOfRange, "rotors:"),
         ("rotors: {j9: {gear_ratio: 1}}", ParameterOutOfRange, "expected one of j1, j2"),
         ("rotors: {j1: {ratio: 1}}", ParameterOutOfRange, "rotors.j1 .* gear_ratio"),

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.ros2_control.states import (
     ControllerInfo,
     JointReader,
     JointStates,
-    JointStatesUnusable,
 )
 from sysid_ros.drivers.ros2_control.takeover import order_of_commands
 from sysid_ros.drivers.takeover import TakeoverRefused
@@ -63,7 +63,7 @@ def test_the_sign_of_the_robot_is_applied(robot):
     ],
 )
 def test_what_is_missing_is_named(robot, reader, changes, words):
-    with pytest.raises(JointStatesUnusable, match=words):
+    with pytest.raises(ArmError, match=words):
         reader.read(message(robot, **changes))
 
 
@@ -89,7 +89,7 @@ def test_endless_joints_are_unwrapped_and_others_are_not(robot, reader):
 
 def test_a_position_that_is_not_a_number_does_not_spoil_the_next(robot, reader):
     reader.read(message(robot, position=[3.1] * 7))
-    with pytest.raises(JointStatesUnusable):
+    with pytest.raises(ArmError):
         reader.read(message(robot, position=[np.nan] * 7))
     is_endless = ~np.isfinite(robot.limits.q_lower)
     after = reader.read(message(robot, position=[-3.1] * 7)).q

@@ -29,7 +29,7 @@ from sysid_ros.space.core.procedure import (
     identify_free_flyer,
     identify_object,
 )
-from sysid_ros.space.core.regression import NotIdentifiable, unit_momenta
+from sysid_ros.space.core.regression import unit_momenta
 from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.core.self_collision import SelfCollision
 from sysid_ros.space.simulation import ConservationSimulation
@@ -211,7 +211,7 @@ def test_momentum_that_is_known_in_a_range_only(robot):
 
 
 def test_too_little_motion_is_not_enough(robot):
-    with pytest.raises(NotIdentifiable, match=r"determine \d+ of 45"):
+    with pytest.raises(ParameterOutOfRange, match=r"rank of the data \d+: expected 45"):
         one = CycloidTrajectory(np.array([[*robot.home, 0, 0, 0], [*robot.home, 1, 0, 0]]), 1.0)
         port = Port(robot)
         port.follow(one, lambda _: None)

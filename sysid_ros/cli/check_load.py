@@ -1,0 +1,55 @@
+"""Checks the load entered in a controller against a result: ``sysid check-load FOLDER --mass 2 --com 0 0 0.1``."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.terminal import make_table, show
+from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.reports.exported import read_exported
+from sysid_ros.reports.payload import felt_torques
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare mass and CoM with their bounds, and show the external torques; the exit status tells whether they fit.
+
+    Raises:
+        SysidError: The result cannot be used, or the posture does not fit the arm.
+    """
+    found = read_exported(options.folder, accept_uncertain=True)
+    robot = load_robot(options.model or found.robot)
+    load = found.at_tool if options.at == "tool" else found.behind_flange
+    q = robot.home if options.posture is None else np.array(options.posture)
+    if q.shape != (robot.n,):
+        raise ParameterOutOfRange(
+            "--posture [rad]", options.posture, f"{robot.n} angles: {', '.join(robot.joint_names)}"
+        )
+    mass, com = options.mass, np.array(options.com)
+    rows, fits = [], True
+    ranges = zip((mass, *com), (load.mass.lower, *load.com.lower), (load.mass.upper, *load.com.upper), strict=True)
+    for name, (value, low, high) in zip(("mass", "CoM x", "CoM y", "CoM z"), ranges, strict=True):
+        unit, scale = ("kg", 1.0) if name == "mass" else ("mm", 1e3)
+        is_inside = bool(low <= value <= high)
+        fits &= is_inside
+        numbers = (f"{scale * one:.4g}" for one in (value, low, high))
+        rows.append((name, unit, *numbers, "yes" if is_inside else "NO"))
+    what = "the payload alone" if options.at == "tool" else "payload and tool"
+    show(f"Load of a controller of {found.robot}, in the frame {load.frame} ({what}), against {found.path}")
+    show(make_table(("", "unit", "entered", "lower", "upper", "inside"), rows, left=2))
+    torques = felt_torques(robot, load, from_com_form(mass, com, np.zeros((3, 3))), q)
+    where = "home posture" if options.posture is None else "posture given"
+    show(f"External torque that this controller sees at rest in the {where}, at most:")
+    show(
+        make_table(
+            ("joint", "Nm"), [(name, f"{one:.2f}") for name, one in zip(robot.joint_names, torques, strict=True)]
+        )
+    )
+    show(
+        "The load agrees with the bounds." if fits else "The load is wrong: what is marked NO lies outside the bounds."
+    )
+    return ExitStatus.OK if fits else ExitStatus.FAILED
