@@ -9,7 +9,7 @@ choice:
 * The obstacle stands half way, across the path, :data:`CLEARANCE` below the lowest sphere of arm and dumbbell on the
   desired motion: in Experiment (c) nearer than in (a) and (b), as the paper says.
 * Motions minimise the jerk through a raised posture half way, as the paper's do with obstacles.
-* What is held is anything up to 4 kg that fits into a sphere of 0.11 m at the fingers: the masses of the paper's Table
+* The payload is anything up to 4 kg that fits into a sphere of 0.11 m at the fingers: the masses of the paper's Table
   I, without bodies of its box that no object of that size can be. With the table's own box no motion with 7 lb or more
   can be proven for this arm.
 """

@@ -17,7 +17,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 
 LARGEST_PORT = 65535
 ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
-"""Exit statuses of a program that runs until it is told to end."""
+"""Exit statuses of a program that runs until it has to end."""
 _PARSER = "_parser"
 _HANGING = " " * 7
 _HANGING_AT_MOST = 9

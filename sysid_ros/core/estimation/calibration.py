@@ -137,7 +137,7 @@ class CalibrationProgress:
 
     Attributes:
         share: Share of the work that is done, 0..1.
-        phase: What is being done.
+        phase: The present step.
         relative_width: Geometric mean of the widths of the certified rows over those before, with the bounds so far
             [-].
     """

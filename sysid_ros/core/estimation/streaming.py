@@ -151,7 +151,7 @@ class StreamingEstimator:
         settings: Method and assumptions.
         on_rows: Called with the rows of every window that is used.
         on_update: Called with the estimate after every renewal of the bounds.
-        tare: What is known of the arm with the empty hand; None for nothing.
+        tare: Tare of the arm; None without one.
 
     Attributes:
         stream: Source of the windows.
@@ -232,7 +232,7 @@ class StreamingEstimator:
 
     @property
     def target(self) -> Target:
-        """What is identified."""
+        """The target of the identification."""
         return self._unknowns.target
 
     @property

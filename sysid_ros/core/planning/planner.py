@@ -338,7 +338,7 @@ class CertifiedPlanner:
             is_cancelled: Polled between tries.
 
         Raises:
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
             PlanRejected: No duration is good enough; states the fault of the last one.
             BoundNotAvailable: No duration has a tracking bound.
             ParameterOutOfRange: The request has no goal, or takes over from a plan.

@@ -44,7 +44,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the emulator until it is told to end; return the exit status."""
+    """Run the emulator until it has to end; return the exit status."""
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
         require_numbers(options, "port", least=1)

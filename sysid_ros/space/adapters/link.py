@@ -160,7 +160,7 @@ class FreeFlyerLink:
 
         Raises:
             IdentificationFailed: The driver does not answer, refused the motion, or ended it early.
-            Cancelled: ``is_cancelled`` said so; the robot has been brought to rest.
+            Cancelled: ``is_cancelled`` returned true; the robot has been brought to rest.
         """
         try:
             self.planned = trajectory

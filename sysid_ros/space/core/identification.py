@@ -314,7 +314,7 @@ def estimate_free_flyer(
         on_progress: Called with every change.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
         ParameterOutOfRange: The data do not determine all minimal parameters.
     """
     robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero

@@ -38,7 +38,7 @@ class ParameterBounds:
     """Bounds that only shrink; every target in the prior that is consistent with all data lies inside.
 
     Attributes:
-        target: What is identified.
+        target: The target.
         box: Box of its parameters, (P,).
         ranges: Ranges of the objectives, (K,).
     """

@@ -249,7 +249,7 @@ class Unknowns:
     each entry within ``+- radius``; entries that do not apply have radius 0.
 
     Attributes:
-        target: What is identified.
+        target: The target.
         center: Centre of the arm's parameter box without the target's part, (14 n,).
         radius: Radii of ``delta``, (M,).
         rest_center: Centre of all parameters but those of a single body that is the target, (14 n,): for their
