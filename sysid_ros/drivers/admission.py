@@ -1,4 +1,4 @@
-"""What a trajectory must fulfil before an arm executes it, whoever sent it, and the scene it must be certified for."""
+"""Conditions on a trajectory before an arm executes it, whatever its source, and the scene it must be certified for."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WHAT = "trajectory"
 _REST_TOLERANCE = 1e-6
 """Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest; planners reach about 1e-9."""
 _SAME_START = 1e-6
-"""Largest difference between the held position and the start of a proven motion [rad]: what rounding may add."""
+"""Largest difference between the held position and the start of a proven motion [rad], by rounding."""
 _OTHER_PLACE = (
     "it starts {:.6f} rad away from the held position of {}" + f" (allowed {_SAME_START:g} rad); plan it again"
 )
 NOT_CERTIFIED = "it has no certificate; let the safe planner certify it"
-"""Why a motion is refused that nobody has certified."""
+"""Reason for refusing an uncertified motion."""
 _TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), ("acceleration", "rad/s^2", 1e-7))
-"""Largest differences at the takeover: what rounding leaves of two evaluations of the same state."""
+"""Largest differences at the takeover: rounding of two evaluations of the same state."""
 
 
 def admit_trajectory(
@@ -39,20 +39,20 @@ def admit_trajectory(
     boxes: tuple[Box, ...],
     now: float,
 ) -> Certificate:
-    """Check all that does not depend on where the arm is; takes milliseconds, so keep it out of a real-time cycle.
+    """Check all conditions that do not depend on the arm's state; takes milliseconds, so not in a real-time cycle.
 
     Args:
         robot: The robot of this driver.
-        trajectory: What is to be executed.
+        trajectory: The motion.
         certificate: Its certificate; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
         now: Time of the loop's clock [s].
 
     Returns:
-        The certificate, which is there.
+        The certificate.
 
     Raises:
-        LoopRefusal: With the joint and by how much, or what does not fit.
+        LoopRefusal: With the joint and by how much, or the mismatch.
     """
     if certificate is None:
         raise LoopRefusal(_WHAT, NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)
@@ -74,12 +74,7 @@ def admit_trajectory(
 
 
 def admit_uncertified(robot: RobotModel, trajectory: Trajectory, reference: Array) -> None:
-    """Check what can be checked of a motion without a certificate: its start, its duration and the limits it has.
-
-    Args:
-        robot: The robot of this driver.
-        trajectory: What is to be followed.
-        reference: Desired position, (n,) [rad].
+    """Check a motion without a certificate: its start at the desired position (n,) [rad], its duration and its limits.
 
     Raises:
         LoopRefusal: With the joint and by how much.
@@ -91,15 +86,12 @@ def admit_uncertified(robot: RobotModel, trajectory: Trajectory, reference: Arra
 
 
 def admit_control(certificate: Certificate, law: ControlLaw, nominal_payload: Array) -> None:
-    """Check that the tracking bound of a certificate holds for this controller.
+    """Check that the tracking bound of an admitted certificate holds for this controller.
 
-    Args:
-        certificate: A certificate that :func:`admit_trajectory` has admitted.
-        law: Control law of the controller.
-        nominal_payload: Payload it computes its torque with during the motion, (10,).
+    ``nominal_payload`` (10,) is the payload of its torque during the motion.
 
     Raises:
-        LoopRefusal: Something is not as the certificate assumes.
+        LoopRefusal: Something differs from the certificate's assumptions.
     """
     try:
         certificate.matches_control(law, nominal_payload)
@@ -114,7 +106,7 @@ def admit_start(
 
     Args:
         robot: Joint names.
-        trajectory: What is to be executed.
+        trajectory: The motion.
         certificate: Its certificate.
         reference: Desired position, (n,) [rad].
         rested: How long the arm has been held undisturbed [s].
@@ -133,14 +125,7 @@ def admit_start(
 def admit_takeover(
     robot: RobotModel, trajectory: Trajectory, certificate: Certificate, present: Trajectory, present_id: str
 ) -> None:
-    """Check that a trajectory begins exactly in the state in which its predecessor is left.
-
-    Args:
-        robot: Joint names.
-        trajectory: What is to be executed.
-        certificate: Its certificate, which names the predecessor.
-        present: The trajectory that is being followed.
-        present_id: Its ``plan_id``.
+    """Check that a trajectory begins exactly in the state in which its predecessor (``present``) is left.
 
     Raises:
         LoopRefusal: It continues another plan, from a time that plan does not have, or with a jump.
@@ -168,14 +153,14 @@ def admit_takeover(
 def admit_load(
     robot: RobotModel, past: Load, trajectory: Trajectory, certificate: Certificate, held: Array | None = None
 ) -> None:
-    """Check that a motion and the hold after it keep the continuous torque limits, with what was before.
+    """Check that a motion and the hold after it keep the continuous torque limits, together with the past.
 
-    Joints that cannot stay as they are held may leave in any case: it ends where they can.
+    Joints that cannot stay as they are held may leave in any case: the motion ends where they can.
 
     Args:
         robot: Limits and joint names.
-        past: What will have been when it begins.
-        trajectory: What is to be executed.
+        past: The past when the motion begins.
+        trajectory: The motion.
         certificate: Its certificate, which bounds its torques.
         held: Torques that hold the arm now, (n,) [Nm]; None where it moves.
 
@@ -193,13 +178,12 @@ def admit_load(
         when = f"{heat.time:.1f} s after its start" if heat.hold <= 0.0 else f"held for {heat.hold:.0f} s after it"
         raise LoopRefusal(
             _WHAT,
-            f"{name} would reach {heat.value:.3g} Nm in the root mean square over {WINDOW:g} s, {when}, with what was "
-            f"before; its continuous limit is {limit:.3g} Nm: rest, and plan it again",
+            f"{name} would reach {heat.value:.3g} Nm in the root mean square over {WINDOW:g} s, {when}, with the "
+            f"torque before; its continuous limit is {limit:.3g} Nm: rest, and plan it again",
         )
 
 
 def _require_size(robot: RobotModel, trajectory: Trajectory) -> None:
-    """Refuse a motion of another number of joints, or one that takes too long."""
     if trajectory.n != robot.n:
         text = f"it has {trajectory.n} joints, the arm has {robot.n}"
         raise LoopRefusal(_WHAT, text, RefusalCode.MALFORMED)
@@ -215,7 +199,7 @@ def _require_start_at_rest(robot: RobotModel, trajectory: Trajectory) -> None:
 
 
 def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
-    """Refuse a proof about other limits or spheres: two files of one name may differ in them."""
+    """Refuse a proof with other limits or spheres: two files of one name may differ in them."""
     own, stated = robot_hash(robot), certificate.robot_hash
     if stated != own:
         raise LoopRefusal(
@@ -227,7 +211,6 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
 
 
 def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
-    """Refuse a certificate with a number that no proof could have given, whoever wrote it."""
     for problem in find_out_of_range(robot, certificate):
         raise LoopRefusal(_WHAT, problem, RefusalCode.OUT_OF_RANGE)
 
@@ -259,9 +242,9 @@ def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
 
 _UNKNOWN = "no scene has been received yet; the safe planner publishes it"
 SCENE_PERIOD = 0.5
-"""How often a safe planner says again what is around the arm [s]."""
+"""Period at which a safe planner repeats the scene [s]."""
 SCENE_TIMEOUT = 5.0
-"""A scene that nobody has said again for longer is not known any more, so nothing new may move in it [s]."""
+"""A scene that was not repeated for longer is unknown: no new motion is allowed in it [s]."""
 SOURCE_MEMORY = 2.0
 """A source of scenes that has published nothing for longer than this has gone [s]."""
 
@@ -269,11 +252,11 @@ SOURCE_MEMORY = 2.0
 class SceneGuard:
     """Compares certificates with the present scene, and the present scene with that of the motion.
 
-    While two sources say what is around the arm, nobody knows it: certificates of one would be judged by the scene of
-    the other.
+    While two sources publish scenes, the scene is unknown: certificates of one would be judged by the scene of the
+    other.
 
     Args:
-        required: What every scene must at least contain, by the configuration of the driver.
+        required: Smallest content of every scene, by the configuration of the driver.
     """
 
     def __init__(self, required: Scene) -> None:
@@ -286,28 +269,24 @@ class SceneGuard:
 
     @property
     def fault(self) -> str | None:
-        """Why the scene is not known; None if it is."""
+        """Why the scene is unknown; None if it is known."""
         return self._fault
 
     @property
     def present(self) -> Scene | None:
-        """The present scene; None where it is not known."""
+        """The present scene; None if unknown."""
         return self._scene
 
     @property
     def hash(self) -> str | None:
-        """Hash of the present scene; None where it is not known."""
+        """Hash of the present scene; None if unknown."""
         return None if self._scene is None else self._scene.hash()
 
     def admit(self, certificate: Certificate, now: float) -> Scene:
-        """Check that a certificate is about the present scene, and return that.
-
-        Args:
-            certificate: The certificate.
-            now: The steady time of :meth:`find_conflict` [s].
+        """Check that a certificate is about the present scene at a steady time [s], and return the scene.
 
         Raises:
-            LoopRefusal: It is about another scene, or the scene is not known, or was too long ago.
+            LoopRefusal: It is about another scene, or the scene is unknown or too old.
         """
         if self._scene is None:
             raise LoopRefusal(_WHAT, f"the scene is not known: {self._fault}", RefusalCode.OTHER_ASSUMPTIONS)
@@ -315,8 +294,7 @@ class SceneGuard:
         if not age <= SCENE_TIMEOUT:
             raise LoopRefusal(
                 _WHAT,
-                f"the scene was last heard of {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe "
-                "planner run?",
+                f"the last scene came {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe planner run?",
                 RefusalCode.OTHER_ASSUMPTIONS,
             )
         present = self._scene.hash()
@@ -332,12 +310,7 @@ class SceneGuard:
         return self._scene
 
     def find_conflict(self, source: str, now: float) -> str | None:
-        """Note that a source has spoken, and return why what it says does not count; None if it does.
-
-        Args:
-            source: Name of the source.
-            now: A steady time [s].
-        """
+        """Record a message of a source at a steady time [s], and return why it does not count; None if it does."""
         self._sources[source] = self._spoke = now
         self._sources = {name: spoke for name, spoke in self._sources.items() if now - spoke <= SOURCE_MEMORY}
         if len(self._sources) == 1:
@@ -346,7 +319,7 @@ class SceneGuard:
         return f"{len(self._sources)} safe planners publish a scene ({names}); stop all but one"
 
     def update(self, scene: Scene) -> str | None:
-        """Take the present scene and return why what moves now must stop; None if it may go on."""
+        """Update the present scene and return why motions must stop; None if they may go on."""
         missing = self._required.find_missing(scene)
         if missing is not None:
             return self.invalidate(
@@ -359,6 +332,6 @@ class SceneGuard:
         return "the scene has changed since the motion was certified"
 
     def invalidate(self, fault: str) -> str:
-        """Note why the scene is not known any more, and return why what moves now must stop."""
+        """Record why the scene is unknown, and return why motions must stop."""
         self._scene, self._fault = None, fault
         return f"the scene is no longer known: {fault}"

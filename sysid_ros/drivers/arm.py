@@ -1,11 +1,11 @@
 """The interface of an arm under torque control, hardware or simulation.
 
-The interface fits both ways vendors pace a torque loop. A *controller-paced* arm (KUKA FRI) sends a state when it
-likes and expects one answer: ``read`` blocks until the state arrives and ``command`` answers it. A *client-paced* arm
-(Kinova Kortex, MuJoCo) answers whenever it is asked: the loop sleeps until its own deadline, ``read`` returns the
+The interface fits both ways vendors pace a torque loop. A *controller-paced* arm (KUKA FRI) sends a state at its own
+times and expects one answer: ``read`` blocks until the state arrives and ``command`` answers it. A *client-paced* arm
+(Kinova Kortex, MuJoCo) answers requests at any time: the loop sleeps until its own deadline, ``read`` returns the
 newest state at once and ``command`` is the request whose reply the next ``read`` returns.
 
-A :class:`SimulatedArm` adds what only a simulation can do: another payload, faults on demand, the true state.
+A :class:`SimulatedArm` adds functions of simulations: another payload, faults on demand, the true state.
 """
 
 from __future__ import annotations
@@ -25,21 +25,17 @@ from sysid_ros.core.common.settings import Settings, setting
 Array = NDArray[np.float64]
 
 REFUSALS = "refused"
-"""Key of :meth:`Arm.health` for sentences about what was received and not used, one for each kind; tuple of str."""
+"""Key of :meth:`Arm.health` for sentences about messages that were not used, one for each kind; tuple of str."""
 SLOW = "slow"
 """Key there for why simulated time passes more slowly than real time; str."""
 
 
 class ArmError(SysidError):
-    """The arm cannot do what is asked."""
+    """The arm cannot do the request."""
 
 
 class ArmLost(ArmError):
-    """The arm no longer obeys: power, session or communication is gone. Nothing further may be commanded.
-
-    Args:
-        reason: What happened.
-    """
+    """The arm no longer obeys: power, session or communication is gone. Nothing further may be commanded."""
 
     def __init__(self, reason: str):
         self.reason = reason
@@ -47,7 +43,7 @@ class ArmLost(ArmError):
 
 
 class Pacing(Enum):
-    """Who decides when a cycle starts."""
+    """The side that starts a cycle."""
 
     CLIENT = "client"
     CONTROLLER = "controller"
@@ -55,16 +51,16 @@ class Pacing(Enum):
 
 @dataclass(frozen=True)
 class ArmState:
-    """One look at the arm.
+    """One measurement of the arm.
 
     Attributes:
-        stamp_ns: When it was measured [ns since the epoch of the arm's clock].
+        stamp_ns: Time of the measurement [ns since the epoch of the arm's clock].
         q: Measured positions, (n,) [rad], unwrapped.
         v: Measured velocities, (n,) [rad/s].
         tau: Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm].
         ok: Whether the values are fresh; if not they repeat the last known ones (a missed cycle).
-        faults: What the arm itself complains about while it still obeys, in words.
-        missed: Cycles between this state and the one before of which nothing is known [-].
+        faults: Faults that the arm reports while it still obeys, in words.
+        missed: Cycles without a state between this one and the one before [-].
         is_exact: Whether the errors are within those of the sensor model; if not, the values are good enough to hold
             the arm with, but not to estimate from.
     """
@@ -87,9 +83,9 @@ class Arm(ABC):
 
     Attributes:
         joint_names: Names of the n joints, in the order of every array.
-        pacing: Who paces the loop.
+        pacing: The side that paces the loop.
         period: Nominal duration of a cycle [s].
-        serial_number: Serial number, as it was stated until the arm itself tells it in ``connect``; empty: not known.
+        serial_number: Serial number, as stated until the arm itself reports it in ``connect``; empty: unknown.
     """
 
     joint_names: tuple[str, ...]
@@ -133,21 +129,19 @@ class Arm(ABC):
                 gravity or friction of its own subtracts them here.
 
         Raises:
-            ArmError: Not connected, or stopped.
-            ArmError: An entry is not finite.
+            ArmError: Not connected or stopped, or an entry is not finite.
             ArmLost: The arm no longer obeys.
         """
 
     def health(self) -> dict[str, object]:
-        """Return what the connection to the arm is like, for diagnostics: numbers and words by name; may be empty."""
+        """Return numbers and words about the connection by name, for diagnostics; may be empty."""
         return {}
 
     @abstractmethod
     def stop(self, reason: str) -> None:
-        """Hands the arm back to its own controller or brakes, which bring and keep it at rest. Never raises.
+        """Hand the arm back to its own controller or brakes, which bring and keep it at rest; never raises.
 
-        Args:
-            reason: Why, for the vendor's log.
+        ``reason`` is for the vendor's log.
         """
 
     @abstractmethod
@@ -161,7 +155,7 @@ def is_all_finite(values: Array) -> bool:
 
 
 def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
-    """Check torques (n,) [Nm] before they go to a motor.
+    """Check torques (n,) [Nm] before they are sent to a motor.
 
     Raises:
         ArmError: An entry is not finite.
@@ -173,7 +167,7 @@ def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Truth:
-    """What only a simulation knows.
+    """The hidden truth of a simulation.
 
     Attributes:
         theta: True parameters of the arm, (14 n,).
@@ -192,7 +186,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class InjectedFaults(Settings):
-    """Everything that is made to go wrong; the default is nothing."""
+    """Faults to inject; none by default."""
 
     drop_cycles: int = setting(0, "-", lower=0, upper=10**6)
     """Next cycles without a fresh state; 0 before it is repeated."""
@@ -225,10 +219,9 @@ class SimulatedArm(Arm):
 
     @abstractmethod
     def set_payload(self, payload: Array | None) -> None:
-        """Attaches, changes or (None) detaches the payload at once; position and velocity stay.
+        """Attach, change or (None) detach the payload at once; position and velocity stay.
 
-        Args:
-            payload: True parameters about the frame of the last joint, (10,).
+        It is given by its true parameters about the frame of the last joint, (10,).
 
         Raises:
             NotPhysicallyConsistent: The last body cannot have such a payload.

@@ -1,4 +1,4 @@
-"""Whose certificates count: those of the planner that has the same key, made for this session, and each once."""
+"""Accepted certificates: of the planner with the same key, made for this session, and each only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHAT = "trajectory"
 
 
 class AuthenticationState(IntEnum):
-    """Whose certificates count; the numbers are those of ``DriverStatus``."""
+    """Which certificates are accepted; the numbers are as in ``DriverStatus``."""
 
     OFF = 0
     REQUIRED = 1
@@ -26,11 +26,11 @@ class AuthenticationState(IntEnum):
 
 
 class Authenticator:
-    """Tell certificates of the planner of this suite from others, and new ones from those that were used.
+    """Separates certificates of this suite's planner from others, and new ones from used ones.
 
     Args:
         key: Key that planner and driver share; None where there is none.
-        allows_unauthenticated: Whether anybody's certificates count where there is no key.
+        allows_unauthenticated: Whether any certificate is accepted where there is no key.
 
     Attributes:
         session: This activation of the driver; certificates are made for one.
@@ -43,14 +43,14 @@ class Authenticator:
 
     @property
     def state(self) -> AuthenticationState:
-        """Whose certificates count."""
+        """Which certificates are accepted."""
         if self._key is not None:
             return AuthenticationState.REQUIRED
         return AuthenticationState.OFF if self._allows_unauthenticated else AuthenticationState.IMPOSSIBLE
 
     @property
     def fault(self) -> str | None:
-        """Why nothing may move, with what to do; None where it may."""
+        """Why no motion is allowed, with a remedy; None if motions are allowed."""
         if self.state is not AuthenticationState.IMPOSSIBLE:
             return None
         return (
@@ -59,7 +59,7 @@ class Authenticator:
         )
 
     def admit(self, certificate: Certificate, given: Authentication) -> None:
-        """Check that a certificate counts.
+        """Check that a certificate is accepted.
 
         Raises:
             LoopRefusal: It was not made with the key, or for another session, or has been used.
@@ -83,6 +83,6 @@ class Authenticator:
             raise LoopRefusal(_WHAT, "its certificate has been used; plan it again", RefusalCode.REPLAYED)
 
     def note_used(self, certificate: Certificate, now: float) -> None:
-        """Note that a certificate has moved the arm, at a time of the loop's clock [s]: it will not again."""
+        """Mark a certificate as used at a time of the loop's clock [s]: it is not accepted again."""
         self._used = {digest: expiry for digest, expiry in self._used.items() if expiry > now}
         self._used[certificate_digest(certificate)] = certificate.expires_at

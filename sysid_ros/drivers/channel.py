@@ -1,7 +1,8 @@
-"""What passes between the loop and its parent: messages over a socket pair, samples in a ring of shared memory.
+"""Communication between the loop and its parent: messages over a socket pair, samples in a ring of shared memory.
 
-Nothing blocks unless asked to. The memory has no name in any file system: it lives as long as one of the two processes
-does, however they end. The writer never waits; a reader that is too slow loses the oldest samples and is told how many.
+Calls do not block unless they say so. The memory has no name in any file system: it lives as long as one of the two
+processes, however they end. The writer never waits; a reader that is too slow loses the oldest samples and receives
+their number.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CHUNK = 1 << 16
 
 
 class Outcome(Enum):
-    """What became of a call to the other process."""
+    """The outcome of a call to the other process."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -47,11 +48,7 @@ class ChannelClosed(SysidError):
 
 
 class Channel:
-    """One end of a socket pair that carries Python objects.
-
-    Args:
-        end: The socket; owned from now on.
-    """
+    """One end of a socket pair that carries Python objects; it owns the socket."""
 
     def __init__(self, end: socket.socket):
         end.setblocking(False)
@@ -62,7 +59,7 @@ class Channel:
         self._outgoing = bytearray()
 
     def send(self, message: object) -> None:
-        """Queues a message and sends what fits; :meth:`flush` sends the rest.
+        """Queue a message and send as much as fits; :meth:`flush` sends the rest.
 
         Raises:
             ChannelClosed: The other end is gone.
@@ -72,7 +69,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what fits into the socket, and return whether everything has been sent.
+        """Send as much as fits into the socket, and return whether everything has been sent.
 
         Raises:
             ChannelClosed: The other end is gone.
@@ -159,7 +156,7 @@ class LoopSamples:
 
 
 def collect_samples(samples: Sequence[LoopSample], n: int) -> LoopSamples:
-    """Collect the usable ones of samples that :meth:`ControlLoop.step` returned, of an arm with n joints."""
+    """Collect the usable samples of :meth:`ControlLoop.step`, of an arm with n joints."""
     usable = [sample for sample in samples if sample.ok and np.isfinite(sample.tau).all()]
     vectors = np.array([sample[3:10] for sample in usable], dtype=float).reshape(len(usable), 7, n)
     block = SampleBlock(
@@ -184,16 +181,16 @@ _GUARD = 64
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """How regularly the loop has run lately.
+    """Regularity of the latest cycles.
 
     Attributes:
         period_p50: Median time between the starts of two cycles [s].
         period_p99: Its 99th percentile [s].
         period_max: Its maximum [s].
-        compute_p50: Median time a cycle computes [s]; where the arm paces the loop, waiting for it is included.
+        compute_p50: Median computing time of a cycle [s]; where the arm paces the loop, waiting for it is included.
         compute_p99: Its 99th percentile [s].
         compute_max: Its maximum [s].
-        cycles: Number of cycles looked at.
+        cycles: Number of cycles.
     """
 
     period_p50: float
@@ -206,13 +203,7 @@ class LoopTiming:
 
 
 class SampleRing:
-    """Ring of samples; one writer, one reader.
-
-    Args:
-        descriptor: File descriptor from :meth:`allocate`.
-        n: Number of joints.
-        capacity: Number of samples it holds.
-    """
+    """Ring of ``capacity`` samples of n joints in the memory of :meth:`allocate`; one writer, one reader."""
 
     def __init__(self, descriptor: int, n: int, capacity: int):
         self.n, self.capacity = n, capacity
@@ -232,10 +223,7 @@ class SampleRing:
 
     @classmethod
     def allocate(cls, n: int, capacity: int) -> int:
-        """Allocates nameless shared memory for a ring.
-
-        Returns:
-            A file descriptor, to be passed to the other process and closed by the caller.
+        """Allocate nameless shared memory for a ring; return its file descriptor, which the caller closes.
 
         Raises:
             ParameterOutOfRange: The capacity is too small.
@@ -251,13 +239,7 @@ class SampleRing:
         return descriptor
 
     def write(self, sample: LoopSample, period_ns: int, compute_ns: int) -> None:
-        """Add a sample.
-
-        Args:
-            sample: The sample.
-            period_ns: Time since the start of the cycle before [ns].
-            compute_ns: Time the cycle computed [ns].
-        """
+        """Add a sample, with the time since the start of the cycle before and its computing time [ns]."""
         index = self._next
         slot = index % self.capacity
         integers, floats = self._integers[slot], self._floats[slot]
@@ -268,7 +250,7 @@ class SampleRing:
         self._header[0] = self._next = index + 1
 
     def read(self) -> LoopSamples:
-        """Return the samples written since the last call; those with a measurement that may be used."""
+        """Return the usable samples written since the last call."""
         integers, floats = self._take()
         usable = (integers[:, _OK] == 1) & np.isfinite(floats[:, :3]).all(axis=(1, 2))
         integers, floats = integers[usable], floats[usable]
@@ -305,7 +287,7 @@ class SampleRing:
         wanted = np.arange(first, head)
         slots = wanted % self.capacity
         integers, floats = self._integers[slots], self._floats[slots]
-        # The writer may have overtaken the copy: what it could have touched is dropped.
+        # The writer may have overtaken the copy: possibly overwritten samples are dropped.
         oldest = int(self._header[0]) - self.capacity + 1
         intact = (integers[:, _INDEX] == wanted) & (wanted >= oldest)
         self.dropped += first - self._next + int(np.count_nonzero(~intact))

@@ -23,12 +23,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 
 class ChildProcessFailed(SysidError):
-    """A process of the driver does not run or does not answer.
-
-    Args:
-        name: Which process.
-        reason: What happened.
-    """
+    """A process of the driver does not run or does not answer."""
 
     def __init__(self, name: str, reason: str):
         self.name, self.reason = name, reason
@@ -39,7 +34,7 @@ class ChildProcess:
     """Start, call and end a process. Calls may come from several threads; one is answered after the other.
 
     Attributes:
-        name: What it is called in messages.
+        name: Its name in messages.
         module: Module that it runs; the first argument is the file descriptor of its end of the socket pair.
     """
 
@@ -63,7 +58,6 @@ class ChildProcess:
         return None if self._process is None else self._process.pid
 
     def _spawn(self, descriptors: Sequence[int] = ()) -> None:
-        """Start the process; it inherits file descriptors, whose numbers are its further arguments."""
         ours, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
@@ -126,7 +120,7 @@ class ChildProcess:
         return ChildProcessFailed(self.name, f"has ended with exit status {code}")
 
     def _end(self, kill_after: float) -> None:
-        """Close the channel, at which the process ends by itself, and kill it where it does not in time [s]."""
+        """Close the channel, which ends the process, and kill it where it does not end in time [s]."""
         with self._lock:
             if self._channel is not None:
                 self._channel.close()

@@ -1,4 +1,4 @@
-"""The one way of a plan to the loop: who made it, what it states, what is around the arm, and whether it holds."""
+"""The one way of a plan to the loop: its origin, its claims, the scene, and the proof."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sysid_ros.drivers.proof import OwnAssumptions, PlanProver
 
 @dataclass(frozen=True)
 class OfferedPlan:
-    """A plan that somebody wants to be executed.
+    """A plan offered for execution.
 
     Attributes:
         trajectory: Its path.
         certificate: Its certificate.
-        authentication: Who says to have made it, and for which session.
+        authentication: Its stated origin and session.
     """
 
     trajectory: Trajectory
@@ -32,7 +32,7 @@ class OfferedPlan:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What holds in the loop when a plan is offered.
+    """Conditions in the loop when a plan is offered.
 
     Attributes:
         model: Model that the controller would use in it.
@@ -48,22 +48,16 @@ class Conditions:
 
 
 class PlanGate:
-    """Let plans pass that the planner of this suite made, that are about what the driver knows, and that it proves.
+    """Admits plans of this suite's planner that match the driver's data and that it proves itself.
 
-    Where the arm is and what it does now, the loop itself compares with the plan when it begins.
-
-    Args:
-        robot: The arm.
-        authenticator: Whose certificates count.
-        scene: What is around the arm.
-        prover: Proves plans.
+    The loop compares the arm's state with the plan when it begins.
     """
 
     def __init__(self, robot: RobotModel, authenticator: Authenticator, scene: SceneGuard, prover: PlanProver):
         self._robot, self._authenticator, self._scene, self._prover = robot, authenticator, scene, prover
 
     def admit(self, plan: OfferedPlan, conditions: Conditions) -> float:
-        """Check and prove a plan, cheapest first, and return how long the proof took [s].
+        """Check and prove a plan, cheapest first, and return the duration of the proof [s].
 
         Raises:
             LoopRefusal: It may not be executed; says which joint and by how much.

@@ -1,7 +1,7 @@
 """The torque loop: reads the arm, guards it, and commands the controller's torque, once per cycle.
 
-It knows neither ROS nor a wall clock: whoever calls :meth:`ControlLoop.step` paces it. What the arm does in each mode
-and on each fault is the table in docs/reference/torque_loop.md. All methods belong to one thread.
+It uses neither ROS nor a wall clock: the caller of :meth:`ControlLoop.step` paces it. The table in
+docs/reference/torque_loop.md has the reactions in each mode and to each fault. All methods belong to one thread.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ControlLoop:
         arm: The arm, not yet connected.
         controller: Its model is set from ``model``.
         robot: Limits, sensors and names.
-        settings: How the arm is guarded.
+        settings: Settings of the monitors.
         model: Model to begin with; the robot's nominal one with its payload prior if None.
     """
 
@@ -92,7 +92,7 @@ class ControlLoop:
         self._use_model(model or LoopModel.nominal(robot))
 
     def warm_up(self) -> None:
-        """Evaluate the control law once, before anybody waits for it: that takes milliseconds longer than later."""
+        """Evaluate the control law once in advance: the first time takes milliseconds longer than later ones."""
         home, rest = self.robot.home, np.zeros(self.robot.n)
         self._controller.compute(home, rest, home, rest, rest)
         self._controller.reset()
@@ -124,7 +124,7 @@ class ControlLoop:
         """Run one cycle.
 
         Returns:
-            What was measured and commanded; None where the arm gave no answer or is not connected.
+            Measurement and command; None where the arm gave no answer or is not connected.
         """
         if self.mode is LoopMode.IDLE:
             return None
@@ -141,8 +141,7 @@ class ControlLoop:
         Args:
             trajectory: The motion.
             certificate: Its certificate; without one it is refused.
-            model: Model the controller uses from the takeover on; None keeps the present one, which a start from rest
-                must.
+            model: Model of the controller from the takeover on; None keeps the present one, as a start from rest must.
 
         Returns:
             Time until it takes over [s]; 0 for a start from rest.
@@ -154,7 +153,7 @@ class ControlLoop:
         return self.begin(trajectory, certificate, model)
 
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
-        """Return the boxes the certificate of a trajectory must be about, where it brings a model or none."""
+        """Return the boxes that the certificate of a trajectory must have, where it brings a model or none."""
         model = self.model if model is None else model
         return model.theta_box, model.payload_box
 
@@ -183,12 +182,10 @@ class ControlLoop:
         return 0.0
 
     def follow_uncertified(self, trajectory: Trajectory) -> None:
-        """Start a motion without a certificate, under a control law for which there can be none, in simulation alone.
+        """Start a motion without a certificate, under a control law that cannot have one, in simulation only.
 
-        It keeps the limits of positions and velocities; nothing is proven of errors, torques or obstacles.
-
-        Args:
-            trajectory: The motion, from rest where the arm is held.
+        It keeps the limits of positions and velocities; nothing is proven of errors, torques or obstacles. It starts
+        from rest where the arm is held.
 
         Raises:
             LoopRefusal: Such motions are not allowed here, or the arm is not ready, or it does not keep the limits.
@@ -200,7 +197,7 @@ class ControlLoop:
         self._start(Segment(trajectory, None))
 
     def offer_model(self, model: FittedModel) -> bool:
-        """Give a model that was fitted beside the loop to a controller that uses such; its gate decides.
+        """Offer a model that was fitted beside the loop to a controller that uses such; its gate decides.
 
         Returns:
             Whether it was judged; not where it departs from another nominal model than the one in use.
@@ -216,7 +213,7 @@ class ControlLoop:
     def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
         """Let a person lead the arm by its tool until :meth:`brake`; no certificate covers that.
 
-        The wrench of the hand is estimated with the model in use; whatever it gets wrong pushes the arm, too.
+        The wrench of the hand is estimated with the model in use; errors of the model push the arm, too.
 
         Args:
             settings: How the arm follows; the sampling period is the arm's.
@@ -242,7 +239,7 @@ class ControlLoop:
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """Bring the arm to rest along the path of its trajectory; do nothing where it rests or brakes already.
 
-        An arm that is guided follows the hand no more.
+        A guided arm no longer follows the hand.
         """
         if self.mode is LoopMode.GUIDE and self._motion.guide is not None:
             self._motion.guide.end()
@@ -273,15 +270,11 @@ class ControlLoop:
             self._output.start_blend(self._output.last)
 
     def heartbeat(self, now_ns: int | None = None) -> None:
-        """Note a heartbeat of the commanding side.
-
-        Args:
-            now_ns: When, on the loop's clock [ns]; now if None.
-        """
+        """Record a heartbeat of the commanding side at a time of the loop's clock [ns]; now if None."""
         self._heartbeat_ns = self.now_ns if now_ns is None else now_ns
 
     def report_late(self, lateness: float) -> None:
-        """Note that a cycle started ``lateness`` [s] after its deadline, and brake where that is too much."""
+        """Record that a cycle started ``lateness`` [s] after its deadline, and brake where that is too much."""
         self._counters.missed_deadlines += 1
         if lateness > self.settings.late_limit:
             self.brake(
@@ -298,7 +291,7 @@ class ControlLoop:
 
     @property
     def mode(self) -> LoopMode:
-        """What the loop does with the arm."""
+        """Mode of the loop."""
         return self._state.mode
 
     @property
@@ -308,7 +301,7 @@ class ControlLoop:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing moves the arm: it is held, or not commanded at all."""
+        """Whether the arm is at rest: held, or not commanded at all."""
         return self.mode in (LoopMode.IDLE, LoopMode.HOLD) or self._is_handed_back
 
     @property
@@ -327,7 +320,7 @@ class ControlLoop:
         return self.boxes_of(None)
 
     def status(self) -> LoopStatus:
-        """Return what the loop says of itself."""
+        """Return the status of the loop."""
         reference, motion, counters = self._reference, self._motion, self._counters
         return LoopStatus(
             mode=self.mode,
@@ -355,7 +348,7 @@ class ControlLoop:
         )
 
     def _describe(self) -> str:
-        """Say why the loop is in its mode, and at rest why it would refuse to move, or how long it may stay there."""
+        """Describe why the loop is in its mode, and at rest why it would refuse to move, or the allowed hold time."""
         reason, effort_fault = self._state.reason, self._measured.effort_fault
         if self.mode is not LoopMode.HOLD:
             return reason
@@ -382,7 +375,7 @@ class ControlLoop:
 
     def _run_cycle(self, state: ArmState) -> LoopSample:
         counters, measured = self._counters, self._measured
-        counters.cycles += 1 + state.missed  # a gap in the numbers: the estimator must not join what is around it
+        counters.cycles += 1 + state.missed  # a gap in the numbers, which the estimator must not join
         is_valid = self._take_measurement(state)
         if self.mode in (LoopMode.TRACK, LoopMode.GUIDE):
             self._react(self._monitors.motion.find_timeout((measured.stamp_ns - self._heartbeat_ns) * 1e-9))
@@ -414,7 +407,7 @@ class ControlLoop:
         """Lead the reference for one cycle, with the efforts measured in it, (n,) [Nm]."""
         try:
             led = guide.step(self._measured.q, self._measured.v, effort)
-        except Exception as error:  # as with a controller: whatever fails must not take the loop down with the arm
+        except Exception as error:  # as with a controller: a failure must not end the loop
             self._enter_fault(f"guiding failed: {error!r}", LoopCode.INTERNAL)
             return
         self._reference.lead(led.q, led.v, led.a)
@@ -438,7 +431,7 @@ class ControlLoop:
         return True
 
     def _bridge_invalid(self, fault: Fault) -> None:
-        """Go on with an extrapolated state for a few cycles."""
+        """Continue with an extrapolated state for a few cycles."""
         period, settings, counters, measured = self.arm.period, self.settings, self._counters, self._measured
         self._monitors.torque.restart()
         counters.invalid += 1
@@ -469,16 +462,16 @@ class ControlLoop:
         self._change_mode(LoopMode.HOLD, self._state.code, reason)
 
     def _compute_torque(self, is_valid: bool) -> Array:
-        """Compute the torque to send, (n,) [Nm]; not a number where the arm has been handed back."""
+        """Compute the torque to send, (n,) [Nm]; NaN where the arm has been handed back."""
         reference, output, measured, stop = self._reference, self._output, self._measured, self._monitors.stop
-        # In motion the tracking bound needs the integral state. At rest nothing does, and a motor that does not obey
-        # would let it grow without end.
+        # In motion the tracking bound needs the integral state. At rest it is not needed, and with a motor that does
+        # not obey it would grow without end.
         self._controller.is_integrating = self.mode is not LoopMode.HOLD or measured.effort_fault is None
         if self.mode is not LoopMode.FAULT:
             try:
                 tau = self._controller.compute(measured.q, measured.v, reference.q, reference.v, reference.a)
                 tau = output.blend(np.asarray(tau, dtype=float))
-            except Exception as error:  # whatever fails in a controller must not take the loop down with the arm
+            except Exception as error:  # a failure in a controller must not end the loop
                 self._enter_fault(f"the controller failed: {error!r}", LoopCode.INTERNAL)
             else:
                 if tau.shape == measured.q.shape and is_all_finite(tau):
@@ -494,7 +487,7 @@ class ControlLoop:
     # Segments
 
     def _require_ready(self) -> None:
-        """Refuse to start a motion unless the arm is held undisturbed, with efforts that can be believed."""
+        """Refuse to start a motion unless the arm is held undisturbed, with efforts that are valid."""
         if self.mode is not LoopMode.HOLD:
             raise LoopRefusal("trajectory", f"the arm must hold its position, but the loop is in {self.mode.name}")
         if self._output.blend_left > 0.0:
@@ -510,14 +503,13 @@ class ControlLoop:
             raise LoopRefusal("trajectory", self._measured.effort_fault.reason)
 
     def _start(self, segment: Segment) -> None:
-        """Start a segment from rest."""
         self._reference.follow(segment.trajectory)
         self._motion.error_max = np.zeros(self.robot.n)
         self.heartbeat()
         self._follow(segment)
 
     def _continue(self, segment: Segment, certificate: Certificate) -> float:
-        """Let a segment wait to take over from the present one, and return for how long [s]."""
+        """Let a segment wait to take over from the present one, and return how long [s]."""
         reference, motion, model = self._reference, self._motion, segment.model
         if self.mode is not LoopMode.TRACK or motion.present is None:
             text = f"it continues a motion, but the loop is in {self.mode.name}"
@@ -568,7 +560,7 @@ class ControlLoop:
         self._state.change(self.now_ns, mode, code, reason)
 
     def _react(self, fault: Fault | None) -> None:
-        """Do what a fault asks for: brake along the path, or end torque control."""
+        """React to a fault: brake along the path, or end torque control."""
         if fault is None:
             return
         if fault.ends_control:

@@ -24,10 +24,10 @@ _BRAKE_TIME = 0.3
 
 @dataclass
 class ModeState:
-    """What the loop does with the arm, and how it came to it.
+    """The mode of the loop, and the reason for it.
 
     Attributes:
-        mode: What it does.
+        mode: The mode.
         code: Why it last left the normal course.
         reason: The same in a sentence.
         transitions: The latest changes, oldest first.
@@ -39,20 +39,20 @@ class ModeState:
     transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=_KEPT_TRANSITIONS))
 
     def change(self, stamp_ns: int, mode: LoopMode, code: LoopCode, reason: str) -> None:
-        """Enter a mode at a time [ns] and note why."""
+        """Enter a mode at a time [ns] and record why."""
         self.transitions.append(Transition(stamp_ns, self.mode, mode, code, reason))
         self.mode, self.code, self.reason = mode, code, reason
 
 
 @dataclass
 class Measurement:
-    """What is known of the arm in this cycle.
+    """The state of the arm in this cycle.
 
     Attributes:
         q: Last measured positions, (n,) [rad]; extrapolated in a few cycles without a usable measurement.
         v: Last measured velocities, (n,) [rad/s].
-        stamp_ns: When [ns].
-        effort_fault: Why its efforts are not believed; None if they are.
+        stamp_ns: Time of the measurement [ns].
+        effort_fault: Why its efforts are invalid; None if they are valid.
     """
 
     q: Array
@@ -67,8 +67,8 @@ class Segment:
 
     Attributes:
         trajectory: The motion.
-        certificate: Its certificate; None where nobody has certified it, as with a simulated arm under a control law
-            without a proven bound.
+        certificate: Its certificate; None without one, as with a simulated arm under a control law without a proven
+            bound.
         model: Model the controller uses from its beginning on; None keeps the one in use.
     """
 
@@ -78,7 +78,7 @@ class Segment:
 
     @property
     def plan_id(self) -> str | None:
-        """The plan; None where there is no certificate that gives it a name."""
+        """Its plan; None without a certificate."""
         return None if self.certificate is None else self.certificate.plan_id
 
     @property
@@ -96,16 +96,13 @@ class Segment:
 
 
 class MotionState:
-    """What is being followed and what comes after it.
-
-    Args:
-        n: Number of joints.
+    """The present motion and the next one, of n joints.
 
     Attributes:
-        present: What is being followed or braked on, or was when the arm was lost; None at rest.
-        next: What waits to take over from it.
+        present: Segment being followed or braked on, or the last one before the arm was lost; None at rest.
+        next: Segment that waits to take over from it.
         error_max: Largest absolute tracking error of the present or last trajectory, (n,) [rad].
-        guide: What leads the arm in place of a trajectory while a person guides it, until it rests again.
+        guide: Guiding in place of a trajectory while a person leads the arm, until it rests again.
     """
 
     def __init__(self, n: int):
@@ -132,16 +129,7 @@ class MotionState:
 
 
 class ModelInUse:
-    """The model the controller uses, and what the loop derives from it.
-
-    Args:
-        robot: The arm.
-        model: The model.
-
-    Attributes:
-        model: The model.
-        box_hash: Hash of its parameter boxes.
-    """
+    """The model of the controller, and derived data of the loop, such as the hash of its parameter boxes."""
 
     def __init__(self, robot: RobotModel, model: LoopModel):
         self.model = model
@@ -181,7 +169,7 @@ class Counters:
     """Cycles since the loop was made.
 
     Attributes:
-        cycles: All of them, those missed included.
+        cycles: All of them, including missed ones.
         invalid: Without a usable measurement.
         invalid_in_a_row: The latest of them.
         missed_deadlines: Begun too late.

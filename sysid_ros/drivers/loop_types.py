@@ -1,4 +1,4 @@
-"""What the control loop is given and says: settings and model; mode, faults, status, and one record per cycle."""
+"""Inputs and outputs of the control loop: settings and model; mode, faults, status, and one record per cycle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sysid_ros.drivers.arm import Array
 
 
 class LoopMode(IntEnum):
-    """What the loop does with the arm; the numbers are those of ``DriverStatus``."""
+    """Mode of the loop; the numbers are as in ``DriverStatus``."""
 
     IDLE = 0
     HOLD = 1
@@ -32,7 +32,7 @@ class LoopMode(IntEnum):
 
 
 class LoopCode(IntEnum):
-    """Why the loop left the normal course; the numbers are those of ``DriverStatus``."""
+    """Why the loop left the normal course; the numbers are as in ``DriverStatus``."""
 
     OK = 0
     BRAKE_REQUESTED = 1
@@ -46,7 +46,7 @@ class LoopCode(IntEnum):
 
 
 class RefusalCode(IntEnum):
-    """Why a plan is not executed; the numbers are those of ``ExecuteTrajectory``."""
+    """Why a plan is not executed; the numbers are as in ``ExecuteTrajectory``."""
 
     NOT_READY = 1
     MALFORMED = 2
@@ -63,13 +63,13 @@ class RefusalCode(IntEnum):
 
 
 class LoopRefusal(SysidError):
-    """Something asked of the loop that it does not do; the arm goes on as before.
+    """A request that the loop refuses; the arm goes on as before.
 
     Args:
-        what: What was asked.
-        reason: Why not: which joint, by how much, what to do.
+        what: The request.
+        reason: Why not: which joint, by how much, and a remedy.
         code: The same as a number.
-        late: By how much it came too late [s]; None where time is not why.
+        late: Lateness [s]; None where time is not the reason.
     """
 
     def __init__(self, what: str, reason: str, code: RefusalCode = RefusalCode.NOT_READY, late: float | None = None):
@@ -82,10 +82,10 @@ class LoopRefusal(SysidError):
 
 @dataclass(frozen=True)
 class Fault:
-    """What a monitor has found.
+    """A fault found by a monitor.
 
     Attributes:
-        code: What is wrong, as a number.
+        code: The fault, as a number.
         reason: The same in a sentence: which joint, by how much.
         ends_control: Whether the arm has to be damped and handed back; else it brakes along its path.
         is_blind: Whether a measurement is wrong although it looks right (a stuck encoder), so that no velocity may be
@@ -100,15 +100,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Transition:
-    """One change of mode.
-
-    Attributes:
-        stamp_ns: When [ns].
-        source: Mode before.
-        target: Mode after.
-        code: Why, as a number.
-        reason: Why, in a sentence.
-    """
+    """One change of mode: its time [ns], the modes before and after, and the reason as a number and in a sentence."""
 
     stamp_ns: int
     source: LoopMode
@@ -122,16 +114,16 @@ class LoopSample(NamedTuple):
 
     Attributes:
         sequence: Number of the cycle.
-        stamp_ns: When the state was measured [ns].
-        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control with
-            nobody leading it; else do not use it.
+        stamp_ns: Time of the measurement [ns].
+        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control and
+            not guided; else do not use it.
         q: Measured positions [rad].
         v: Measured velocities [rad/s].
         tau: Measured efforts in joint direction [Nm].
         q_d: Desired positions [rad].
         v_d: Desired velocities [rad/s].
         a_d: Desired accelerations [rad/s^2].
-        tau_command: Torques sent [Nm]; not a number where none were.
+        tau_command: Torques sent [Nm]; NaN without any.
         mode: Mode of the loop.
     """
 
@@ -150,10 +142,10 @@ class LoopSample(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopStatus:
-    """What the loop says of itself.
+    """Status of the loop.
 
     Attributes:
-        mode: What it does.
+        mode: Its mode.
         code: Why it last left the normal course; ``OK`` again with the next trajectory.
         reason: The same in a sentence.
         stamp_ns: Time of the last cycle [ns].
@@ -172,10 +164,10 @@ class LoopStatus:
         is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
         rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
         model_box_hash: Fingerprint of the parameter boxes of the model in use.
-        law: Control law with its settings; what a tracking bound has to be about.
+        law: Control law with its settings, as in a tracking bound.
         transitions: The latest changes of mode, oldest first.
-        online_model: What the gate of the online model has decided; None under other control laws.
-        serial_number: Serial number of the arm; empty where it is not known.
+        online_model: Decisions of the gate of the online model; None under other control laws.
+        serial_number: Serial number of the arm; empty if unknown.
     """
 
     mode: LoopMode
@@ -214,7 +206,7 @@ class LoopStatus:
 
 @dataclass(frozen=True)
 class LoopSettings(Settings):
-    """How the loop guards the arm."""
+    """Settings of the monitors of the loop."""
 
     heartbeat_timeout: float = setting(0.2, "s", lower=0.02, upper=10.0)
     """Time without a heartbeat of the commanding side after which a moving arm brakes."""
@@ -247,7 +239,7 @@ class LoopSettings(Settings):
     """Whether a person may lead the arm by its tool. No certificate covers that, and it has not been tried on hardware:
     for simulated and emulated arms, or after an assessment of your own."""
     allows_uncertified: bool = setting(False, library_only=True)
-    """Whether a control law without a proven bound may follow motions that nobody has certified. For simulated arms
+    """Whether a control law without a proven bound may follow uncertified motions. For simulated arms
     alone: the driver of a real arm never sets it."""
 
 
@@ -280,8 +272,8 @@ class LoopModel:
         Args:
             robot: The arm.
             box: Box that contains the true payload, (10,).
-            guess: What it most probably is, (10,).
-            nominal: Nominal payload of the controller, (10,); None for what makes the tracking bound small.
+            guess: Most probable payload, (10,).
+            nominal: Nominal payload of the controller, (10,); None for one with a small tracking bound.
         """
         payload = choose_payload(robot, (robot.theta_box, box), guess) if nominal is None else nominal
         return cls(robot.theta_nominal, robot.theta_box, payload, box)
@@ -295,8 +287,8 @@ class LoopModel:
 
         Raises:
             LoopRefusal: A length is wrong, or a nominal value is not finite or, of the arm, outside its box; names it.
-                The nominal payload may lie outside its box, as the integral state makes up for what is wrong with it,
-                but not beyond what any payload of the robot may need.
+                The nominal payload may lie outside its box, as the integral state balances its error, but not outside
+                the range for all payloads of the robot.
         """
         parts = (
             (self.theta, self.theta_box, parameter_names(robot)),

@@ -1,4 +1,4 @@
-"""What command lines and settings of drivers choose from: modes, versions, default ports."""
+"""Choices of command lines and driver settings: modes, versions, default ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mode(str, Enum):
 
     @property
     def is_emulated(self) -> bool:
-        """Whether an emulated controller is started with this mode."""
+        """Whether this mode starts an emulated controller."""
         return self in (Mode.EMULATED, Mode.EMULATED_ROS2_CONTROL, Mode.EMULATED_MONITOR_ONLY)
 
     @property
@@ -40,7 +40,7 @@ class Mode(str, Enum):
 
     @property
     def is_monitor(self) -> bool:
-        """Whether nothing is ever commanded."""
+        """Whether the arm is never commanded."""
         return self in (Mode.MONITOR_ONLY, Mode.EMULATED_MONITOR_ONLY)
 
     @property
@@ -63,7 +63,7 @@ class FriVersion(Enum):
 
 
 class TorqueCommand(Enum):
-    """What an effort command is, that is what the arm or its controller adds to it.
+    """Meaning of an effort command: which torques the arm or its controller adds to it.
 
     ``UNSET``: not stated; nothing is commanded then, because a wrong guess makes an arm jump. ``FULL``: the whole
     joint torque, nothing is added. ``OVERLAY_GRAVITY``: gravity is. ``OVERLAY``: gravity and Coriolis torques are.
@@ -76,7 +76,7 @@ class TorqueCommand(Enum):
 
 
 class Noise(Enum):
-    """How the allowed errors are used.
+    """Use of the allowed errors.
 
     ``NONE``: ideal sensors without quantisation. ``UNIFORM``: independent errors, uniform within their bounds.
     ``ADVERSARIAL``: largest effort and velocity errors of constant sign per joint, an offset that grows with the

@@ -1,6 +1,6 @@
-"""Monitors of the control loop: measurements, motion, efforts, and how a faulted arm is brought to rest.
+"""Monitors of the control loop: measurements, motion, efforts, and stopping a faulted arm.
 
-Each check returns the fault it has found, or None; the loop reacts to it.
+Each check returns its fault, or None; the loop reacts to it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,9 @@ class FaultStop:
         self._time, self._rest_cycles = 0.0, 0
 
     def is_over(self, v: Array, is_valid: bool) -> bool:
-        """Return whether to hand the arm back; to be asked once per cycle.
+        """Return whether to hand the arm back; called once per cycle with the last velocities, (n,) [rad/s].
 
-        Args:
-            v: Last known velocities, (n,) [rad/s].
-            is_valid: Whether they are of this cycle.
+        ``is_valid``: whether they are of this cycle.
         """
         is_resting = is_valid and np.abs(v).max() < _REST_SPEED
         self._rest_cycles = self._rest_cycles + 1 if is_resting else 0
@@ -52,12 +50,12 @@ class FaultStop:
         return self._rest_cycles >= _REST_CYCLES or self._time > limit
 
     def torque(self, balance: Array, v: Array, is_valid: bool) -> Array:
-        """Return the torque, (n,) [Nm]: what balances the arm, and damping where the velocity is known."""
+        """Return the torque, (n,) [Nm]: the balance, and damping where the velocity is known."""
         return balance - self._damping * v if is_valid else balance
 
 
 _SPEED_MARGIN = 3.0
-"""How much faster than its limit a joint may seem to move between two samples before its position is not believed."""
+"""Apparent speed between two samples over its limit above which a position is invalid."""
 _RESOLUTION_STEPS = 8.0
 """Encoder steps a reference may travel at least before an unchanged reading counts as stuck."""
 
@@ -104,11 +102,11 @@ class MeasurementCheck:
     ) -> Fault | None:
         """Find a position reading that must be stuck; to be called once per cycle.
 
-        A joint that is told to move at ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
+        A joint with the desired velocity ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
         moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
         while; then the reading counts as stuck once the reference has moved by the bound of the position error. No
         joint with an error below half its bound is held so long, and a controller must not go on much longer with a
-        reading that does not answer.
+        reading that does not change.
 
         Args:
             q_d: Desired positions, (n,) [rad].
@@ -164,12 +162,7 @@ class MeasurementCheck:
 
 
 class MotionGuard:
-    """Compares measured with desired motion.
-
-    Args:
-        robot: Limits, sensors and names.
-        settings: Thresholds.
-    """
+    """Compares measured with desired motion."""
 
     def __init__(self, robot: RobotModel, settings: LoopSettings):
         self._names = robot.joint_names
@@ -178,7 +171,7 @@ class MotionGuard:
         self._measurement_error = 0.5 * robot.sensors.position_resolution
 
     def find_bound_violation(self, error: Array, bound: Array) -> Fault | None:
-        """Find a joint that has left the tracking-error tube its certificate is about.
+        """Find a joint that has left its certified tracking-error tube.
 
         Args:
             error: Absolute difference of path and measured position, (n,) [rad].
@@ -195,12 +188,7 @@ class MotionGuard:
         )
 
     def find_following_error(self, q_d: Array, q: Array) -> Fault | None:
-        """Find a joint that no longer follows at all.
-
-        Args:
-            q_d: Desired positions, (n,) [rad].
-            q: Measured positions, (n,) [rad].
-        """
+        """Find a joint that no longer follows at all, by its desired and measured positions, (n,) [rad] each."""
         error = np.abs(q_d - q)
         joint = int(error.argmax())
         allowed = self._settings.following_error
@@ -210,11 +198,7 @@ class MotionGuard:
         return Fault(LoopCode.TRACKING_ERROR, reason, ends_control=True)
 
     def find_overspeed(self, v: Array) -> Fault | None:
-        """Find a joint that is much faster than it may be.
-
-        Args:
-            v: Measured velocities, (n,) [rad/s].
-        """
+        """Find a joint that is much faster than allowed, by measured velocities, (n,) [rad/s]."""
         share = np.abs(v) / self._v_max
         joint = int(share.argmax())
         factor = self._settings.overspeed_factor
@@ -227,11 +211,7 @@ class MotionGuard:
         return Fault(LoopCode.LIMIT, reason, ends_control=True)
 
     def find_timeout(self, elapsed: float) -> Fault | None:
-        """Find that the commanding side has gone.
-
-        Args:
-            elapsed: Time since its last heartbeat [s].
-        """
+        """Find a timeout of the commanding side, by the time since its last heartbeat [s]."""
         allowed = self._settings.heartbeat_timeout
         if elapsed <= allowed:
             return None
@@ -240,18 +220,18 @@ class MotionGuard:
 
 
 _FORGIVEN = 20
-"""After so many times the allowed duration without a difference a sensor is believed again."""
+"""After so many times the allowed duration without a difference a sensor is valid again."""
 _HARDEST = 3.0
 """A rotor is taken to accelerate by at most so many times the limit for planning, as the estimator takes it."""
 
 
 class TorqueCheck:
-    """Finds joints whose torque is not the one that was commanded: a wrong gain or sign, a motor that does not obey.
+    """Finds joints whose torque is not the commanded one: a wrong gain or sign, a motor that does not obey.
 
     A command takes effect within one cycle, so the torque that is measured lies between the last two commands, within
-    the error of the sensor, and so do the means of torques that vibrate, within a smaller one; both within what the
-    rotor takes besides, where the sensor is behind it. A sensor on the link side measures something else; then nothing
-    is checked.
+    the error of the sensor, and so do the means of torques that vibrate, within a smaller one; both within the torque
+    of the rotor, where the sensor is behind it. A sensor on the link side measures another torque; then nothing is
+    checked.
 
     Args:
         robot: Sensors and joint names.
@@ -277,17 +257,17 @@ class TorqueCheck:
         self.restart()
 
     def restart(self) -> None:
-        """Forget the commands, as after cycles in which nobody knows what the motors did."""
+        """Discard the commands, as after cycles in which the motors' torques are unknown."""
         self._last = self._before = np.full(len(self._names), np.nan)
         self._wrong = np.zeros(len(self._names), dtype=int)
         self._sums, self._summed = np.zeros((2, len(self._names))), 0
 
     def note(self, command: Array) -> None:
-        """Take in what was sent in this cycle, (n,) [Nm]."""
+        """Add the command of this cycle, (n,) [Nm]."""
         self._before, self._last = self._last, command
 
     def find_mismatch(self, tau: Array) -> Fault | None:
-        """Find why the efforts, now (n,) [Nm], are not believed to be those that were commanded."""
+        """Find why the efforts, now (n,) [Nm], do not match the commands."""
         if not self._is_on or not is_all_finite(self._before):
             return None
         lower, upper = np.minimum(self._before, self._last), np.maximum(self._before, self._last)
@@ -308,7 +288,6 @@ class TorqueCheck:
         return self._fault
 
     def _compare_means(self, tau: Array, lower: Array, upper: Array, allowed: Array) -> None:
-        """Compare means of torques with those of the commands, over one window after the other."""
         self._sums += (lower - tau - allowed, tau - upper - allowed)
         self._summed += 1
         if self._summed < self._block:

@@ -22,7 +22,7 @@ LARGEST_GAP = 10_000
 
 
 class Arrival(Enum):
-    """What a datagram is, judged by its counter."""
+    """Judgement of a datagram by its counter."""
 
     NEW = "new"
     OLD = "old"
@@ -31,7 +31,7 @@ class Arrival(Enum):
 
 @dataclass(frozen=True)
 class SequenceCounts:
-    """What was noticed so far.
+    """Counts so far.
 
     Attributes:
         received: Datagrams that were new.
@@ -63,7 +63,7 @@ class SequenceMonitor:
         """Count one datagram.
 
         Returns:
-            NEW: use it. OLD: a repeated or late one, use it not. RESTART: use it, and forget the past.
+            NEW: use it. OLD: a repeated or late one, do not use it. RESTART: use it, and discard the past.
         """
         if self._last is None:
             return self._accept(counter)
@@ -84,7 +84,7 @@ class SequenceMonitor:
 
     @property
     def counts(self) -> SequenceCounts:
-        """What was noticed so far."""
+        """Counts so far."""
         return SequenceCounts(
             self._received, self._lost, self._gaps, self._duplicated, self._late, self._restarts
         )  # fmt: skip
@@ -127,7 +127,7 @@ class ArrivalMonitor:
         self._is_first = True
 
     def note(self, period: float) -> None:
-        """Note the arrival of a datagram; ``period`` [s] is what the sender says."""
+        """Record the arrival of a datagram; ``period`` [s] is the sender's."""
         now = time.monotonic()
         if not self._is_first:
             self.latest = now - self._last
@@ -146,18 +146,13 @@ _LARGEST = 2048
 _MOST_QUEUED = 1000
 _BUFFER = 1 << 20
 _FREE_PORTS = (61_000, 65_500)
-"""Where free ports are looked for: above those that Linux chooses itself (to 60999) and those of ROS 2 domains."""
+"""Range of free ports: above the ports that Linux chooses itself (to 60999) and those of ROS 2 domains."""
 
 Address = tuple[str, int]
 
 
 class InvalidFrame(SysidError):
-    """Bytes that are no message of the protocol.
-
-    Args:
-        reason: What is wrong.
-        size: Number of bytes.
-    """
+    """Bytes that are no message of the protocol; with the fault and their number."""
 
     def __init__(self, reason: str, size: int):
         self.reason = reason
@@ -176,16 +171,16 @@ class UdpEndpoint:
     Args:
         host: Local address; None for all interfaces.
         port: Local port; 0 for any.
-        peer_host: Datagrams of other hosts are ignored; None takes those of all.
-        peer: Where :meth:`send` goes before anything was received.
-        is_from_peer: Tells a datagram that the peer alone would send. The sender of the first such one is the peer, by
-            address and port, until :meth:`forget_peer`: nobody else is heard, and nothing is sent before. None makes
-            whoever was heard last the peer.
+        peer_host: Datagrams of other hosts are ignored; None accepts all hosts.
+        peer: Destination of :meth:`send` before the first message.
+        is_from_peer: Returns whether a datagram comes from the peer. The sender of the first such one is the peer, by
+            address and port, until :meth:`forget_peer`: others are ignored, and nothing is sent before. None makes the
+            last sender the peer.
 
     Attributes:
-        peer: Where :meth:`send` goes; None where nobody is the peer.
+        peer: Destination of :meth:`send`; None without a peer.
         ignored: Datagrams of others so far.
-        first_ignored: Who sent the first of them; None before.
+        first_ignored: Sender of the first of them; None before.
 
     Raises:
         ArmError: The port is in use or forbidden, or a host is unknown.
@@ -222,14 +217,7 @@ class UdpEndpoint:
         return self._socket.getsockname()
 
     def receive(self, timeout: float) -> bytes | None:
-        """Return the next datagram in the order of arrival.
-
-        Args:
-            timeout: Longest time to wait for it [s]; 0 does not wait.
-
-        Returns:
-            The datagram; None if none came in time.
-        """
+        """Return the next datagram in the order of arrival, after at most a timeout [s]; None if none came in time."""
         deadline = time.monotonic() + timeout
         while True:
             datagram = self._take()
@@ -240,17 +228,16 @@ class UdpEndpoint:
                 return None
 
     def receive_all(self) -> list[bytes]:
-        """Everything that has arrived and was not taken yet, oldest first; does not wait."""
+        """Return all datagrams that have arrived, oldest first; does not wait."""
         datagrams: list[bytes] = []
         while len(datagrams) < _MOST_QUEUED and (datagram := self._take()) is not None:
             datagrams.append(datagram)
         return datagrams
 
     def send(self, datagram: bytes) -> bool:
-        """Send to the peer.
+        """Send to the peer; return whether the system accepted it.
 
-        Returns:
-            Whether the system took it. A full buffer or an unreachable network loses it, as a network may.
+        A full buffer or an unreachable network loses it, as a network may.
         """
         if self.peer is None:
             return False
@@ -261,7 +248,7 @@ class UdpEndpoint:
         return True
 
     def forget_peer(self) -> None:
-        """Let the next that sends what only a peer would be the peer: the present one may have started anew."""
+        """Accept a new peer: the present one may have restarted."""
         self.peer = None
 
     def close(self) -> None:
@@ -270,7 +257,6 @@ class UdpEndpoint:
             self._socket.close()
 
     def _take(self) -> bytes | None:
-        """Return a datagram that is there already, of the right host and port."""
         for _ in range(_MOST_QUEUED):
             try:
                 datagram, sender = self._socket.recvfrom(_LARGEST)
@@ -299,7 +285,7 @@ class UdpEndpoint:
 
 
 def free_port() -> int:
-    """Find a UDP and TCP port on loopback that nobody uses now, and that neither Linux nor ROS 2 hands out itself."""
+    """Find an unused UDP and TCP port on loopback that neither Linux nor ROS 2 hands out itself."""
     while True:
         port = random.randrange(*_FREE_PORTS)
         with contextlib.suppress(OSError):

@@ -22,7 +22,7 @@ _PRIORITY = 80
 class Pacer:
     """Starts cycles at absolute deadlines.
 
-    After a delay of more than a period the cycles that were missed are left out; simulated time then slows down.
+    After a delay of more than a period the missed cycles are left out; simulated time then slows down.
 
     Args:
         period: Time between deadlines [s].
@@ -40,11 +40,7 @@ class Pacer:
         self._deadline_ns = time.monotonic_ns()
 
     def wait(self) -> float:
-        """Wait for the next deadline.
-
-        Returns:
-            How late it is [s]; 0 or a few microseconds where all is well.
-        """
+        """Wait for the next deadline; return the lateness [s], 0 or a few microseconds in normal operation."""
         self._deadline_ns += self._period_ns
         remaining = self._deadline_ns - time.monotonic_ns()
         if remaining > self._spin_ns:
@@ -64,11 +60,11 @@ _SLOW = 0.8
 
 
 class SimulatedClock:
-    """Measures how fast simulated time passes, and says once where this machine cannot keep up.
+    """Measures how fast simulated time passes, and reports once if this machine cannot keep up.
 
     Args:
         say: Called with that sentence.
-        wanted: Speed that was asked for, in simulated seconds per second [-].
+        wanted: Requested speed, in simulated seconds per second [-].
 
     Attributes:
         speed: Simulated seconds per second lately [-].
@@ -81,7 +77,7 @@ class SimulatedClock:
         self._has_said = False
 
     def note(self, simulated: float) -> None:
-        """Note that simulated time is now ``simulated`` [s]."""
+        """Record that simulated time is now ``simulated`` [s]."""
         now = time.monotonic()
         before, began = self._last or (simulated, now)
         self._last = before, began
@@ -95,12 +91,7 @@ class SimulatedClock:
 
 @dataclass(frozen=True)
 class Scheduling:
-    """How a process is scheduled.
-
-    Attributes:
-        has_priority: Whether it has real-time priority.
-        text: What was granted, in words.
-    """
+    """Scheduling of a process: whether it has real-time priority, and the granted scheduling in words."""
 
     has_priority: bool
     text: str
@@ -110,14 +101,12 @@ class Scheduling:
 
 
 def request_scheduling(is_real_time: bool) -> Scheduling:
-    """Ask for exact timers and no garbage collection for this process, and for hardware for real-time priority.
+    """Request exact timers and no garbage collection for this process, and for hardware real-time priority.
 
-    Args:
-        is_real_time: Whether a real arm waits for this process. A simulated one would only take the processors away
-            from its own planner.
+    A simulated arm (not ``is_real_time``) would only take the processors away from its own planner.
 
     Returns:
-        What was granted.
+        The granted scheduling.
     """
     gc.collect()
     gc.freeze()

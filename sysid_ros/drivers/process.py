@@ -29,12 +29,14 @@ _CONNECT_TIMEOUT = 60.0
 class LoopProcess(ChildProcess):
     """Starts, commands and stops a control loop in another process. Its methods may be called from several threads.
 
+    Calls raise :class:`ChildProcessFailed` where the process was never started or does not answer.
+
     Args:
         build: Makes the loop (a :class:`ControlLoop`, or one that only monitors), in the other process; must be
             picklable (a module-level function or a ``partial``).
         n: Number of joints of the arm it makes.
         capacity: Samples kept for :meth:`read_samples`; 16 s at 1 kHz.
-        is_real_time: Whether the loop asks for real-time priority, see :func:`request_scheduling`.
+        is_real_time: Whether the loop requests real-time priority, see :func:`request_scheduling`.
     """
 
     name, module = "loop", "sysid_ros.drivers.process_main"
@@ -50,10 +52,7 @@ class LoopProcess(ChildProcess):
         self.scheduling = Scheduling(False, "not started")
 
     def start(self, timeout: float = _CONNECT_TIMEOUT) -> None:
-        """Start the process and take the arm over.
-
-        Args:
-            timeout: Longest time until the arm is held [s].
+        """Start the process and take the arm over, within a timeout [s].
 
         Raises:
             ChildProcessFailed: It did not start, or the arm could not be taken over; says why.
@@ -81,36 +80,21 @@ class LoopProcess(ChildProcess):
 
         Raises:
             LoopRefusal: It may not be executed.
-            ChildProcessFailed: The process does not answer.
         """
         seconds: float = self._call("execute", trajectory, certificate, model)
         return seconds
 
     def follow_uncertified(self, trajectory: Trajectory) -> None:
-        """See :meth:`ControlLoop.follow_uncertified`. Returns when the arm has begun to move.
-
-        Raises:
-            LoopRefusal: It may not be followed.
-            ChildProcessFailed: The process does not answer.
-        """
+        """See :meth:`ControlLoop.follow_uncertified`. Returns when the arm has begun to move."""
         self._call("follow_uncertified", trajectory)
 
     def offer_model(self, model: FittedModel) -> bool:
-        """See :meth:`ControlLoop.offer_model`.
-
-        Raises:
-            LoopRefusal: The control law uses none, or it is not one of finite numbers.
-            ChildProcessFailed: The process does not answer.
-        """
+        """See :meth:`ControlLoop.offer_model`."""
         is_judged: bool = self._call("offer_model", model)
         return is_judged
 
     def model(self) -> LoopModel:
-        """Return the model that the controller uses.
-
-        Raises:
-            ChildProcessFailed: The process does not answer.
-        """
+        """Return the model that the controller uses."""
         model: LoopModel = self._call("model")
         return model
 
@@ -119,19 +103,11 @@ class LoopProcess(ChildProcess):
         self._call("brake", reason, code)
 
     def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
-        """See :meth:`ControlLoop.guide`.
-
-        Raises:
-            LoopRefusal: Guiding is not allowed, or the arm is not held undisturbed.
-        """
+        """See :meth:`ControlLoop.guide`."""
         self._call("guide", settings, walls)
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
-        """See :meth:`ControlLoop.set_model`.
-
-        Raises:
-            LoopRefusal: The arm moves, or a box is not inside the one in use.
-        """
+        """See :meth:`ControlLoop.set_model`."""
         self._call("set_model", model, is_reset)
 
     def heartbeat(self) -> None:
@@ -140,27 +116,15 @@ class LoopProcess(ChildProcess):
             self._send((None, "heartbeat", ()))
 
     def reconnect(self) -> None:
-        """Take the arm over again after a fault; see :meth:`ControlLoop.connect`.
-
-        Raises:
-            LoopRefusal: There is no fault, or it is not over, or the arm cannot be taken over.
-        """
+        """Take the arm over again after a fault; see :meth:`ControlLoop.connect`."""
         self._call("connect", timeout=_CONNECT_TIMEOUT)
 
     def status(self) -> LoopStatus:
-        """Return what the loop says of itself.
-
-        Raises:
-            ChildProcessFailed: The process does not answer.
-        """
+        """Return the status of the loop."""
         return self._call("status")
 
     def health(self) -> dict[str, object]:
-        """See :meth:`Arm.health`.
-
-        Raises:
-            ChildProcessFailed: The process does not answer.
-        """
+        """See :meth:`Arm.health`."""
         return self._call("health")
 
     @property
@@ -214,26 +178,18 @@ class LoopProcess(ChildProcess):
         return self._call("set_payload", payload)
 
     def inject(self, faults: InjectedFaults) -> None:
-        """See :meth:`SimulatedArm.inject`.
-
-        Raises:
-            LoopRefusal: The arm is not simulated, or a joint is unknown.
-        """
+        """See :meth:`SimulatedArm.inject`."""
         self._call("inject", faults)
 
     def truth(self) -> Truth:
-        """See :meth:`SimulatedArm.truth`.
-
-        Raises:
-            LoopRefusal: The arm is not simulated.
-        """
+        """See :meth:`SimulatedArm.truth`."""
         return self._call("truth")
 
     def stop(self, reason: str = "shut down", timeout: float = 10.0) -> None:
-        """Brakes, hands the arm back and ends the process. Does nothing where it has ended already.
+        """Brake, hand the arm back and end the process; do nothing where it has ended already.
 
         Args:
-            reason: Why, for the log of the arm.
+            reason: For the log of the arm.
             timeout: Longest time for it [s]; the process is killed afterwards.
         """
         if self._process is None:

@@ -1,7 +1,7 @@
 """The other end of :class:`sysid_ros.drivers.process.LoopProcess`: the process that runs the control loop.
 
-It ends when it is told to, on SIGTERM, or when its parent is gone, and always brings the arm to rest first. SIGINT is
-ignored: Ctrl-C in a terminal must let the parent stop the arm in its own order.
+It ends on request, on SIGTERM, or when its parent is gone, and always brings the arm to rest first. SIGINT is ignored:
+Ctrl-C in a terminal must let the parent stop the arm in its own order.
 """
 
 from __future__ import annotations
@@ -39,13 +39,7 @@ _SIMULATED_CYCLES = 10
 
 
 class LoopServer:
-    """Runs a control loop in real time and serves one parent.
-
-    Args:
-        channel: To the parent.
-        ring: Where samples go.
-        loop: The loop, connected.
-    """
+    """Runs a connected control loop in real time and serves one parent."""
 
     def __init__(self, channel: Channel, ring: SampleRing, loop: ControlLoop):
         self._channel = channel
@@ -68,7 +62,7 @@ class LoopServer:
             self._stop_deadline = time.monotonic() + _STOP_TIMEOUT
 
     def run(self) -> None:
-        """Run until told to stop; the arm is at rest and released afterwards."""
+        """Run until a stop is requested; the arm is at rest and released afterwards."""
         loop, arm = self._loop, self._loop.arm
         is_batched = self._is_simulated and arm.pacing is Pacing.CLIENT
         cycles = _SIMULATED_CYCLES if is_batched else 1
@@ -100,14 +94,14 @@ class LoopServer:
         self._slow = text
 
     def _health(self) -> dict[str, object]:
-        """Return the health of the arm; of a simulated one also how fast its time passes."""
+        """Return the health of the arm; of a simulated one also the speed of its time."""
         health = self._loop.arm.health()
         if self._is_simulated:
             health["speed of simulated time [-]"] = round(self._clock.speed, 2)
         return health if self._slow is None else {**health, SLOW: self._slow}
 
     def _end_reason(self) -> str | None:
-        """Return why to end now; None while nobody wants it, or the arm still brakes."""
+        """Return why to end now; None without a request, or while the arm still brakes."""
         if self._stop_reason is None:
             return None
         self._loop.brake(self._stop_reason)
@@ -126,7 +120,7 @@ class LoopServer:
         self._finish_check()
 
     def _handle(self, number: int | None, name: str, arguments: tuple[Any, ...]) -> None:
-        if number is None:  # a heartbeat: nobody waits for an answer
+        if number is None:  # a heartbeat: no answer expected
             self._loop.heartbeat()
         elif name == "stop":
             self._stop_requests.append(number)

@@ -1,4 +1,4 @@
-"""The driver's own proof of plans, in a process of its own: neither the torque loop nor heartbeats wait for it."""
+"""The driver's own proof of plans, in a separate process: neither the torque loop nor heartbeats wait for it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True)
 class OwnAssumptions:
-    """What the driver knows by itself of what a plan has to be about.
+    """The driver's own facts about a plan.
 
     Attributes:
         boxes: Parameter boxes of the model in use when the plan begins: of arm (14 n,) and payload (10,).
-        nominal: Payload that the controller computes its torque with then, (10,).
-        scene: What is around the arm.
+        nominal: Payload of the controller's torque then, (10,).
+        scene: Environment of the arm.
         law: The control law that runs.
     """
 
@@ -56,26 +56,22 @@ class PlanProver(Protocol):
     """Proves plans before they may move the arm."""
 
     def start(self) -> None:
-        """Get ready; returns at once."""
+        """Start; returns at once."""
 
     def stop(self) -> None:
         """End."""
 
     def prove(self, trajectory: Trajectory, certificate: Certificate, own: OwnAssumptions) -> float:
-        """Prove a plan, and return how long that took, now or when it was proven before [s].
+        """Prove a plan, and return the duration of the proof, now or earlier [s].
 
         Raises:
             LoopRefusal: It is about something else than assumed, or cannot be proven.
-            ChildProcessFailed: Nobody can tell.
+            ChildProcessFailed: The proof did not run.
         """
 
 
 class ProofProcess(ChildProcess):
-    """The process that proves; it is started again where it has ended.
-
-    Args:
-        model: Robot, as :func:`load_robot` takes it: the driver's own file.
-    """
+    """The process that proves, for the driver's own robot file; it restarts after it has ended."""
 
     name, module = "proof", "sysid_ros.drivers.proof"
 
@@ -85,7 +81,7 @@ class ProofProcess(ChildProcess):
         self._starting = threading.Lock()
 
     def start(self) -> None:
-        """Start the process; it loads the robot while others go on."""
+        """Start the process; it loads the robot in the background."""
         with self._starting:
             if not self.is_alive:
                 self._end(kill_after=0.0)
@@ -106,11 +102,7 @@ class ProofProcess(ChildProcess):
 
 
 class ProofServer:
-    """The other end: answers calls one by one.
-
-    Args:
-        channel: To the driver.
-    """
+    """The other end: answers calls one by one."""
 
     def __init__(self, channel: Channel):
         self._channel = channel
@@ -126,9 +118,9 @@ class ProofServer:
                     reply = Outcome.DONE, getattr(self, name)(*arguments)
                 except LoopRefusal as refusal:
                     reply = Outcome.REFUSED, (refusal.what, refusal.reason, refusal.code)
-                except Exception as error:  # noqa: BLE001 - whatever fails in a proof is a refusal
+                except Exception as error:  # noqa: BLE001 - a failed proof is a refusal
                     reply = Outcome.FAILED, str(error) if isinstance(error, SysidError) else repr(error)
-                if name == "load":  # nobody waits for that
+                if name == "load":  # no answer expected
                     self._fault = f"could not load the robot: {reply[1]}"
                 else:
                     self._channel.send((number, *reply))
@@ -136,7 +128,7 @@ class ProofServer:
                         time.sleep(0.001)
 
     def load(self, model: str) -> None:
-        """Load the robot, and compute what is computed once per robot."""
+        """Load the robot, and compute the data needed once per robot."""
         self._reprover = Reprover(load_robot(model))
         self._reprover.warm_up()
 
@@ -154,7 +146,7 @@ class ProofServer:
             law = RobustSettings.of_law(own.law)
             assumptions = Assumptions(reprover.robot, own.boxes, own.nominal, own.scene, law)
             reprover.require_same(trajectory, certificate, assumptions)
-            # Whatever its proof rests on is in the certificate by its hash, and has just been compared.
+            # The certificate has the hashes of all data of the proof, which have just been compared.
             digest = certificate_digest(certificate)
             if digest not in self._proven:
                 reprover.prove(trajectory, certificate, assumptions)

@@ -30,7 +30,7 @@ class Reference:
         self.hold(q)
 
     def hold(self, q: Array) -> None:
-        """Rests at a position (n,) [rad]."""
+        """Rest at a position (n,) [rad]."""
         self.trajectory: Trajectory | None = None
         self._time = 0.0
         self._offset: Array | None = None
@@ -48,18 +48,18 @@ class Reference:
         self._offset_time = 0.0
 
     def lead(self, q: Array, v: Array, a: Array) -> None:
-        """Take the next positions, velocities and accelerations, (n,) each, from elsewhere, without a trajectory."""
+        """Take the next positions, velocities and accelerations, (n,) each, from the caller, without a trajectory."""
         self.q = self.path = q
         self.v, self.a = v, a
 
     def continue_with(self, trajectory: Trajectory, at: float) -> None:
-        """Lets another trajectory take over when the present one has been followed for ``at`` [s]."""
+        """Let another trajectory take over when the present one has been followed for ``at`` [s]."""
         self._next = (trajectory, at)
 
     def brake(self, brake_time: float) -> None:
-        """Slows the trajectory down along its path until it rests after ``brake_time`` [s]. Does nothing at rest.
+        """Slow the trajectory down along its path until it rests after ``brake_time`` [s]; do nothing at rest.
 
-        What was to take over does not any more.
+        A waiting takeover is dropped.
         """
         trajectory, self._next = self.trajectory, None
         if trajectory is not None and not isinstance(trajectory, BrakedTrajectory):
@@ -112,11 +112,7 @@ class Reference:
 
 
 def fade_out(x: float) -> tuple[float, float, float]:
-    """Evaluate a factor that falls smoothly from 1 at x = 0 to 0 at x = 1, twice continuously differentiable.
-
-    Returns:
-        The factor and its first and second derivative.
-    """
+    """Return a factor that falls smoothly from 1 at x = 0 to 0 at x = 1, and its first and second derivative."""
     square = x * x
     return (
         1.0 - square * x * (10.0 - 15.0 * x + 6.0 * square),
@@ -150,12 +146,12 @@ class TorqueOutput:
         self.saturated_cycles = 0
 
     def start_blend(self, tau: Array) -> None:
-        """Lets the next torques start from ``tau`` (n,) [Nm]; does nothing where it is not finite."""
+        """Let the next torques start from ``tau`` (n,) [Nm]; do nothing where it is not finite."""
         if np.all(np.isfinite(tau)):
             self._from, self.blend_left = np.array(tau), self._blend_time
 
     def blend(self, tau: Array) -> Array:
-        """Return the torque (n,) [Nm] with what is left of the difference to the one blended from."""
+        """Return the torque (n,) [Nm] with the rest of the difference to the one blended from."""
         if self.blend_left <= 0.0:
             return tau
         if self._from is not None:

@@ -22,12 +22,12 @@ _SLACK = 1e-9
 
 
 class GravityCheckFailed(ArmError):
-    """The measured torques of the resting arm are not those of its model; nothing may move.
+    """The measured torques of the resting arm contradict its model; nothing may move.
 
     Args:
-        reason: Which joint, by how much, and what may be wrong.
+        reason: Which joint, by how much, and possible causes.
         joint: Name of the joint that is worst.
-        is_contradiction: Whether torques and model contradict each other; else the posture tells too little.
+        is_contradiction: Whether torques and model contradict each other; else the posture is inconclusive.
     """
 
     def __init__(self, reason: str, joint: str, is_contradiction: bool = True):
@@ -39,7 +39,7 @@ class GravityCheckFailed(ArmError):
 
 @dataclass(frozen=True)
 class GravityCheck:
-    """What was compared.
+    """Result of the static gravity check.
 
     Attributes:
         measured: Mean efforts in joint direction, (n,) [Nm].
@@ -87,7 +87,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
         tau: Mean efforts in joint direction, (n,) [Nm].
 
     Raises:
-        GravityCheckFailed: An effort is outside its interval, or the posture tells nothing about the sign.
+        GravityCheckFailed: An effort is outside its interval, or the posture does not show the sign.
     """
     sensors = robot.sensors
     lower, upper = static_effort_interval(robot, q)
@@ -111,7 +111,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
     if not is_proven:
         heaviest = int(np.abs(tau).argmax())
         raise GravityCheckFailed(
-            f"no joint carries enough in this posture to tell the sign of the torques ({robot.joint_names[heaviest]}, "
+            f"no joint carries enough in this posture to show the sign of the torques ({robot.joint_names[heaviest]}, "
             f"the most loaded, {tau[heaviest]:.2f} Nm); stretch the arm out and try again",
             robot.joint_names[heaviest],
             is_contradiction=False,
@@ -147,11 +147,11 @@ class TakeoverRefused(ArmError):
 
 
 class RestMonitor:
-    """The latest measurements of an arm that something else holds.
+    """The latest measurements of an arm under another controller.
 
     Args:
         robot: The arm.
-        seconds: How long it has to rest [s].
+        seconds: Required time at rest [s].
         period: Time between two measurements [s].
     """
 
@@ -162,15 +162,7 @@ class RestMonitor:
         self._efforts: deque[Array] = deque(maxlen=length)
 
     def add(self, q: Array, tau: Array) -> bool:
-        """Add a measurement.
-
-        Args:
-            q: Positions, (n,) [rad].
-            tau: Efforts in joint direction, (n,) [Nm].
-
-        Returns:
-            Whether the arm has rested for the whole time.
-        """
+        """Add positions (n,) [rad] and efforts (n,) [Nm] in joint direction; return whether the rest is long enough."""
         self._positions.append(q)
         self._efforts.append(tau)
         return self.is_full and find_motion(self._robot, self._spread, self._seconds) is None
@@ -210,10 +202,7 @@ class RestMonitor:
 def find_motion(robot: RobotModel, spread: Array, seconds: float) -> str | None:
     """Return which joint moves, and by how much; None if the arm rests.
 
-    Args:
-        robot: Joint names.
-        spread: How much positions differed, (n,) [rad].
-        seconds: In which time [s].
+    ``spread`` is the largest difference of positions, (n,) [rad], in some time [s].
     """
     joint = int(spread.argmax())
     if spread[joint] <= _REST_SPREAD:
@@ -222,7 +211,7 @@ def find_motion(robot: RobotModel, spread: Array, seconds: float) -> str | None:
 
 
 def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
-    """Check what must hold before torque control begins: the static gravity check, and a reserve of torque.
+    """Check the conditions of torque control: the static gravity check, and a reserve of torque.
 
     Args:
         robot: The arm.
@@ -238,11 +227,11 @@ def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
 
 
 class HoldingTorque:
-    """Torques that keep an arm where it is: those it was measured to need, damping, and a little stiffness.
+    """Torques that keep an arm in place: its measured torques, damping, and a little stiffness.
 
     Args:
         limits: Limits of torque and speed, which set the gains.
-        q: Where, (n,) [rad]; attribute too.
+        q: The place, (n,) [rad]; attribute too.
         effort: Torques that balance it there, in joint direction, (n,) [Nm].
         stiffness: Torque limits per radian [1/rad].
     """
@@ -266,7 +255,7 @@ class HoldingTorque:
             robot: Joint names.
             q: Positions, (n,) [rad].
             allowed: Largest distance [rad].
-            question: What to ask the user where it is not.
+            question: Question to the user where it is not.
 
         Raises:
             TakeoverRefused: It has moved too far.
@@ -285,11 +274,11 @@ class HoldSettings(Protocol):
 
     @property
     def hold_time(self) -> float:
-        """How long the arm must stay where it is [s]."""
+        """Time for which the arm must stay in place [s]."""
 
     @property
     def hold_drift(self) -> float:
-        """How far it may drift [rad]."""
+        """Largest drift [rad]."""
 
     @property
     def probe_torque(self) -> float:
@@ -297,16 +286,12 @@ class HoldSettings(Protocol):
 
 
 def require_holdable(robot: RobotModel, effort: Array) -> None:
-    """Refuses an arm that needs nearly all of its torque limit, or more, at rest: under torque control it would sink.
+    """Refuse an arm that needs nearly all of its torque limit, or more, at rest: under torque control it would sink.
 
-    To be called while something else still holds the arm.
-
-    Args:
-        robot: Limits and names.
-        effort: Efforts at rest in joint direction, (n,) [Nm].
+    To be called while another controller still holds the arm; efforts at rest are in joint direction, (n,) [Nm].
 
     Raises:
-        TakeoverRefused: Which joints, how much they need, and what to do.
+        TakeoverRefused: Which joints, how much they need, and a remedy.
     """
     limits, needed = np.minimum(robot.limits.tau_max, robot.limits.tau_continuous), np.abs(effort) / _LARGEST_SHARE
     enough = needed + robot.sensors.lasting_error  # the next time another effort may be measured
@@ -325,17 +310,17 @@ def require_holdable(robot: RobotModel, effort: Array) -> None:
 def hold_and_probe(
     arm: Arm, robot: RobotModel, settings: HoldSettings, state: ArmState, effort: Array, question: str
 ) -> ArmState:
-    """Balance the arm with the torques it was measured to need, damped, and check that it does what it should.
+    """Balance the arm with its measured torques, damped, and check that it responds as it should.
 
     First it has to stay. Then a torque that rises slowly on the last joint has to move that joint the right way.
 
     Args:
         arm: The arm, under torque and paced by its controller, with a state that is not answered yet.
         robot: Limits and names.
-        settings: How long, how far, how strong.
+        settings: Duration, largest drift, probe torque.
         state: That state.
         effort: Efforts at rest in joint direction, (n,) [Nm].
-        question: What to ask the user where the arm does not stay.
+        question: Question to the user where the arm does not stay.
 
     Returns:
         The latest state, not answered yet.
@@ -370,13 +355,13 @@ def hold_and_probe(
 
 
 def probe_last_joint(name: str, largest: float, period: float, cycle: Callable[[float], float]) -> None:
-    """Lets a torque rise slowly on the last joint until it has moved a little.
+    """Let a torque rise slowly on the last joint until it has moved a little.
 
     Args:
         name: Name of the joint.
         largest: Largest torque [Nm].
         period: Duration of a cycle [s].
-        cycle: Runs one cycle with this torque added to what holds the arm [Nm]; gives the joint's position [rad].
+        cycle: Runs one cycle with this torque added to the holding torque [Nm]; returns the joint's position [rad].
 
     Raises:
         TakeoverRefused: It does not move, or not the right way.

@@ -1,7 +1,7 @@
 """The payload of a controller of Universal Robots: set by URScript over TCP, read back over RTDE.
 
 RTDE is the vendor's Real-Time Data Exchange, protocol version 2: packages of a size (two bytes, the header included), a
-type (one byte) and what belongs to it, all numbers big-endian.
+type (one byte) and data, all numbers big-endian.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _WANTED = {"payload": "DOUBLE", "payload_cog": "VECTOR3D", "actual_qd": "VECTOR6
 
 @dataclass(frozen=True)
 class ControllerPayload:
-    """What a controller reports.
+    """Report of a controller.
 
     Attributes:
         mass: Active payload [kg].
         com: Its centre of gravity in the tool flange's frame, (3,) [m].
         inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where the software of
-            the controller is too old to tell.
+            the controller is too old.
         speed: Largest speed of a joint [rad/s].
     """
 
@@ -75,7 +75,7 @@ class RtdeClient:
     Args:
         host: Address of the controller.
         port: Port of RTDE.
-        timeout: How long to wait for a connection and for each answer [s].
+        timeout: Timeout for a connection and for each answer [s].
 
     Raises:
         ArmError: It cannot be reached, or its software does not report the payload.
@@ -101,7 +101,7 @@ class RtdeClient:
         self.close()
 
     def read(self) -> ControllerPayload:
-        """Return what the controller reports next.
+        """Return the next report of the controller.
 
         Raises:
             ArmError: It does not answer.
@@ -118,7 +118,7 @@ class RtdeClient:
         )
 
     def latest(self) -> ControllerPayload:
-        """Return what the controller reports now: what has piled up unread is left out."""
+        """Return the present report of the controller: unread older ones are left out."""
         end = time.monotonic() + 2.0 / FREQUENCY
         found = self.read()
         while time.monotonic() < end:
@@ -147,7 +147,7 @@ class RtdeClient:
             raise ArmError(self._where, "refused to send its state")
 
     def _ask(self) -> list[str]:
-        """Ask for the outputs; return those that the controller does not have, or has as another type."""
+        """Subscribe to the outputs; return the ones that the controller does not have, or has as another type."""
         self._send(Package.SETUP_OUTPUTS, struct.pack(">d", FREQUENCY) + ",".join(self._names).encode())
         body = self._answer(Package.SETUP_OUTPUTS)
         types = body[1:].decode(errors="replace").split(",")
@@ -163,7 +163,7 @@ class RtdeClient:
             raise ArmError(self._where, f"closed the connection ({error.strerror or error})") from error
 
     def _answer(self, kind: Package) -> bytes:
-        """Return what belongs to the next package of a type; others, such as texts, are skipped."""
+        """Return the data of the next package of a type; others, such as texts, are skipped."""
         end = time.monotonic() + self._timeout
         while time.monotonic() < end:
             size, found = struct.unpack(">HB", self._take(3))
@@ -190,15 +190,15 @@ class RtdeClient:
 
 
 def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float = TIMEOUT) -> None:
-    """Have a controller carry out one call beside whatever it runs: as a secondary program, which stops no other.
+    """Let a controller execute one call beside its program: as a secondary program, which stops no other.
 
-    The controller says nothing about what becomes of it, and ignores it unless it is under remote control.
+    The controller does not report the outcome, and ignores it unless it is under remote control.
 
     Args:
         host: Address of the controller.
         call: A line of URScript that takes no time.
         port: Port of the secondary interface.
-        timeout: How long to wait for a connection [s].
+        timeout: Timeout for a connection [s].
 
     Raises:
         ArmError: It cannot be reached.

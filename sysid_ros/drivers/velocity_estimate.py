@@ -9,9 +9,9 @@ because ``q(t - T) = q(t) - T v(t) + r`` with ``|r| <= A T^2 / 2`` (Taylor). The
 ``2 sqrt(e / A)`` and gives ``2 sqrt(e A)``: by Landau's inequality for the half-line no estimate from the past alone is
 better in the worst case. ``T`` has to be a whole number of periods, and that number is chosen joint by joint.
 
-Where the robot file says ``velocity_is_difference``, ``T`` is one period for every joint. That is hardly worse for a
-single velocity, and it is what the tracking bound of the controller is proven for: it knows that the errors of
-successive velocities cancel each other.
+If the robot file sets ``velocity_is_difference``, ``T`` is one period for every joint. That is hardly worse for a
+single velocity, and the tracking bound of the controller is proven for it: it uses that the errors of successive
+velocities cancel each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-9
 
 
 class VelocitySource(Enum):
-    """Where velocities come from.
+    """Source of velocities.
 
     ``FEEDBACK``: the arm sends them; ``sensors.velocity_error`` of the robot file has to bound their error.
     ``POSITIONS``: they are computed from positions, with a bound that is proven and much larger.
@@ -44,7 +44,7 @@ class VelocitySource(Enum):
 
 @dataclass(frozen=True)
 class VelocityPlan:
-    """Over how many periods each joint is averaged, and what that guarantees.
+    """Averaging periods of each joint, and the guaranteed error.
 
     Attributes:
         periods: Number of periods, (n,) [-].
@@ -62,12 +62,12 @@ class VelocityPlan:
 
 
 def largest_acceleration(robot: RobotModel) -> Array:
-    """Return the acceleration that the estimator's bounds assume no joint exceeds, (n,) [rad/s^2]; used here too."""
+    """Return the acceleration that the estimator's bounds assume for every joint, (n,) [rad/s^2]; used here too."""
     return EstimatorSettings().acceleration_factor * robot.limits.a_max
 
 
 def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
-    """Chooses the averaging times.
+    """Choose the averaging times.
 
     Args:
         robot: Encoder steps, stamp jitter, speed and acceleration limits.
@@ -87,10 +87,10 @@ def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
 
 
 def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
-    """Return the plan, if the robot's settings admit its error: the estimator's error budget is made of them.
+    """Return the plan, if the robot's settings allow its error: the estimator's error budget uses them.
 
     Raises:
-        ParameterOutOfRange: ``sensors.velocity_error`` of a joint is smaller than what is guaranteed.
+        ParameterOutOfRange: ``sensors.velocity_error`` of a joint is smaller than the guaranteed error.
     """
     plan = plan_velocity(robot, period)
     allowed = robot.sensors.velocity_error
@@ -107,7 +107,7 @@ def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
 
 
 class VelocityEstimate:
-    """Mean velocities over the last few periods; after a gap the same over the time that really passed.
+    """Mean velocities over the last few periods; after a gap over the actual time.
 
     Args:
         plan: Averaging times.
@@ -122,7 +122,7 @@ class VelocityEstimate:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all readings; the arm is taken to have rested before the next one."""
+        """Discard all readings; the arm is assumed to have rested before the next one."""
         length = self._longest + 1
         self._stamps = np.zeros(length, dtype=np.int64)
         self._readings = np.zeros((length, self._periods.size))
@@ -137,10 +137,10 @@ class VelocityEstimate:
         """Take a reading.
 
         Args:
-            stamp_ns: When it was taken [ns], later than the one before.
+            stamp_ns: Its time [ns], later than the one before.
             q: Positions, (n,) [rad].
-            is_next: False where it is known that not one period lies between this reading and the one before. It is
-                seen from the stamps, too.
+            is_next: False where this reading is known not to follow one period after the one before. Stamps show it,
+                too.
 
         Returns:
             Velocities, (n,) [rad/s]. Across a missing reading the averaging time grows, and with it the error.

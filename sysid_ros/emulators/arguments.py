@@ -19,24 +19,24 @@ from sysid_ros.drivers.modes import (
 )
 
 COMMAND_MODES = ("position", "wrench", "torque")
-"""What a client of FRI commands."""
+"""Commands of a client of FRI."""
 
 
 class Compensation(Enum):
-    """What the controller adds to the client's torques: gravity and Coriolis torques of its model, or nothing."""
+    """Compensation added to the client's torques: gravity and Coriolis torques of the controller's model, or none."""
 
     MODEL = "model"
     NONE = "none"
 
 
 def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, measured_sign: str) -> None:
-    """Add what the arm is and what it holds.
+    """Add options of the arm and its load.
 
     Args:
         parser: The command line.
-        robot: The robot if none is given.
-        robots: Which there are.
-        measured_sign: What the sign of the measured torque is on the real arm.
+        robot: The default robot.
+        robots: Available ones.
+        measured_sign: Sign of the measured torque on the real arm.
     """
     add = parser.add_argument
     add("--robot", default=robot, help=f"{robots} (default: %(default)s)")
@@ -44,7 +44,7 @@ def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, me
     add(
         "--payload",
         default="none",
-        help="what the arm holds: a name from payloads.yaml, a mass [kg], MASS at X Y Z or none",
+        help="load of the arm: a name from payloads.yaml, a mass [kg], MASS at X Y Z or none",
     )
     add("--noise", default=Noise.UNIFORM.value, choices=[n.value for n in Noise], help="errors of the sensors")
     add("--gripper", default="", help="state of the gripper, as the robot's settings name it; empty: any of them")
@@ -57,7 +57,7 @@ def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, me
 
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
-    """Add how long the program runs, and waits."""
+    """Add options of the running time and of waiting."""
     add = parser.add_argument
     add("--patience", type=float, default=0.0, help="how long a cycle waits for a slow client [s] (default: 0)")
     add("--seconds", type=float, default=float("inf"), help="how long it runs [s] (default: for ever)")
@@ -66,7 +66,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_real_time_factor(parser: argparse.ArgumentParser) -> None:
-    """Add how fast simulated time passes, for controllers that pace their clients."""
+    """Add the speed of simulated time, for controllers that pace their clients."""
     parser.add_argument(
         "--real-time-factor", type=float, default=1.0, help="how fast simulated time passes, up to 1 (default: 1)"
     )
@@ -92,11 +92,13 @@ def fri_parser() -> CommandParser:
     add("--bind-port", type=port_number, default=0, help="own UDP port; 0 takes any (default: 0)")
     add("--send-period", type=float, default=0.002, help="time between messages [s] (default: 0.002)")
     add("--receive-multiplier", type=int, default=1, help="the client answers every how many messages (default: 1)")
-    add("--command-mode", default="torque", choices=COMMAND_MODES, help="what the client commands (default: torque)")
+    add("--command-mode", default="torque", choices=COMMAND_MODES, help="command mode of the client (default: torque)")
     add("--start-time", type=float, default=0.5, help="time until the motion starts [s]")
     add("--restart-time", type=float, default=2.0, help="the same after an error [s]")
     add("--load", default="none", help="the load configured on the controller, in the same words")
-    add("--compensation", default="model", choices=[c.value for c in Compensation], help="what is added to torques")
+    add(
+        "--compensation", default="model", choices=[c.value for c in Compensation], help="compensation added to torques"
+    )
     add("--friction-compensation", type=float, default=0.0, help="share of friction that is compensated, 0 to 1")
     add("--stiffness", type=float, default=0.0, help="stiffness of the joint impedance [Nm/rad] (default: 0)")
     add("--damping-ratio", type=float, default=0.0, help="its damping ratio, 0 to 1 (default: 0)")
@@ -124,7 +126,7 @@ def kortex_parser() -> CommandParser:
     add("--port-realtime", type=port_number, default=KORTEX_PORT_REALTIME, help="UDP port (default: %(default)s)")
     add("--username", default="admin", help="the only user (default: %(default)s)")
     add("--password", default="admin", help="its password (default: %(default)s)")
-    add("--serial-number", default="emulated", help="serial number it tells (default: %(default)s)")
+    add("--serial-number", default="emulated", help="reported serial number (default: %(default)s)")
     add("--watchdog-time", type=float, default=0.1, help="time without commands until it holds [s]")
     add("--tcp-delay", type=float, default=0.02, help="how long an answer over TCP takes [s] (default: 0.02)")
     add_program_options(parser)
@@ -136,7 +138,7 @@ def ur_parser() -> CommandParser:
     parser = CommandParser(
         prog="sysid emulate ur",
         description="Emulates a controller of Universal Robots as far as its payload goes: scripts that set it, and "
-        "RTDE that tells it. It moves no arm.",
+        "RTDE that reports it. It moves no arm.",
         examples=("sysid emulate ur", "sysid emulate ur --local --rated-payload 12.5"),
         endings=ENDINGS,
     )
@@ -163,7 +165,7 @@ def ros2_control_parser() -> CommandParser:
     add_arm_options(parser, "kinova_gen3_2f85", "a name from config/ or a YAML file", "the one the robot file expects")
     add("--update-rate", type=float, default=1000.0, help="rate of the controllers [Hz] (default: 1000)")
     commands = [t.value for t in TorqueCommand if t is not TorqueCommand.UNSET]
-    add("--torque-command", default=TorqueCommand.FULL.value, choices=commands, help="what is added to commands")
+    add("--torque-command", default=TorqueCommand.FULL.value, choices=commands, help="compensation added to commands")
     add("--state-joints", default="", help="joints in the order of the states, others among them (a,b,c)")
     add("--command-joints", default="", help="joints in the order of the commands (a,b,c)")
     add("--motion", action="store_true", help="a controller of its own moves the arm about home")

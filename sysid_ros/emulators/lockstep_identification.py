@@ -1,7 +1,7 @@
-"""Run the identification procedure in lock-step with a simulated arm: that of the nodes, without ROS and clock.
+"""The identification procedure in lock-step with a simulated arm: the nodes' procedure, without ROS and clock.
 
-Planner, estimator, loop and scene guard are those of the nodes, and they are asked in the same order and with what was
-known by then. Simulated time passes only where the procedure waits, and while it plans as long as it is told to.
+Planner, estimator, loop and scene guard are the nodes' own, called in the same order and with the data known by then.
+Simulated time passes only where the procedure waits, and while it plans for the configured time.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class LockstepSettings:
         planning_times: Simulated times that planning takes, used in turn [s].
         time_limit: Time of the real clock after which a plan must be there [s].
         first_time_limit: The same for a start from rest [s].
-        estimate_period: Time between two estimates that the others get to know [s]; that of the node ``estimator``, so
-            what a plan is asked for with is as old as there.
+        estimate_period: Time between two published estimates [s], as of the node ``estimator``, so that data of a plan
+            are as old as there.
         batch: Samples that reach the estimator together.
-        check_time: How long before its takeover a plan must be there [s]; what the nodes assume of a driver that has
-            proven nothing yet.
+        check_time: Time before its takeover at which a plan must be there [s]; the nodes' assumption for a driver
+            before its first proof.
     """
 
     planning_times: tuple[float, ...] = (0.0,)
@@ -74,10 +74,10 @@ class PlanAttempt:
     """One request for a plan.
 
     Attributes:
-        stamp_ns: When it was asked for [ns].
-        request: What was asked for.
-        plan: What was planned; None where there was no plan.
-        failure: Why not; None where there was one.
+        stamp_ns: Time of the request [ns].
+        request: The request.
+        plan: The plan; None without one.
+        failure: Why there is none; None where there is.
     """
 
     stamp_ns: int
@@ -88,15 +88,15 @@ class PlanAttempt:
 
 @dataclass
 class LockstepRecords:
-    """What happened.
+    """Records of a run.
 
     Attributes:
         attempts: All requests for plans.
         executed: ``plan_id`` of the plans that were accepted by the loop, in order.
-        refusals: What the loop refused.
-        notices: What the estimator said.
-        estimates: Estimates that the others got to know, and when [ns].
-        models: Models the loop was given, with the time of the request [ns]; those of plans that take over included.
+        refusals: Refusals of the loop.
+        notices: Notices of the estimator.
+        estimates: Published estimates, with their times [ns].
+        models: Models given to the loop, with the time of the request [ns]; including plans that take over.
     """
 
     attempts: list[PlanAttempt] = field(default_factory=list)
@@ -114,12 +114,12 @@ class LockstepBackend:
         loop: The loop with its arm; connected here if it is not.
         planner: Plans and proves.
         estimator: Takes the samples.
-        scene: What surrounds the arm.
+        scene: Environment of the arm.
         settings: Timing.
         on_cycle: Called after every cycle, with None where there was no sample; may change the arm or the scene.
 
     Attributes:
-        records: What happened.
+        records: Records of the run.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class LockstepBackend:
 
     @property
     def ports(self) -> Ports:
-        """This, as a procedure takes it."""
+        """This backend as the ports of a procedure."""
         return Ports(self, self, self)
 
     def make_policy(self) -> ModelPolicy:
@@ -156,7 +156,7 @@ class LockstepBackend:
         return ModelPolicy(self._loop.robot, PayloadModel(model.payload_box, model.payload))
 
     def change_scene(self, scene: Scene) -> None:
-        """Change what surrounds the arm: the loop brakes where the present motion was not certified for it."""
+        """Change the environment of the arm: the loop brakes where the present motion was not certified for it."""
         self._scene = scene
         reason = self._guard.update(scene)
         if reason is not None:
@@ -280,7 +280,7 @@ class LockstepBackend:
         self._loop.brake(reason)
         self._advance_until(lambda: self._loop.is_at_rest)
         if not self._loop.is_at_rest:
-            raise StopUnconfirmed(f"the arm moves {_LONGEST_STOP:g} s after it was told to brake")
+            raise StopUnconfirmed(f"the arm moves {_LONGEST_STOP:g} s after the brake command")
 
     def wait(self, duration: float) -> None:
         """See :class:`sysid_ros.core.procedure.Arm`."""

@@ -27,7 +27,7 @@ _HOLD_RATE = 40.0
 
 @dataclass(frozen=True)
 class PlantSettings(Settings, library_only=True):
-    """How an arm is simulated."""
+    """Settings of the simulation of an arm."""
 
     noise: Noise = setting(Noise.UNIFORM)
     """How the sensors use their allowed errors."""
@@ -59,13 +59,13 @@ class Measured:
 
 
 class EmulatedArm:
-    """One simulated arm; what moves it is up to its controller.
+    """One simulated arm, moved by its controller.
 
     Args:
-        robot: What is known of the arm.
+        robot: The public data of the arm.
         theta: Its true parameters, (14 n,).
         payload: Its true payload about the frame of the last joint, (10,); None for none.
-        settings: How it is simulated.
+        settings: Settings of the simulation.
         stamp_ns: Time of its start [ns].
     """
 
@@ -91,7 +91,7 @@ class EmulatedArm:
         self.place(robot.home)
 
     def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach what the arm holds; the controller is not told.
+        """Attach, change or (None) detach the load, unknown to the controller.
 
         Raises:
             NotPhysicallyConsistent: The last body cannot have such a payload.
@@ -100,11 +100,7 @@ class EmulatedArm:
         self.payload = None if payload is None else np.array(payload, dtype=float)
 
     def place(self, q: Array) -> None:
-        """Put the arm somewhere at rest: where brakes held it while its controller was off.
-
-        Args:
-            q: Positions, (n,) [rad].
-        """
+        """Put the arm at rest at positions (n,) [rad], where brakes held it while its controller was off."""
         self._physics.place(q)
 
     @property
@@ -131,12 +127,12 @@ class EmulatedArm:
         """Simulate some periods of a controller's inner loop.
 
         Args:
-            torque: Motor torque of positions and velocities where they are measured, (n,), (n,) -> (n,) [Nm]; asked
+            torque: Motor torque of positions and velocities where they are measured, (n,), (n,) -> (n,) [Nm]; called
                 once per period.
             periods: Number of periods.
 
         Returns:
-            Mean of what the torque sensors would measure without error, in joint direction, (n,) [Nm].
+            Mean of the exact torque at the sensors, in joint direction, (n,) [Nm].
         """
         physics, applied = self._physics, np.zeros(self.robot.n)
         before = (physics.q, physics.v)
@@ -153,7 +149,7 @@ class EmulatedArm:
         return np.clip(tau, -limit, limit)
 
     def measure(self, tau: Array) -> Measured:
-        """Measure now; ``tau`` (n,) [Nm] is what :meth:`advance` has returned last."""
+        """Measure now; ``tau`` (n,) [Nm] is the last result of :meth:`advance`."""
         stamp, q, v, measured = self._sensors.measure(self.stamp_ns, *self._physics.measured, tau)
         return Measured(stamp, q, v, self.settings.measured_sign * measured)
 

@@ -1,4 +1,4 @@
-"""Common parts of the emulator programs: their options, how they run and end, calls from other threads."""
+"""Common parts of the emulator programs: their options, run and end, calls from other threads."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class EmulatorSetup:
 
     Attributes:
         robot: Robot, as :func:`load_robot` takes it.
-        truth: How the arm's own parameters are chosen, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
-        payload: What it holds: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``.
-        load: The same for the load that is configured on its controller, where there is one.
-        plant: How it is simulated.
+        truth: Choice of the arm's own parameters, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
+        payload: Its load: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``.
+        load: The same for the configured load of its controller, where there is one.
+        plant: Settings of the simulation.
         gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
     """
 
@@ -62,12 +62,9 @@ class EmulatorSetup:
 
 
 class UntilHandedBack:
-    """Whether an emulator is wanted: until its standard input is closed, and then until its client has let go.
+    """Keeps an emulator running until its standard input is closed, and then until its client has released the arm.
 
     Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them.
-
-    Args:
-        is_in_use: Whether a client commands the arm.
     """
 
     def __init__(self, is_in_use: Callable[[], bool]):
@@ -83,7 +80,7 @@ class UntilHandedBack:
 
 
 def require_real_time_factor(value: float) -> None:
-    """Refuse what is none, and to be faster than the real arm.
+    """Refuse an invalid factor, and one above the real arm's speed.
 
     Raises:
         ParameterOutOfRange: With the value.
@@ -93,10 +90,10 @@ def require_real_time_factor(value: float) -> None:
 
 
 class EmulatorServer(Protocol):
-    """What serves the clients of an emulated controller."""
+    """Server of the clients of an emulated controller."""
 
     def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
-        """Run for a time [s], or until it is not wanted any more."""
+        """Run for a time [s], or until it has to end."""
 
     def close(self) -> None:
         """Close all sockets."""
@@ -108,7 +105,7 @@ class RunningEmulator:
 
     Attributes:
         server: Serves its clients.
-        title: What it is and where it is reached, in words.
+        title: Its name and address, in words.
         is_in_use: Whether a client commands the arm.
         arm: The arm, if it has one.
     """
@@ -122,12 +119,12 @@ class RunningEmulator:
 def run_program(
     name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], RunningEmulator]
 ) -> int:
-    """Build an emulator and run it until it is told to end.
+    """Build an emulator and run it until it has to end.
 
     Args:
-        name: Of the program, before every line it says.
-        options: Those of :func:`add_program_options`.
-        build: Makes the emulator, of a function that says a sentence.
+        name: Of the program, before every line it prints.
+        options: Options of :func:`add_program_options`.
+        build: Makes the emulator, from a function that prints a sentence.
 
     Returns:
         The exit status: 2 where it cannot be built.
@@ -156,7 +153,7 @@ def run_program(
 def is_wanted(
     options: argparse.Namespace, arm: EmulatedArm | None, is_in_use: Callable[[], bool], say: Callable[[str], None]
 ) -> Callable[[], bool]:
-    """Return what an emulator asks between its cycles: whether it is to go on; says where its time passes slowly."""
+    """Return the poll of an emulator between its cycles: whether it is to go on; reports if its time passes slowly."""
     is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
     clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
 
@@ -169,7 +166,7 @@ def is_wanted(
 
 
 def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
-    """Return how the arm is simulated, of the options of :func:`add_arm_options`.
+    """Return the settings of the simulation from the options of :func:`add_arm_options`.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -182,26 +179,22 @@ def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
 
 
 def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the values that are fields of a dataclass, by name."""
+    """Return the values that are fields of a dataclass, by name."""
     return {one.name: values[one.name] for one in fields(kind) if one.name in values}
 
 
 class RefusalReporter:
-    """Says what is refused and why: the first time, and every two seconds of simulated time as long as it goes on.
-
-    Args:
-        report: Called with a sentence.
-    """
+    """Reports refusals with the reason: the first one, and then every two seconds of simulated time."""
 
     def __init__(self, report: Callable[[str], None]):
         self._report, self._next = report, -float("inf")
 
     def say(self, what: str, counts: str, now: float) -> None:
-        """Say it, unless something was said a moment ago.
+        """Report a refusal, unless another was reported a moment ago.
 
         Args:
-            what: What is refused and why, in words.
-            counts: How much was, so far.
+            what: The refused request and why, in words.
+            counts: Number so far.
             now: Simulated time [s].
         """
         if now >= self._next:
@@ -210,30 +203,30 @@ class RefusalReporter:
 
 
 class CallQueue:
-    """Functions that other threads want the owner of an object to carry out, at a time that suits it."""
+    """Functions for the owner of an object to call on behalf of other threads, at a suitable time."""
 
     def __init__(self) -> None:
         self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
 
     def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
-        """Have a function carried out by the owner; for any other thread.
+        """Let the owner call a function; for any other thread.
 
         Args:
-            function: What to do.
-            seconds: How long to wait for it at most [s].
+            function: The function.
+            seconds: Timeout [s].
 
         Returns:
-            What the function returns; what it raises is raised here.
+            The result of the function; its error is raised here.
 
         Raises:
-            concurrent.futures.TimeoutError: The owner did not come to it in time. It may still do so.
+            concurrent.futures.TimeoutError: The owner did not call it in time. It may still do so.
         """
         future: Future = Future()
         self._waiting.put((future, function))
         return future.result(seconds)
 
     def work(self) -> None:
-        """Carry out what is waiting; for the owner."""
+        """Call the waiting functions; for the owner."""
         while not self._waiting.empty():
             future, function = self._waiting.get()
             try:

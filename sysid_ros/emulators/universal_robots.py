@@ -1,4 +1,4 @@
-"""An emulated controller of Universal Robots, as far as its payload goes, for any client.
+"""The payload functions of an emulated controller of Universal Robots, for any client.
 
 Two ports: scripts (the secondary interface, which takes a program and answers nothing) and RTDE. It knows the calls
 ``set_target_payload`` and ``set_payload``, runs no other script and moves no arm. Written after the vendor's guides.
@@ -34,7 +34,7 @@ _CALL = re.compile(r"(set_target_payload|set_payload)\((.*)\)$")
 
 @dataclass
 class ControllerState:
-    """What the controller knows.
+    """State of the controller.
 
     Attributes:
         mass: Active payload [kg].
@@ -55,7 +55,7 @@ class ControllerState:
     has_inertia: bool = True
 
     def run(self, call: str) -> None:
-        """Carry out one call.
+        """Execute one call.
 
         Raises:
             SysidError: It is unknown, or an argument is not allowed.
@@ -98,7 +98,7 @@ class ControllerState:
 
 @dataclass
 class _Client:
-    """A connection to RTDE: what it has asked for."""
+    """A connection to RTDE with its requested outputs."""
 
     connection: socket.socket
     received: bytes = b""
@@ -111,7 +111,7 @@ class EmulatedController:
     """Serves both ports until it is closed.
 
     Args:
-        state: What it knows; may be changed from outside between cycles.
+        state: Its state; may be changed from outside between cycles.
         script_port: Port of scripts; 0 takes a free one.
         rtde_port: Port of RTDE; 0 takes a free one.
         say: Called with a sentence about every script.
@@ -143,7 +143,7 @@ class EmulatedController:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody is connected."""
+        """Whether a client is connected."""
         return bool(self._clients or self._programs)
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class EmulatedController:
         self._selector.close()
 
     def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
-        """Run for a time [s], or until it is not wanted any more."""
+        """Run for a time [s], or until it has to end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
             due = min((client.due for client in self._clients.values()), default=float("inf"))

@@ -17,12 +17,12 @@ Array = NDArray[np.float64]
 Reference = Callable[[float], State]
 """Desired position, velocity and acceleration at a time [s]."""
 _TOLD_EVERY = 1000
-"""Cycles between two shares of the run that are told."""
+"""Cycles between two reports of progress."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What an arm did, one row per cycle.
+    """Motion of an arm, one row per cycle.
 
     Attributes:
         t: Times since the start, (N,) [s].
@@ -59,9 +59,9 @@ def follow(
 
     Args:
         arm: The arm; connected here.
-        controller: The control law; its state is as the caller left it.
-        reference: What it is to follow.
-        duration: For how long [s].
+        controller: The control law, in the caller's state.
+        reference: The reference.
+        duration: Duration [s].
         on_cycle: Called after every cycle with its number.
     """
     arm.connect()

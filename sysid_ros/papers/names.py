@@ -1,4 +1,4 @@
-"""What the experiments of the papers are called, on command lines and in tables."""
+"""Names of the papers' experiments, on command lines and in tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EXPERIMENTS = ("a", "b", "c")
 DUMBBELLS = ("dumbbell_4lb", "dumbbell_5lb", "dumbbell_6lb", "dumbbell_7lb", "dumbbell_8lb")
 OURS, RANDOM, FOURIER = "ours", "random", "fourier"
 WAYS = (OURS, RANDOM, FOURIER)
-"""How the arm moves to identify: by certified exciting plans, random ones, or a Fourier series that knows no obstacles
+"""Motions for identification: certified exciting plans, random ones, or a Fourier series that ignores obstacles
 and no torques."""
 
 
@@ -19,8 +19,8 @@ class Method:
 
     Attributes:
         controller: Its control law: robust, adaptive, composite, pid or online.
-        model: Where its model of the payload comes from: identified, nothing (no payload), or prior.
-        way: How the arm moves before the task, of :data:`WAYS`; None where it does not.
+        model: Source of its payload model: identified, nothing (no payload), or prior.
+        way: Motion before the task, of :data:`WAYS`; None without one.
         controls: Its model is found by its own control law, while the arm makes those motions.
         paper: Experiments of Table III in the paper, a, b, c.
     """

@@ -1,15 +1,15 @@
 """The three experiments of SAFE-ID section VI as tasks: arm, dumbbells, obstacles, motions.
 
-The paper shows its scenes in photographs and gives few numbers: five dumbbells of 4 to 8 lb, platforms 0.25 m and
-0.50 m in front of the arm, a low and a high obstacle, motions of 2 s from two polynomials of degree 5. What is said in
-addition is our choice:
+The paper shows its scenes in photographs and gives few numbers: five dumbbells of 4 to 8 lb, platforms 0.25 m and 0.50
+m in front of the arm, a low and a high obstacle, motions of 2 s from two polynomials of degree 5. The rest is our
+choice:
 
 * A dumbbell is picked up beside the arm, :data:`PICK`, and placed on the platform, the k-th one :data:`STACK` above the
   one before. Platform and stack are no obstacles, as the task is to touch them; what counts is where the dumbbell ends.
 * The obstacle stands half way, across the path, :data:`CLEARANCE` below the lowest sphere of arm and dumbbell on the
   desired motion: in Experiment (c) nearer than in (a) and (b), as the paper says.
 * Motions minimise the jerk through a raised posture half way, as the paper's do with obstacles.
-* What is held is anything up to 4 kg that fits into a sphere of 0.11 m at the fingers: the masses of the paper's Table
+* The payload is anything up to 4 kg that fits into a sphere of 0.11 m at the fingers: the masses of the paper's Table
   I, without bodies of its box that no object of that size can be. With the table's own box no motion with 7 lb or more
   can be proven for this arm.
 """
@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 
 ROBOT = "kinova_gen3_2f85"
 LARGEST_MASS = 4.0
-"""Of what may be held [kg]; the paper restricts the payload to this."""
+"""Largest payload [kg]; the paper restricts it to this."""
 ARM = {
     "friction": {
         f"joint_{k}": {"nominal": nominal, "radius": radius}
@@ -73,7 +73,7 @@ _BERNSTEIN_GRID = 201
 
 @lru_cache(maxsize=1)
 def experiment_robot() -> RobotModel:
-    """Return the arm with the prior of what may be held."""
+    """Return the arm with the payload prior."""
     path = find_settings(ROBOT)
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     prior = values["payload_priors"][values["payload_prior"]]
@@ -89,7 +89,7 @@ def tool_down(robot: RobotModel, position: Array, near: Array) -> Array:
     Args:
         robot: The arm.
         position: Of the grip, 0.14 m out of the flange, in the base frame, (3,) [m].
-        near: A posture; of many solutions the one close to it is taken.
+        near: A posture; of many solutions the one close to it is returned.
     """
     model, data = robot.pin_model, robot.pin_model.createData()
     frame = model.getFrameId(robot.tool_frame)
@@ -216,7 +216,7 @@ def build_task(experiment: str, dumbbell: str) -> Task:
 
 
 def identification_scene() -> Scene:
-    """Return what surrounds the arm while it identifies: the obstacles of the three experiments, and the ground."""
+    """Return the environment during identification: the obstacles of the three experiments, and the ground."""
     tasks = [build_task(experiment, DUMBBELLS[0]) for experiment in EXPERIMENTS]
     boxes = [replace(task.scene.obstacles[0], name=f"obstacle {k}") for task, k in zip(tasks, EXPERIMENTS, strict=True)]
     return Scene(tuple(boxes), ground_height=0.0, clearance=0.0)
@@ -251,6 +251,6 @@ def _obstacle(robot: RobotModel, task: Task, experiment: str) -> Obstacle:
 
 @lru_cache(maxsize=1)
 def identification_posture() -> Array:
-    """Return where the arm identifies: with the hand near the axis, where it can hold whatever it may carry."""
+    """Return the posture for identification: with the hand near the axis, where the arm can hold any payload."""
     distance, angle, height = IDENTIFY
     return tool_down(experiment_robot(), _place(distance, angle, height), _near(experiment_robot(), angle))

@@ -25,11 +25,7 @@ def random_series(
 ) -> tuple[Array, Array, Array]:
     """Return positions, velocities and accelerations of a random Fourier series around home, (N, n) each.
 
-    Args:
-        robot: The arm.
-        rng: Of the coefficients.
-        period: Of the first harmonic [s].
-        times: Times, (N,) [s].
+    ``period`` is the first harmonic's [s], ``times`` (N,) are in [s].
     """
     orders = 2.0 * np.pi / period * np.arange(1, _HARMONICS + 1)
     sines, cosines = rng.uniform(-1.0, 1.0, (2, _HARMONICS, robot.n)) / np.sqrt(_HARMONICS)

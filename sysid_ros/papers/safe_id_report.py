@@ -56,7 +56,7 @@ def of_kind(entries: Sequence[Entry], kind: str, **wanted: Any) -> list[Entry]:
 def failure_of(task: Entry, entries: Sequence[Entry]) -> str:
     """Return why a method has failed a task; empty where it has done it.
 
-    What happened while it identified counts: a method that breaks a limit on the way to its model has failed.
+    Failures during identification count: a method that breaks a limit on the way to its model has failed.
     """
     job, result, method = task["job"], task["result"], METHODS[task["job"]["method"]]
     if method.model == "identified":
@@ -89,7 +89,7 @@ MEASURES = {
     "RMS torque over its limit": ("torque_rms", 1.0, ""),
     "energy": ("energy", 1.0, "J"),
 }
-"""What else methods are compared by: entry of a result, scale and unit."""
+"""Further criteria of comparison: entry of a result, scale and unit."""
 SAME = 0.01
 """Share by which medians may differ and still count as the same."""
 
@@ -128,7 +128,6 @@ def verdict(entries: Sequence[Entry]) -> str:
 
 
 def _values(tasks: Sequence[Entry], name: str) -> list[float]:
-    """Return a number of the tasks that were begun."""
     results = [one["result"] for one in tasks if not one["result"]["failure"]]
     return [float(one["judged"][name] if name == "torque" else one[name]) for one in results]
 
@@ -150,7 +149,7 @@ def _medians(groups: Mapping[str, Sequence[Entry]]) -> str:
 
 
 def _identified_later(entries: Sequence[Entry]) -> str:
-    """Say what identifies sooner, and whether ours needs longer than the paper says."""
+    """Describe the methods that identify sooner, and whether ours needs longer than the paper states."""
     times = {}
     for way in (OURS, RANDOM, FOURIER):
         runs = of_kind(entries, "identify", way=way)

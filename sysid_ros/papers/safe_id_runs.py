@@ -3,10 +3,10 @@
 Every method gets the same arm for a seed: true parameters anywhere in their box, the same dumbbell and sensors. Time is
 simulated; a plan may take as long as its search does, and 1 s of simulated time.
 
-The rule of tuning: the robust law's gains are the library's own, the adaptive laws take the same damping and position
-gain, and what is left (adaptation gains, the frequency and integral gain of the PID, the frequency of computed torque)
-is the best of a stated grid on a run of its own, :data:`TUNING_SEED` with 6 lb, by the largest error of the hand where
-no torque is beyond its limit. Methods without a model of their own begin with the middle of what may be held.
+The rule of tuning: the robust law's gains are the library's own, the adaptive laws use the same damping and position
+gain, and the rest (adaptation gains, the frequency and integral gain of the PID, the frequency of computed torque) is
+the best of a stated grid on a run of its own, :data:`TUNING_SEED` with 6 lb, by the largest error of the hand where no
+torque is beyond its limit. Methods without a model of their own begin with the middle of the payload prior.
 
 Source: SAFE-ID section VI, Tables II to V.
 """
@@ -115,7 +115,7 @@ def build_arm(dumbbell: str, seed: int, start: Array) -> tuple[MujocoArm, Array,
 
 
 def judge_motion(q: Array, v: Array, command: Array, scene: Any) -> dict[str, Any]:
-    """Return what of limits and obstacles a true motion has broken, and how near it came."""
+    """Return the limits and obstacles that a true motion has violated, and its smallest distance."""
     robot = experiment_robot()
     limits, spheres = robot.limits, Spheres(robot)
     clearance = min(spheres.clearance(one, scene) for one in q[::_LOOKED_EVERY])
@@ -130,7 +130,7 @@ def judge_motion(q: Array, v: Array, command: Array, scene: Any) -> dict[str, An
 
 
 def is_safe(judged: Mapping[str, Any]) -> bool:
-    """Return whether nothing was touched and no limit was broken."""
+    """Return whether there was no contact and no limit was broken."""
     return (
         not (judged["collides"] or judged["position_limit"]) and judged["velocity"] <= 1.0 and judged["torque"] <= 1.0
     )
@@ -321,10 +321,10 @@ def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any
     Args:
         experiment: a, b or c.
         method: One of :data:`METHODS`.
-        dumbbell: What is held.
+        dumbbell: The load.
         seed: Of the arm.
-        more: ``gains`` of the control law; ``payload``, ``lower`` and ``upper`` of what was identified; ``plans`` that
-            the control law makes before the task.
+        more: ``gains`` of the control law; ``payload``, ``lower`` and ``upper`` of the identification; ``plans`` of the
+            control law before the task.
     """
     robot, task, chosen = experiment_robot(), build_task(experiment, dumbbell), METHODS[method]
     controller = make_controller(chosen.controller, more.get("gains") or {})
@@ -332,7 +332,7 @@ def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any
     payload, box = prior.nominal, prior.box
     if chosen.model == "identified":
         if more.get("payload") is None:
-            return {"failure": "nothing was identified: the data contradict the assumptions"}
+            return {"failure": "identification failed: the data contradict the assumptions"}
         payload, box = np.array(more["payload"]), Box(np.array(more["lower"]), np.array(more["upper"]))
     elif chosen.model == "nothing":
         payload = np.zeros(INERTIAL)
@@ -382,7 +382,6 @@ def _before(plans: list[Mapping[str, Any]], start: Array) -> tuple[Reference, fl
 
 
 def _speed(motion: BezierTrajectory) -> float:
-    """Return the largest speed over its limit."""
     lower, upper = motion.velocity_extrema()
     return float(np.max(np.maximum(-lower, upper) / experiment_robot().limits.v_max))
 
@@ -480,7 +479,7 @@ def task_jobs(
     experiments: Sequence[str],
     methods: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the tasks, with what was identified before them.
+    """Return the tasks, with the identifications before them.
 
     Args:
         gains: Of each control law.
@@ -521,5 +520,5 @@ WORK: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def run(kind: str, **job: Any) -> dict[str, Any]:
-    """Carry out one run; what an executor calls."""
+    """Execute one run, for an executor."""
     return WORK[kind](**job)

@@ -1,8 +1,8 @@
 """Experiments of SVA section VI in simulation, and the cost of its regressor.
 
-The paper gives neither parameters of its robots nor their motions, noise or gains: those here are ours, in
-``config/sva`` and below. The true robot has other parameters than the drawing by up to a third, friction, and sensors
-with the errors of its file; accelerations are not measured.
+The paper gives neither parameters of its robots nor their motions, noise or gains: ours are in ``config/sva`` and
+below. The true robot has other parameters than the drawing by up to a third, friction, and sensors with the errors of
+its file; accelerations are not measured.
 
 Source: SVA section VI, Figures 4 to 7.
 """
@@ -51,13 +51,13 @@ EFFECTIVE = (0, 3, 6)
 DURATIONS = {PENDULUM: 20.0, LEG: 40.0, ARM: 45.0}
 """Of the experiments [s]."""
 DENSITY = 1.35
-"""True inertial parameters over those of the model that is known at first."""
+"""True inertial parameters over the initial model's."""
 SIZES = (2, 3, 4, 6, 8, 12, 16, 22, 30, 44)
 """Joints of the trees whose regressor is timed; the paper's humanoid has 44."""
 _BRANCHES_FROM = 16
 """Joints from which on these have arms and legs."""
 ASYMPTOTIC = 12
-"""Joints from which on the exponent of the cost is fitted: below, what a call costs at all decides."""
+"""Joints from which on the exponent of the cost is fitted: below, the fixed cost of a call decides."""
 SHOWN = 300
 """Points of a curve that are kept."""
 _PERIOD = 1e-3
@@ -141,12 +141,7 @@ def validation_states(robot: RobotModel) -> tuple[Array, Array, Array]:
 
 
 class Equations:
-    """Equations of torques from measured cycles, of the columns that an experiment fits.
-
-    Args:
-        robot: The robot.
-        columns: Columns of the parameters that are fitted.
-    """
+    """Equations of torques from measured cycles, of the columns that an experiment fits."""
 
     def __init__(self, robot: RobotModel, columns: NDArray[np.intp]):
         self.robot, self.columns = robot, columns
@@ -233,7 +228,7 @@ def run_leg(seed: int, duration: float) -> dict[str, Any]:
         computed, inside, outside = [], [], []
         for row, torque in zip(y, u, strict=True):
             theta = fit.solve().theta if fit.samples else robot.theta_nominal
-            computed.append(row @ theta)  # with what was known before this sample
+            computed.append(row @ theta)  # with the estimate before this sample
             fit.add(row, torque)
             solution = fit.solve()
             inside.append(solution.determination)
@@ -385,18 +380,12 @@ WORK: dict[str, Callable[..., dict[str, Any]]] = {PENDULUM: run_pendulum, LEG: r
 
 
 def run(experiment: str, **job: Any) -> dict[str, Any]:
-    """Carry out one run; what an executor calls."""
+    """Execute one run, for an executor."""
     return WORK[experiment](**job)
 
 
 def jobs(experiments: tuple[str, ...], seeds: int, scale: float = 1.0) -> list[dict[str, Any]]:
-    """Return all runs.
-
-    Args:
-        experiments: Which of :data:`EXPERIMENTS`.
-        seeds: Runs of each with other parameters and noise.
-        scale: Durations over :data:`DURATIONS`.
-    """
+    """Return all runs; ``scale`` multiplies :data:`DURATIONS`, seeds differ in parameters and noise."""
     found: list[dict[str, Any]] = []
     for experiment in experiments:
         if experiment == COST:

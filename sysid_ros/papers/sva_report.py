@@ -41,7 +41,7 @@ def tables(entries: Sequence[Entry]) -> list[Table]:
 
 
 def verdict(entries: Sequence[Entry]) -> str:
-    """Return what the runs say of the paper's method and of ours, the unfavourable first."""
+    """Return the conclusions on the paper's method and ours, unfavourable ones first."""
     arms = of_experiment(entries, ARM)
     parts = []
     for kind in Observation:

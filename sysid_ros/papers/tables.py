@@ -21,7 +21,7 @@ class Table:
     """A table of results.
 
     Attributes:
-        title: What it shows.
+        title: Its title.
         columns: Headings, with units.
         rows: Cells: numbers or texts.
     """
@@ -85,11 +85,9 @@ def describe_median(values: Sequence[float], scale: float = 1.0) -> str:
 
 
 def cost_tables(entries: Sequence[Mapping[str, Any]], name_of: Callable[[Mapping[str, Any]], str]) -> list[Table]:
-    """Return what the runs have cost: by kind of run, and by worker; none of entries that do not say it.
+    """Return the costs of the runs: by kind of run, and by worker; none of entries without costs.
 
-    Args:
-        entries: Entries of a file of results.
-        name_of: Kind of run of a job.
+    ``name_of`` returns the kind of run of a job.
     """
     entries = [entry for entry in entries if "worker" in entry]
     kinds: dict[str, list[Mapping[str, Any]]] = {}

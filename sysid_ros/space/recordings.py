@@ -1,4 +1,4 @@
-"""Reads what was measured of a free-flying robot from a recording (MCAP)."""
+"""Reads measurements of a free-flying robot from a recording (MCAP)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def read_free_flyer_recording(path: Path | str, robot: FreeFlyer, watch: Watch =
     Args:
         path: The file.
         robot: The robot; joints and wheels are matched by name.
-        watch: Told how far it is, and may end it; the samples are those read by then.
+        watch: Receives the progress, and may end it; the samples are those read by then.
 
     Raises:
-        InvalidRecording: The file is missing, has no samples of this robot, or a twist is not that of its base.
+        InvalidRecording: The file is missing, has no samples of this robot, or a twist is not its base's.
         DamagedRecording: It is no MCAP file.
     """
     file = Path(path)

@@ -1,4 +1,4 @@
-"""Files of the identification of a free-flying robot and of what it holds: YAML and a page."""
+"""Files of the identification of a free-flying robot and of its load: YAML and a page."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from sysid_ros.space.core.robot import FreeFlyer
 Array = NDArray[np.float64]
 
 ESTIMATE, REPORT, RECORDING = "estimate.yaml", "report.html", "recording.mcap"
-_HEAD = "# Minimal parameters of a free-flying robot: what determines its momentum, see docs/howto/space_robot.md\n"
+_HEAD = "# Minimal parameters of a free-flying robot, which determine its momentum, see docs/howto/space_robot.md\n"
 _OBJECT_HEAD = "# What a free-flying robot holds, see docs/howto/space_robot.md\n"
 
 
 @dataclass(frozen=True, eq=False)
 class SimulationTruth:
-    """What a simulated robot really is; only compared with.
+    """Truth of a simulated robot; only compared with.
 
     Attributes:
         parameters: Inertial parameters of the robot itself, (10 B,).
-        held: What an object in its hand adds to them, (10 B,); zeros without one.
+        held: Addition by an object in its hand, (10 B,); zeros without one.
         drift: Largest change of momentum since the start or the last catch, (6,) [kg m/s, kg m^2/s]; None if unknown.
     """
 
@@ -47,7 +47,7 @@ class SimulationTruth:
     drift: Array | None = None
 
     def held_in(self, robot: FreeFlyer, frame: str) -> Array | None:
-        """Return the parameters of the object in a frame, (10,); None where the body of the frame holds nothing."""
+        """Return the parameters of the object in a frame, (10,); None where the body of the frame has none."""
         body, placement = robot.frame(frame)
         part = self.held[10 * body : 10 * (body + 1)]
         if not np.any(part):
@@ -62,9 +62,9 @@ def write_free_flyer(
     """Write estimate and page of an identification.
 
     Args:
-        result: What was identified.
+        result: The result.
         directory: An existing folder.
-        simulation: What a simulated robot really is, for comparison.
+        simulation: Truth of a simulated robot, for comparison.
 
     Raises:
         SysidError: A file cannot be written.
@@ -73,12 +73,12 @@ def write_free_flyer(
 
 
 def write_held_object(result: ObjectIdentification, directory: Path, simulation: SimulationTruth | None = None) -> None:
-    """Write estimate and page of what a robot holds; the arguments are those of :func:`write_free_flyer`."""
+    """Write estimate and page of the load of a robot; see :func:`write_free_flyer`."""
     _write(directory, held_object_yaml(result, simulation), held_object_html(result, simulation))
 
 
 def read_known_robot(path: Path | str, robot: FreeFlyer) -> KnownRobot:
-    """Read what an earlier identification says of a robot from its ``estimate.yaml``.
+    """Read the bounds of a robot from ``estimate.yaml`` of an earlier identification.
 
     Raises:
         SysidError: It cannot be read, is of another robot, or has no bounds.
@@ -142,7 +142,7 @@ def free_flyer_yaml(result: FreeFlyerIdentification, simulation: SimulationTruth
 
 
 def held_object_yaml(result: ObjectIdentification, simulation: SimulationTruth | None) -> str:
-    """Return what is known of an object as YAML, each number with its unit."""
+    """Return the estimate of an object as YAML, each number with its unit."""
     found = result.estimate
     content: dict[str, Any] = {
         "robot": result.task.robot.name,
@@ -181,7 +181,7 @@ def held_object_yaml(result: ObjectIdentification, simulation: SimulationTruth |
 
 
 def free_flyer_html(result: FreeFlyerIdentification, simulation: SimulationTruth | None) -> str:
-    """Return the page as one text; it loads nothing from anywhere."""
+    """Return the page as one self-contained text."""
     estimate, minimal, bounds = result.estimate, result.minimal, result.bounds
     truth = _minimal_truth(result, simulation)
     rows = [
@@ -228,7 +228,7 @@ def free_flyer_html(result: FreeFlyerIdentification, simulation: SimulationTruth
 
 
 def held_object_html(result: ObjectIdentification, simulation: SimulationTruth | None) -> str:
-    """Return the page of an object as one text; it loads nothing from anywhere."""
+    """Return the page of an object as one self-contained text."""
     found, truth = result.estimate, None
     facts, rows, quantities = list[tuple[str, ...]](), list[dict[str, str]](), list[dict[str, Any]]()
     if found is not None:
@@ -319,7 +319,7 @@ def _simulation_facts(simulation: SimulationTruth | None) -> dict[str, Any]:
 
 
 def _body_rows(found: ObjectEstimate, truth: Array | None) -> list[dict[str, Any]]:
-    """Return mass, CoM and inertia about the CoM with what bounds them."""
+    """Return mass, CoM and inertia about the CoM with their bounds."""
     box, rows = found.bounds.box, []
     mass, com, inertia = to_com_form(found.values) if np.all(np.isfinite(found.values)) else (np.nan,) * 3
     true = (None,) * 3 if truth is None else to_com_form(truth)
@@ -338,7 +338,7 @@ def _body_rows(found: ObjectEstimate, truth: Array | None) -> list[dict[str, Any
 
 
 def _interval(lower: float, upper: float) -> str:
-    """Return an interval with the digits its width asks for, rounded outwards: what is printed is a bound too."""
+    """Return an interval with digits by its width, rounded outwards: the printed interval is a bound too."""
     if not np.isfinite(lower) or not np.isfinite(upper):
         return f"{lower:g} to {upper:g}"
     digits = max(0, int(np.ceil(1.0 - np.log10(max(upper - lower, 1e-9)))))
@@ -390,11 +390,10 @@ def _figure(result: FreeFlyerIdentification, truth: Array | None) -> str:
     for _, values, shape, color in curves:
         plot.marks(np.arange(1, result.minimal.count + 1), values, color, shape)
     keys = [Key(label, color, shape) for label, _, shape, color in curves]
-    return "".join([*drawings, plots.inline_plots("learnt", "What was learnt of each parameter", [plot], keys)])
+    return "".join([*drawings, plots.inline_plots("learnt", "Information on each parameter", [plot], keys)])
 
 
 def _draw_lines(times: ArrayLike, values: ArrayLike, label: str, names: Sequence[str]) -> Plot:
-    """Plot columns (N, k) over times (N,)."""
     plot = Plot(label, plots.WIDE)
     for j, key in enumerate(_keys(names)):
         plot.line(*plots.envelope(np.asarray(times), np.asarray(values)[:, j]), key.color, 0.9, label=key.label)
@@ -406,7 +405,6 @@ def _keys(names: Sequence[str]) -> list[Key]:
 
 
 def _object_figure(result: ObjectIdentification, truth: Array | None) -> str:
-    """Draw the motion, and how much narrower than the prior the bounds are."""
     data, found, names = result.data, result.estimate, result.task.robot.joint_names
     times = np.arange(len(data)) * float(np.median(np.diff(data.times)))
     motion = _draw_lines(times, data.q, "joint positions [rad]", names)

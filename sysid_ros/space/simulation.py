@@ -1,7 +1,7 @@
 """Simulated free-flying robots: rigid bodies in MuJoCo, or conservation of momentum where bodies cannot be rigid ones.
 
-Neither has gravity or anything else outside the robot, and joints and wheels follow what they are told: MuJoCo's by
-computed torques between the bodies, which leave the momentum alone.
+Gravity and other external forces are zero, and joints and wheels follow their references: MuJoCo's by computed torques
+between the bodies, which leave the momentum alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SimulatedFreeFlyer(ABC):
     Args:
         robot: The robot.
         parameters: True inertial parameters, (10 B,).
-        timestep: Length of a step [s]; None for what the kind of simulation needs.
+        timestep: Length of a step [s]; None for the default of the kind of simulation.
         momentum: Momentum at the start, about the origin of the base, (6,) [kg m/s, kg m^2/s].
     """
 
@@ -100,7 +100,7 @@ class SimulatedFreeFlyer(ABC):
 
     @abstractmethod
     def change(self, parameters: ArrayLike) -> None:
-        """Give the robot other inertial parameters, (10 B,): all goes on as fast as it was.
+        """Change the inertial parameters of the robot, (10 B,), at unchanged velocities.
 
         Raises:
             NotPhysicallyConsistent: A body cannot have them.
@@ -113,12 +113,12 @@ class SimulatedFreeFlyer(ABC):
 
     @abstractmethod
     def step(self, q: Array, v: Array, a: Array) -> None:
-        """Go one step on, to where joints and wheels are to be after it, (n + W,) [rad, rad/s, rad/s^2] each."""
+        """Advance to these positions, rates and accelerations of joints and wheels after a step, (n + W,) each."""
 
     def momentum(self) -> Array:
         """Compute the momentum of robot and wheels in inertial axes, about the inertial origin, (6,).
 
-        Whatever of it is not there at the start has come from the integration, or with other parameters.
+        Changes since the start come from the integration, or from changed parameters.
         """
         state, n = self.state, self.robot.n
         matrix = system_kinematic_matrix(self.robot.tree, state.q[None, :n], state.v[None, :n], state.twist[None])[0]
@@ -130,7 +130,7 @@ class SimulatedFreeFlyer(ABC):
 
 
 class ConservationSimulation(SimulatedFreeFlyer):
-    """Joints and wheels are where they are told to be; the base moves so that the momentum stays.
+    """Joints and wheels follow exactly; the base moves so that the momentum stays.
 
     Masses enter by their momentum only, so they need not be those of rigid bodies: the paper's robot is of this kind.
     """
@@ -176,7 +176,7 @@ class MujocoSimulation(SimulatedFreeFlyer):
     def _begin(self, state: FloatingState, momentum: Array) -> None:
         self._model = build_mujoco_free_flyer(self.robot, self.parameters, self.timestep)
         self._data = mujoco.MjData(self._model)
-        # At the start inertial axes are those of the base.
+        # At the start inertial axes are the base's.
         self._data.qpos[7:], self._data.qvel[:6] = state.q, state.twist
         mujoco.mj_forward(self._model, self._data)
         self._inertia, self._units = np.zeros((self._model.nv, self._model.nv)), np.eye(self._model.nv)
@@ -202,13 +202,13 @@ class MujocoSimulation(SimulatedFreeFlyer):
         )
 
     def step(self, q: Array, v: Array, a: Array) -> None:
-        """See :meth:`SimulatedFreeFlyer.step`: torques that bring the joints there while the base floats."""
+        """See :meth:`SimulatedFreeFlyer.step`: torques bring the joints there while the base floats."""
         data, h = self._data, self.timestep
         mujoco.mj_fwdPosition(self._model, data)
         mujoco.mj_fwdVelocity(self._model, data)
         for column, unit in zip(self._inertia, self._units, strict=True):  # symmetric, so rows are columns
             mujoco.mj_mulM(self._model, data, column, unit)
-        # What is to be after the step, as seen from now.
+        # Desired state after the step, seen from now.
         position, velocity = q - h * v, v - h * a
         wanted = a + 2.0 * _BANDWIDTH * (velocity - data.qvel[6:]) + _BANDWIDTH**2 * (position - data.qpos[7:])
         m, bias = self._inertia, data.qfrc_bias
@@ -268,7 +268,7 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
 def simulate_free_flyer(
     robot: FreeFlyer, parameters: ArrayLike, momentum: ArrayLike = (0.0,) * 6
 ) -> SimulatedFreeFlyer:
-    """Return the simulation a robot can have: MuJoCo for rigid bodies, else conservation of momentum."""
+    """Return the possible simulation of a robot: MuJoCo for rigid bodies, else conservation of momentum."""
     try:
         return MujocoSimulation(robot, parameters, momentum=momentum)
     except NotPhysicallyConsistent:

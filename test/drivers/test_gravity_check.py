@@ -80,7 +80,7 @@ def test_a_single_wrong_joint_is_named(robot):
 def test_a_posture_that_tells_no_sign_is_refused():
     """Upright, every joint carries next to nothing."""
     robot = ROBOTS["kuka_lbr_med7"]
-    with pytest.raises(GravityCheckFailed, match="to tell the sign of the torques.*stretch the arm out"):
+    with pytest.raises(GravityCheckFailed, match="to show the sign of the torques.*stretch the arm out"):
         check_gravity(robot, np.zeros(7), np.zeros(7))
 
 

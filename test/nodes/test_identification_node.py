@@ -195,7 +195,7 @@ def test_a_tare_with_the_empty_hand_makes_bounds_narrower(goals, bench, driver, 
     truth = load_payload(robot, "dumbbell_4lb")
     held = goals.send("tare", gripper="closed").wait()
     assert held.error_code == Result.INCONSISTENT and not held.tare
-    assert "the hand does not hold the stated load (empty hand): m of what it holds is within" in held.error_text
+    assert "the hand does not hold the stated load (empty hand): m of its load is within" in held.error_text
     require_rest(driver)
     exchange("", announce=True)
     start = require_rest(driver).reference_position

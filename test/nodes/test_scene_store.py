@@ -94,7 +94,7 @@ def test_a_scene_that_nobody_says_again_admits_nothing():
     guard.find_conflict("a", 100.0)
     guard.update(Scene())
     guard.admit(certificate, 100.0 + SCENE_TIMEOUT)
-    with pytest.raises(LoopRefusal, match=r"was last heard of 5\.1 s ago \(allowed 5 s\); does the safe planner run"):
+    with pytest.raises(LoopRefusal, match=r"the last scene came 5\.1 s ago \(allowed 5 s\); does the safe planner run"):
         guard.admit(certificate, 100.1 + SCENE_TIMEOUT)
     guard.find_conflict("a", 106.0)
     guard.admit(certificate, 106.0)

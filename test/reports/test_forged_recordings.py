@@ -97,8 +97,8 @@ def test_the_ground_can_be_asked_for(arm, plan, tmp_path, capsys):
     assert compare_conditions(arm, plan, Conditions((plan.boxes[1],), ground=None)) == ([], [])
     problems, _ = compare_conditions(arm, plan, Conditions((plan.boxes[1],), ground=0.0))
     assert problems == [
-        "it is proven for a scene with the ground at -0.05 m, it has to be at 0 m or above; --ground says which "
-        "ground there must be"
+        "it is proven for a scene with the ground at -0.05 m, it has to be at 0 m or above; --ground sets the "
+        "required ground"
     ]
     assert verify._ground_of("none") is None and verify._ground_of("-0.1") == -0.1
     (tmp_path / "x.mcap").touch()

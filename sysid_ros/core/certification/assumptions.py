@@ -1,4 +1,4 @@
-"""What a proof takes for given: the robot, the boxes of its parameters, the scene, and who controls it."""
+"""Assumptions of a proof: the robot, the boxes of its parameters, the scene, and the control law."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What plans and their proofs take for given.
+    """Assumptions of plans and their proofs.
 
     Attributes:
         robot: The arm.
-        boxes: Boxes that contain the true parameters of the arm (14 n,) and of the payload (10,); to the latter may
-            belong what weighing says of both together.
+        boxes: Boxes that contain the true parameters of the arm (14 n,) and of the payload (10,); the latter may have
+            the torque at rest of both together.
         nominal: Payload the controller computes its torque with, (10,).
-        scene: What surrounds the arm and what it carries.
+        scene: Environment and load of the arm.
         control_law: The control law that follows the plans.
         encloses_terms: Whether tracking bounds are proven throughout, in seconds; see :func:`tracking_bound`.
 
@@ -65,11 +65,11 @@ class Assumptions:
 
         Args:
             robot: The arm.
-            box: Box that contains the true payload, (10,); that of the robot's prior if None.
-            guess: What the payload most probably is, (10,); the prior's if None.
-            nominal: Nominal payload of the controller, (10,); None for the one that makes the tracking bound small,
-                as drivers choose it too.
-            scene: What surrounds the arm; None for nothing.
+            box: Box that contains the true payload, (10,); the robot's prior if None.
+            guess: Most probable payload, (10,); the prior's if None.
+            nominal: Nominal payload of the controller, (10,); None for the one with a small tracking bound, as in
+                drivers.
+            scene: Environment of the arm; None for an empty one.
             control_law: The control law; the one with the arm's default gains if None.
         """
         prior = robot.payload_prior
@@ -83,7 +83,7 @@ class Assumptions:
 
         Args:
             motion: Trajectory, or a posture (n,) [rad] that is held.
-            history: What was executed before, in whose last state the motion starts; None for a start from rest.
+            history: The earlier motion, in whose last state this one starts; None for a start from rest.
 
         Raises:
             BoundNotAvailable: The uncertainty is too large for these gains or this motion.
@@ -107,11 +107,7 @@ def frozen_payload(values: Array) -> Array:
 
 
 def box_hash(*boxes: Box) -> str:
-    """Hash parameter boxes, as 64 hex digits.
-
-    Args:
-        boxes: The boxes in a fixed order; by convention the arm's (14 n,) and then the payload's (10,).
-    """
+    """Hash parameter boxes in a fixed order, the arm's (14 n,), then the payload's (10,), as 64 hex digits."""
     words, parts = ["box"], [bound for box in boxes for bound in (box.lower, box.upper)]
     for rest in (rest_of(box) for box in boxes):
         if rest is not None:
@@ -121,10 +117,10 @@ def box_hash(*boxes: Box) -> str:
 
 
 def robot_hash(robot: RobotModel) -> str:
-    """Hash what a proof takes from a robot, as 64 hex digits.
+    """Hash the part of a robot that a proof uses, as 64 hex digits.
 
-    Joints, limits, spheres and gravity, and what the tracking bound rests on: nominal parameters, what is known of
-    whole bodies, sensors and the prior of the payload. The box of the arm's parameters has a hash of its own.
+    Joints, limits, spheres and gravity, and the basis of the tracking bound: nominal parameters, bounds of whole
+    bodies, sensors and the prior of the payload. The box of the arm's parameters has a hash of its own.
     """
     model = robot.pin_model
     base = model.frames[model.getFrameId(robot.base_frame)].placement
@@ -139,7 +135,7 @@ def robot_hash(robot: RobotModel) -> str:
     prior = robot.payload_prior
     shape = [] if prior.shape is None else [*prior.shape.com.lower, *prior.shape.com.upper, prior.shape.gyration]
     known = (robot.theta_nominal, prior.box.lower, prior.box.upper, shape)
-    # The posture at home tells which spheres overlap by their making, and so are not compared.
+    # The posture at home shows which spheres overlap by construction, and so are not compared.
     elastic = () if robot.elasticity is None else robot.elasticity.numbers
     bodies = () if robot.inertia_order is None else (robot.inertia_order.nominal, [robot.inertia_order.share])
     arrays = (base.homogeneous, placements, axes, robot.gravity, rows, robot.home, *known, *measured, *elastic, *bodies)

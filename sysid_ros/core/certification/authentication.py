@@ -1,4 +1,4 @@
-"""Who made a certificate or a message: a code over its bytes, with a key that only nodes of one suite have."""
+"""Authentication of certificates and messages: a code over their bytes, with a key of the nodes of one suite."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ _CERTIFICATE = "certificate 1"
 
 
 class NotAuthentic(SysidError):
-    """Something that no node of this suite has made, or that was made for another session or payload.
-
-    Args:
-        what: What was given.
-        reason: What is wrong, with what to do.
-        is_replayed: Whether it is authentic, but of another session or payload.
-    """
+    """Something from outside this suite, or for another session or payload (``is_replayed``); with fault and remedy."""
 
     def __init__(self, what: str, reason: str, is_replayed: bool = False):
         self.what, self.reason, self.is_replayed = what, reason, is_replayed
@@ -41,7 +35,7 @@ class NotAuthentic(SysidError):
 
 @dataclass(frozen=True)
 class Authentication:
-    """What a planner adds to a certificate so that a driver knows it for its own.
+    """Authentication of a certificate by a planner, for the driver.
 
     Attributes:
         session: Session of the driver that the certificate is for; empty if none was known.
@@ -78,7 +72,7 @@ class AuthenticationKey:
         return hmac.compare_digest(self._code(certificate, given.session), given.code)
 
     def code(self, kind: str, content: bytes) -> bytes:
-        """Return the HMAC-SHA256 of some bytes as something of a kind: as something else they have another code."""
+        """Return the HMAC-SHA256 of some bytes as an object of a kind; other kinds have other codes."""
         return hmac.new(self.secret, _packed(f"sysid_ros {kind}") + content, hashlib.sha256).digest()
 
     def _code(self, certificate: Certificate, session: str) -> bytes:
@@ -99,7 +93,7 @@ def canonical_bytes(certificate: Certificate) -> bytes:
 
 
 def certificate_digest(certificate: Certificate) -> bytes:
-    """Return the sha256 of all fields of a certificate: with the same one, two certificates state the same."""
+    """Return the sha256 of all fields of a certificate: equal for equal certificates only."""
     return hashlib.sha256(canonical_bytes(certificate)).digest()
 
 
@@ -130,7 +124,7 @@ def create_key_file(path: Path) -> Path:
 
 
 def read_secret(path: Path) -> str:
-    """Return the text of a file that nobody but this user may read, without white space around it.
+    """Return the text of a file that only this user may read, without surrounding white space.
 
     Raises:
         SysidError: It is missing, no text, or others may read or write it.
@@ -145,7 +139,7 @@ def read_secret(path: Path) -> str:
         raise SysidError(f"the file {path} cannot be used", "it is not text") from error
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
         raise SysidError(
-            f"the file {path} cannot be used", "it must be a file of this user that nobody else can read: chmod 600"
+            f"the file {path} cannot be used", "it must be a file of this user that others cannot read: chmod 600"
         )
     return text
 
@@ -170,7 +164,7 @@ def load_key(path: Path) -> AuthenticationKey:
 
 
 def make_run_key() -> Path:
-    """Return the key file for the processes of a run: the user's, or a new one that goes when this process ends."""
+    """Return the key file for the processes of a run: the user's, or one that is deleted at the end of this process."""
     given = os.environ.get(KEY_FILE_VARIABLE, "")
     if given:
         path = Path(given).expanduser().absolute()
@@ -182,7 +176,7 @@ def make_run_key() -> Path:
 
 
 def key_from_environment() -> AuthenticationKey | None:
-    """Return the key whose file ``SYSID_ROS_KEY_FILE`` names; None where it names none.
+    """Return the key in the file ``SYSID_ROS_KEY_FILE``; None without this variable.
 
     Raises:
         SysidError: The file cannot be used.

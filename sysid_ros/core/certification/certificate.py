@@ -1,4 +1,4 @@
-"""The certificate a plan needs before any arm executes it: what was proven, and what the proof takes for given."""
+"""The certificate a plan needs before any arm executes it: the proven claims, and the assumptions of the proof."""
 
 from __future__ import annotations
 
@@ -30,11 +30,7 @@ _ARRAYS = ("tracking_bound", "velocity_bound", "torque_bound", "torque_squares")
 
 
 class CertificateMismatch(SysidError):
-    """A certificate that does not allow what is asked.
-
-    Args:
-        reason: What does not fit, in one sentence.
-    """
+    """A certificate that does not allow the request; the reason is one sentence."""
 
     def __init__(self, reason: str):
         self.reason = reason
@@ -43,13 +39,13 @@ class CertificateMismatch(SysidError):
 
 @dataclass(frozen=True)
 class Margin:
-    """What is left of one limit.
+    """Margin of one limit.
 
     Attributes:
-        limit: Which limit.
+        limit: The limit.
         value: Smallest distance to it, in ``limit.margin_unit``: rad, m, or a share of the limit.
-        place: The joint, or the two things that come closest.
-        time: When, since the start of the plan [s].
+        place: The joint, or the two closest objects.
+        time: Time since the start of the plan [s].
     """
 
     limit: LimitKind
@@ -70,7 +66,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proven of one plan, and what the proof takes for given.
+    """Proven claims about one plan, and the assumptions of the proof.
 
     Attributes:
         path_hash: ``hash()`` of the trajectory.
@@ -90,8 +86,8 @@ class Certificate:
         torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and of their squares while
             it is held afterwards, (K + 1, n) [Nm^2]; see :mod:`continuous`.
         torque_fraction: Part of the torque limits that may be used [-].
-        brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
-        claims: One sentence of what was and what was not proven.
+        brake_time: Time to rest of the proven stops along the path [s]; 0 without any.
+        claims: One sentence about proven and unproven properties.
         margins: Smallest distance to each limit.
         issued_at: Time of issue [s since the epoch of the loop's clock].
         expires_at: Time it becomes worthless [s since the epoch of the loop's clock].
@@ -133,7 +129,7 @@ class Certificate:
 
     @cached_property
     def plan_id(self) -> str:
-        """Identity of the plan: sha256 over its path and everything its proof takes for given, as 64 hex digits."""
+        """Identity of the plan: sha256 over its path and all assumptions of its proof, as 64 hex digits."""
         hashes = (self.path_hash, self.box_hash, self.scene_hash, self.robot_hash, self.predecessor or "rest")
         law, kind = self.control_law, "plan, proven throughout" if self.is_proven_throughout else "plan"
         names = ",".join([kind, *hashes, law.name, *(name for name, _ in law.settings)])
@@ -197,10 +193,7 @@ class Certificate:
             )
 
     def matches_start(self, rested: float) -> None:
-        """Check that this certificate is about a start from rest that may happen now.
-
-        Args:
-            rested: How long the arm has been held at rest [s].
+        """Check that this certificate is about a start from rest that may happen after resting this long [s].
 
         Raises:
             CertificateMismatch: It is about a takeover, or the arm has not rested long enough.
@@ -234,11 +227,11 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Certificate:
-        """Make a certificate of what :meth:`to_dict` gives.
+        """Make a certificate from the result of :meth:`to_dict`.
 
         Raises:
             CertificateMismatch: It is of another format, an entry is missing, unknown or of the wrong form, or the
-                ``plan_id`` is not that of its content.
+                ``plan_id`` does not match its content.
         """
         require_format(data.get("format_version", 1))
         data = {"is_proven_throughout": False, **data}  # older ones do not say it
@@ -264,7 +257,7 @@ class Certificate:
         """Check a stated ``plan_id``.
 
         Raises:
-            CertificateMismatch: It is not that of the content.
+            CertificateMismatch: It does not match the content.
         """
         if stated != self.plan_id:
             own = self.plan_id[:_SHORT]
@@ -275,7 +268,7 @@ def require_format(version: object) -> None:
     """Check the version of a recorded plan or certificate.
 
     Raises:
-        CertificateMismatch: It is not the version that is read here.
+        CertificateMismatch: This version cannot be read.
     """
     if version != FORMAT_VERSION:
         raise CertificateMismatch(
@@ -296,8 +289,8 @@ class MarginRow:
     """One margin of a certificate, for people.
 
     Attributes:
-        kind: What was checked, as in "self-collision".
-        value: What is left, with its unit: shares of a limit in percent, distances in mm.
+        kind: The kind of limit, as in "self-collision".
+        value: The margin with its unit: shares of a limit in percent, distances in mm.
         place: Joint or links and time of it.
         time: The time alone, since the start of the plan [s].
         margin: The number, in the unit of the certificate.

@@ -30,7 +30,7 @@ DEGREE = 5
 
 
 def _bernstein_matrix() -> Array:
-    """From the coefficients of u^k, u in [-1, 1], to those of the Bernstein polynomials of the same degree."""
+    """From the coefficients of u^k, u in [-1, 1], to Bernstein coefficients of the same degree."""
     # With u = 2 s - 1 the power u^k is sum_j C(k, j) 2^j (-1)^(k - j) s^j, and s^j has Bernstein coefficients
     # C(i, j) / C(DEGREE, j).
     powers = np.zeros((DEGREE + 1, DEGREE + 1))
@@ -79,7 +79,7 @@ def enclose_path(trajectory: Trajectory, middle: Array, half: Array) -> PathPiec
     factorials = np.array([factorial(k) for k in order], dtype=float)
     coefficients = []
     for taken in range(3):
-        # Taylor's theorem: the k-th derivative of the derivative that is taken, and sixth for what follows.
+        # Taylor's theorem: the k-th derivative of the requested one, and the sixth for the remainder.
         count = DEGREE + 1 - taken
         scaled = np.zeros((DEGREE + 2, trajectory.n, middle.size))
         powers = half ** order[:count, None] / factorials[:count, None]
@@ -174,12 +174,7 @@ def _bernstein(polynomial: Polynomial) -> Array:
 
 
 class Motion:
-    """An arm along pieces of a path.
-
-    Args:
-        tree: The arm, in its base frame.
-        path: The pieces.
-    """
+    """An arm along pieces of a path, in its base frame."""
 
     def __init__(self, tree: JointTree, path: PathPieces):
         self.tree, self.path = tree, path

@@ -44,10 +44,10 @@ class Check:
 
     Attributes:
         limit: Kind of limit.
-        names: What each row is about: a joint, or two things.
+        names: Subject of each row: a joint, or two objects.
         margin: Lower bounds of the margin, (rows, P).
-        middle: What the lower bound would be at the middle of each piece if the piece had no length, (rows, P).
-        value: Function of row and margin that gives what is reached and what is allowed, in the unit.
+        middle: The lower bound at the middle of each piece for a piece without length, (rows, P).
+        value: Function of row and margin that returns the reached and the allowed value, in the unit.
         tolerance: By how much the smallest margin may be underestimated.
     """
 
@@ -66,8 +66,8 @@ class Tightest:
     Attributes:
         margin: Lower bound of all margins.
         middle: Smallest margin in the middle of any piece: no division raises ``margin`` above it.
-        where: What that one is about.
-        when: When it is [s].
+        where: Its subject.
+        when: Its time [s].
     """
 
     margin: float = np.inf
@@ -90,7 +90,7 @@ class Division:
     Attributes:
         shortest: Half length below which a piece is not divided [s].
         tightest: Smallest margin of each kind.
-        pieces: Pieces looked at so far.
+        pieces: Pieces evaluated so far.
     """
 
     shortest: float
@@ -158,14 +158,14 @@ class AllowedErrors:
     """Largest errors of the controller that a proof allows for, each (n,).
 
     Attributes:
-        position: Of the position [rad].
-        velocity: Of the velocity [rad/s].
-        torque: Difference between the commanded torque and what the true parameters need for the plan [Nm].
+        position: Position error [rad].
+        velocity: Velocity error [rad/s].
+        torque: Commanded torque less the torque that the true parameters need for the plan [Nm].
         torques: Function that bounds the same over pieces of the plan, of their middles and half lengths (P,) [s], as
             (P, n) [Nm]; None where only the largest is known.
         stops: Function that bounds the errors in all stops of a time to rest [s]; None where no bounds are known.
-        friction_speed: Of the control law that the torque is bounded for [rad/s]: it holds what that law does not
-            compensate of Coulomb friction, see :func:`counted_friction`. 0 where it is not bounded for a law.
+        friction_speed: Of the control law that the torque is bounded for [rad/s]: it includes the Coulomb friction that
+            the law does not compensate, see :func:`counted_friction`. 0 without a law.
         is_proven: Whether they are proven throughout, and no term of the model estimated.
     """
 
@@ -180,9 +180,7 @@ class AllowedErrors:
     def torque_over(self, middle: Array, half: Array) -> Array:
         """Return the torque of the feedback over pieces of the plan, (n, P) or (n, 1) [Nm].
 
-        Args:
-            middle: Middles of the pieces, (P,) [s].
-            half: Their half lengths, (P,) [s].
+        Pieces have their middles (P,) [s] and half lengths (P,) [s].
         """
         return self.torque[:, None] if self.torques is None else self.torques(middle, half).T
 
@@ -245,13 +243,8 @@ class AllowedErrors:
 class MotionChecks:
     """Margins of a plan over pieces of its time, and of the stops along it where the settings name brake times.
 
-    A stop passes the same positions, but errors may be larger in it: as has been proven, or by ``STOP_ERRORS`` and
-    ``stop_torque_growths`` where errors are given of which nothing more is known.
-
-    Args:
-        assumptions: What the proof takes for given.
-        errors: Largest errors of the controller.
-        settings: What may be used.
+    A stop passes the same positions, but errors may be larger in it: as proven, or by ``STOP_ERRORS`` and
+    ``stop_torque_growths`` for errors without bounds in stops.
     """
 
     def __init__(self, assumptions: Assumptions, errors: AllowedErrors, settings: VerifierSettings):
@@ -291,12 +284,7 @@ class MotionChecks:
         return torques.largest([(1.0, 1.0, 0.0)], [feedback], self._tau)[0]
 
     def motion_torque(self, torques: TorqueBounds, feedback: Array) -> list[Check]:
-        """Torque limits of the plan itself.
-
-        Args:
-            torques: Worst-case torques over the pieces.
-            feedback: Torque of the feedback in them, (n, P) or (n, 1) [Nm].
-        """
+        """Torque limits of the plan itself, with a feedback torque of (n, P) or (n, 1) [Nm] over the pieces."""
         return [self._torque(LimitKind.TORQUE, torques, [(1.0, 1.0, 0.0)], [feedback])]
 
     def stop_torque(self, torques: TorqueBounds, brake_time: float, feedback: Array) -> list[Check]:

@@ -1,4 +1,4 @@
-"""Compare what a certificate takes for given with an arm: boxes, control law and scene."""
+"""Compare the assumptions of a certificate with an arm: boxes, control law and scene."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is known of an arm beside its certificates.
+    """Facts about an arm beside its certificates.
 
     Attributes:
         estimates: Boxes of the payload that estimates stated, (10,) each; none where no estimates are known.
-        ground: Least height of the ground in the scenes of plans [m], minus infinity for any; None where there need be
-            no ground.
+        ground: Least height of the ground in the scenes of plans [m], minus infinity for any; None where none is
+            required.
     """
 
     estimates: tuple[Box, ...] = ()
@@ -34,15 +34,10 @@ class Conditions:
 
 
 def compare_conditions(robot: RobotModel, plan: CertifiedPlan, known: Conditions) -> tuple[list[str], list[str]]:
-    """Compare what a plan was proven for with what is known of the arm.
-
-    Args:
-        robot: The arm.
-        plan: The plan.
-        known: What else is known.
+    """Compare the assumptions of a plan with the facts about the arm.
 
     Returns:
-        What contradicts the arm, and what cannot be told, a sentence each.
+        Contradictions, and properties that cannot be checked, a sentence each.
     """
     problems, notes = [], []
     arm, payload = plan.boxes
@@ -60,14 +55,14 @@ def compare_conditions(robot: RobotModel, plan: CertifiedPlan, known: Conditions
     if robot.spheres and known.ground is not None and not (height is not None and height >= known.ground):
         found = "no ground" if height is None else f"the ground at {height:g} m"
         wanted = "and there has to be one" if np.isinf(known.ground) else f"it has to be at {known.ground:g} m or above"
-        problems.append(f"it is proven for a scene with {found}, {wanted}; --ground says which ground there must be")
+        problems.append(f"it is proven for a scene with {found}, {wanted}; --ground sets the required ground")
     if robot.spheres and not spheres_of_payload(robot, scene):
         notes.append("it is proven for a payload without extent: its scene has no spheres of it")
     return problems, notes
 
 
 def describe_conditions(robot: RobotModel, plan: CertifiedPlan) -> str:
-    """Say which boxes of arm and payload and which scene a plan was proven for, and under which delay."""
+    """Describe the boxes of arm and payload, the scene and the delay that a plan was proven for."""
     scene, delay = plan.scene, dict(plan.certificate.control_law.settings).get("delay", np.nan)
     ground = "no ground" if scene.ground_height is None else f"ground at {scene.ground_height:g} m"
     return (
@@ -77,7 +72,7 @@ def describe_conditions(robot: RobotModel, plan: CertifiedPlan) -> str:
 
 
 def describe_arm(robot: RobotModel, box: Box) -> str:
-    """Say which part of an arm's own box a box is."""
+    """Describe which part of an arm's own box a box is."""
     own = robot.theta_box
     if box.lower.shape != own.lower.shape:
         return f"an arm of {box.lower.size} parameters"
@@ -98,7 +93,6 @@ def describe_payload(box: Box) -> str:
 
 
 def _covers(box: Box, other: Box) -> bool:
-    """Return whether a box leaves out nothing of another one."""
     if box.lower.shape != other.lower.shape:
         return False
     room = _ROUNDING * np.maximum(other.width, 1e-3)
@@ -106,9 +100,9 @@ def _covers(box: Box, other: Box) -> bool:
 
 
 def _is_estimated(payload: Box, estimates: tuple[Box, ...]) -> bool:
-    """Return whether a box is no smaller than estimates together: planners cut each down to those before.
+    """Return whether a box is no smaller than estimates together: planners intersect each with earlier ones.
 
-    Those that have nothing in common with it are of another payload. What was weighed one of them must state.
+    Disjoint ones are of another payload. One of them must have the weighed torque.
     """
     rest, same = rest_of(payload), [one for one in estimates if payload.intersect(one) is not None]
     if rest is not None:
@@ -128,10 +122,10 @@ def _is_estimated(payload: Box, estimates: tuple[Box, ...]) -> bool:
 
 
 def _compare_law(robot: RobotModel, plan: CertifiedPlan) -> list[str]:
-    """Say in what the law differs from that of the arm at the period it names; no arm has a shorter one than usual."""
+    """Describe the differences of the law from the arm's at its period; no arm has a shorter period than usual."""
     law, usual = plan.certificate.control_law, RobustSettings()
     if law.name != ROBUST:
-        return [f"its control law is '{law.name}', of which nothing is proven"]
+        return [f"its control law is '{law.name}', which has no proof"]
     given = dict(law.settings)
     period = given.get("period", np.nan)
     if not usual.period <= period <= 0.02:

@@ -1,7 +1,7 @@
-"""The continuous torque limit: what a joint's torque may be in the root mean square over any minute.
+"""The continuous torque limit: the largest root mean square of a joint's torque over any minute.
 
 A plan states bounds of the mean square of its torques in equal parts of its time, and of the square while it is held
-afterwards. Whoever executes plans keeps a record of the torques of the last minute and adds up both.
+afterwards. The executor records the torques of the last minute and adds up both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Load:
 
     @classmethod
     def none(cls, n: int) -> Load:
-        """Return that of no time, for n joints."""
+        """Return the load of no time, for n joints."""
         return cls(np.zeros(0), np.zeros((0, n)))
 
     @classmethod
@@ -44,16 +44,16 @@ class Load:
         """Return the load of a plan from a time of it on [s], without the hold after it.
 
         Args:
-            torque_squares: Those of its certificate, (K + 1, n) [Nm^2].
+            torque_squares: Squares in its certificate, (K + 1, n) [Nm^2].
             duration: Of the plan [s].
-            begin: When it begins to count [s].
+            begin: Start of the load [s].
         """
         edges = np.linspace(0.0, duration, len(torque_squares))
         seconds = np.maximum(edges[1:] - np.maximum(edges[:-1], begin), 0.0)
         return cls(seconds, torque_squares[:-1])
 
     def until(self, time: float) -> Load:
-        """Return what is before a time since the first part [s]."""
+        """Return the load before a time since the first part [s]."""
         edges = np.concatenate([[0.0], np.cumsum(self.seconds)])
         return Load(np.maximum(np.minimum(edges[1:], time) - edges[:-1], 0.0), self.squares)
 
@@ -84,10 +84,9 @@ class Heat:
     Attributes:
         joint: Index of the joint whose share of its limit is largest.
         value: Root mean square there [Nm].
-        time: When, since the beginning [s].
+        time: Time since the beginning [s].
         share: Its share of the limit [-].
-        hold: How long the hold may last [s]; infinite where it may last for ever, none where the load itself is too
-            much already.
+        hold: Allowed duration of the hold [s]; infinite, or none where the load itself is too much already.
     """
 
     joint: int
@@ -102,8 +101,8 @@ def find_heat(limits: JointLimits, past: Load, coming: Load, hold: Array) -> Hea
 
     Args:
         limits: Limits of the joints.
-        past: What was until now; only its last minute counts.
-        coming: What comes.
+        past: The load until now; only its last minute counts.
+        coming: The coming load.
         hold: Squares of the torques of the hold that follows, (n,) [Nm^2].
 
     Returns:
@@ -140,7 +139,7 @@ class TorqueRecord:
     """The torques of the last minute.
 
     Args:
-        tau: Torque at the beginning, (n,) [Nm]: nobody knows what was before, so it counts as held for a minute.
+        tau: Torque at the beginning, (n,) [Nm]: the past is unknown, so it counts as held for a minute.
         period: Time between two torques [s].
     """
 
@@ -151,7 +150,7 @@ class TorqueRecord:
         self._sum, self._count = np.zeros(len(tau)), 0
 
     def add(self, tau: Array) -> None:
-        """Take in the torque of a cycle, (n,) [Nm]."""
+        """Add the torque of a cycle, (n,) [Nm]."""
         self._sum += tau * tau
         self._count += 1
         if self._count == self._cycles:
@@ -160,7 +159,7 @@ class TorqueRecord:
 
     @property
     def load(self) -> Load:
-        """What was until now."""
+        """The load until now."""
         parts = list(self._parts)
         if self._count:
             parts.append((self._count * self._period, self._sum / self._count))

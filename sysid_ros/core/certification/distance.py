@@ -34,10 +34,10 @@ class Gap:
     """Smallest distances of one kind, one row per pair of things.
 
     Attributes:
-        limit: Which limit.
-        names: The two things of each row.
-        bound: What the distance never falls below in a piece, (rows, P) [m].
-        middle: What the bound in the middle of each piece would be if the piece had no length, (rows, P) [m].
+        limit: The limit.
+        names: The two objects of each row.
+        bound: Lower bound of the distance in a piece, (rows, P) [m].
+        middle: The bound in the middle of each piece for a piece without length, (rows, P) [m].
     """
 
     limit: LimitKind
@@ -51,7 +51,7 @@ class SphereBounds:
 
     Args:
         robot: The arm.
-        collision: What must not touch what.
+        collision: Pairs that must not touch.
         error: Largest position errors, (n,) [rad].
     """
 
@@ -119,7 +119,7 @@ class SphereBounds:
         return gaps
 
     def _jacobian(self, centers: Array, axes: Array, origins: Array) -> Array:
-        """How the centres move with each joint in the middle of the pieces, (spheres, n, 3, P) [m]."""
+        """Motion of the centres with each joint in the middle of the pieces, (spheres, n, 3, P) [m]."""
         arms = centers[:, None] - origins[None]
         jacobian = np.cross(axes[None], arms, axis=2)
         fixed = np.arange(axes.shape[0]) >= self._bodies[:, None]
@@ -148,7 +148,7 @@ class SphereBounds:
 
 @dataclass(frozen=True)
 class _Approach:
-    """How k points come closer to what they must not touch."""
+    """Approach of k points towards objects that they must not touch."""
 
     normals: Array  # Directions away from it, (..., k, 3, P)
     start: Array  # Distances along them in the middle of the pieces, (..., k, P) [m]

@@ -1,4 +1,4 @@
-"""A certified plan with everything its certificate is about."""
+"""A certified plan with everything that its certificate covers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PlanStatistics:
-    """What it took to find a plan, or not to find one.
+    """Effort of a search for a plan, successful or not.
 
     Attributes:
         starts: Starts of the solver, of all searches.
@@ -38,7 +38,7 @@ class PlanStatistics:
             without); "proof" where it was proven throughout [s].
         rejections: Why candidates were rejected, in order.
         was_cut: Whether the time ran out before the search was over; the plan then depends on how busy the machine is.
-        cost: What the plan was chosen for; infinite without a plan.
+        cost: Cost of the plan; infinite without a plan.
     """
 
     starts: int
@@ -53,22 +53,21 @@ class PlanStatistics:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedPlan:
-    """A plan, its certificate, and what the certificate is about. Plans are the same if their ``plan_id`` is.
+    """A plan, its certificate, and the subject of the certificate. Plans with one ``plan_id`` are the same.
 
     Attributes:
         trajectory: The path over time; it ends at rest.
         certificate: Its certificate, with the errors of the controller it allows for.
         boxes: Boxes of the arm's (14 n,) and the payload's (10,) parameters.
-        scene: What surrounds the arm.
+        scene: Environment of the arm.
         robot_name: Name of the robot's settings.
         handover_time: Time of this plan at which the next one may take over [s]; None where nothing will. Not recorded,
             as all that follows.
-        information_gained: Gram matrix that the part until then adds, or the whole plan where nothing takes over,
-            (10, 10).
-        condition_number: Condition number of the information before and what is gained together [-].
+        information_gained: Gram matrix of the part until then, or of the whole plan without a handover, (10, 10).
+        condition_number: Condition number of the earlier and the gained information together [-].
         bound: Tracking bound, which a plan that takes over inherits.
         proven: Likewise one that is proven throughout; None where the planner was not asked for it.
-        statistics: What it took to find.
+        statistics: Effort of the search.
         authentication: Who made it, for the driver.
     """
 
@@ -108,7 +107,7 @@ class CertifiedPlan:
 
     @property
     def time_until_next(self) -> float:
-        """Return how long it is followed before another plan takes over, or to its end where nothing will [s]."""
+        """Return the time until another plan takes over, or to its end without one [s]."""
         return self.duration if self.handover_time is None else self.handover_time
 
     @property
@@ -117,10 +116,7 @@ class CertifiedPlan:
         return self.trajectory.duration
 
     def assumptions(self, robot: RobotModel) -> Assumptions:
-        """Return what the certificate takes for given.
-
-        Args:
-            robot: The robot it is for.
+        """Return the assumptions of the certificate, for the robot it is for.
 
         Raises:
             ParameterOutOfRange: The control law has no tracking bound.
@@ -143,7 +139,7 @@ class CertifiedPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> CertifiedPlan:
-        """Make a plan of what :meth:`to_dict` gives.
+        """Make a plan from the result of :meth:`to_dict`.
 
         Raises:
             CertificateMismatch: It is recorded in another format.

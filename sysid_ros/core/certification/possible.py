@@ -1,4 +1,4 @@
-"""Whether any motion of an arm can ever be certified: asked before anything is started for one that cannot."""
+"""Whether any motion of an arm can ever be certified: checked before anything is started for one that cannot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 
 class NeverCertified(SysidError):
-    """An arm of which no motion can be certified, whatever it carries.
+    """An arm of which no motion can be certified with any payload.
 
-    Args:
-        robot: Name of the arm.
-        reason: Why its tracking errors have no bound.
+    ``reason`` says why its tracking errors have no bound.
     """
 
     def __init__(self, robot: str, reason: str):
@@ -27,13 +25,10 @@ class NeverCertified(SysidError):
 
 
 def require_certifiable(robot: RobotModel) -> None:
-    """Refuse an arm that cannot be held for certain even where that is easiest.
+    """Reject an arm that cannot be certified to hold even in the easiest case.
 
-    That is at rest, in the home posture, with a payload that is known exactly: the prior's nominal one. What is only
-    not known yet is no reason to refuse an arm: weighing may tell enough of it.
-
-    Args:
-        robot: The arm.
+    That is at rest, in the home posture, with a payload that is known exactly: the prior's nominal one. Quantities that
+    are not known yet are no reason to reject an arm: weighing may determine enough of them.
 
     Raises:
         NeverCertified: It cannot.

@@ -1,4 +1,4 @@
-"""The range of every number of a certificate: what no proof could have given is refused, whoever wrote it."""
+"""The range of every number of a certificate: numbers that no proof can give are rejected, whatever their origin."""
 
 from __future__ import annotations
 
@@ -31,13 +31,9 @@ _IN_WORDS = {"path_hash", "box_hash", "scene_hash", "robot_hash", "predecessor",
 
 
 def find_out_of_range(robot: RobotModel, certificate: Certificate) -> Iterator[str]:
-    """Yield a sentence for every number of a certificate that is not finite, or that no proof could have given.
+    """Yield a sentence for every number of a certificate that is not finite, or that no proof can give.
 
-    All fields are walked through; one that is added to the certificate has to be given a range here.
-
-    Args:
-        robot: The arm.
-        certificate: Its certificate.
+    All fields are checked; a new field of the certificate needs a range here.
     """
     limits, n = robot.limits, robot.n
     ranges: dict[str, tuple[Array | float, Array | float, str]] = {

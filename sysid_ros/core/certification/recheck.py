@@ -1,4 +1,4 @@
-"""Check certified plans again: everything belongs together, the proof holds, and so do the tracking bounds."""
+"""Check certified plans again: their parts match, the proof holds, and so do the tracking bounds."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Recheck:
-    """What checking a certified plan again has shown.
+    """Result of checking a certified plan again.
 
     Attributes:
-        problems: What does not hold, in sentences; empty if the certificate holds.
-        verification: What was proven; None if nothing could be.
+        problems: Failed checks, in sentences; empty if the certificate holds.
+        verification: The new proof; None without one.
     """
 
     problems: tuple[str, ...]
@@ -50,15 +50,15 @@ def recheck(
     bound: TrackingBound | None = None,
     takes_larger: bool = False,
 ) -> Recheck:
-    """Check a certified plan again in full: that everything belongs together, and the proof itself.
+    """Check a certified plan again in full: that its parts match, and the proof itself.
 
     Args:
         robot: The robot it is for.
         plan: The plan.
-        bound: Its tracking bound, from which those of its stops follow (:attr:`BoundRechecker.latest`); without it
-            errors in stops are assumed, as :func:`verify` says, and Coulomb friction counts in any direction.
-        takes_larger: Whether errors of the bound that are larger than those of the certificate count, and all limits
-            must be kept with these; otherwise the certificate's margins must be.
+        bound: Its tracking bound, from which the bounds of its stops follow (:attr:`BoundRechecker.latest`); without it
+            errors in stops are assumed, as in :func:`verify`, and Coulomb friction counts in any direction.
+        takes_larger: Whether larger errors of the bound replace the certificate's, and all limits must be kept with
+            these; otherwise the certificate's margins must be.
 
     Returns:
         The problems, none if the certificate holds.
@@ -70,7 +70,7 @@ def recheck(
             f"it is for a robot {certificate.robot_hash[:12] or 'that is not stated'}, but '{robot.name}' here is "
             f"{own[:12]} (older versions of this package computed it otherwise)"
         )
-    if problems:  # nothing is computed with numbers that no proof could have given
+    if problems:  # no computation with numbers that no proof can give
         return Recheck(tuple(problems), None)
     settings = VerifierSettings()
     try:
@@ -94,11 +94,8 @@ def recheck(
 def check_sequence(plans: Sequence[CertifiedPlan]) -> list[tuple[str, ...]]:
     """Check that plans follow each other: times of issue ascend, and each starts at rest or on its predecessor.
 
-    Args:
-        plans: The plans in the order they were issued.
-
     Returns:
-        The problems of each.
+        The problems of each plan, in the order of issue.
     """
     problems: list[tuple[str, ...]] = []
     known: dict[str, CertifiedPlan] = {}
@@ -143,8 +140,8 @@ class BoundRechecker:
 
     Args:
         robot: The robot; its parameters, friction and sensors enter the bounds.
-        encloses_terms: Whether bounds are proven throughout (:func:`tracking_bound`). These are other ones than those
-            of the certificate, which may state less.
+        encloses_terms: Whether bounds are proven throughout (:func:`tracking_bound`). These are other bounds than the
+            certificate's, which may state less.
 
     Attributes:
         latest: Bound of the plan that was checked last; None where there is none.
@@ -160,7 +157,7 @@ class BoundRechecker:
         """Return the problems of the errors that a certificate allows for; none if they are proven bounds."""
         certificate, self.latest = plan.certificate, None
         if any(find_out_of_range(self._robot, certificate)):
-            return ()  # what recheck() says
+            return ()  # recheck() reports these
         try:
             RobustSettings.of_law(certificate.control_law)
         except SysidError as error:

@@ -1,7 +1,6 @@
-"""Prove plans a second time: whoever executes a plan believes only the path, and proves the rest for itself.
+"""Prove plans a second time: an executor trusts only the path of a plan, and repeats the proof.
 
-The certificate says what was proven elsewhere. Here the tracking bound and the proof are made again on assumptions of
-one's own, and the certificate must say the same.
+Tracking bound and proof are repeated on the executor's own assumptions, and the certificate must state the same.
 """
 
 from __future__ import annotations
@@ -28,17 +27,12 @@ Array = NDArray[np.float64]
 BOUND_TOLERANCE = 0.01
 """Relative difference of two proven bounds of one motion: the search for them may end a step earlier elsewhere."""
 _REMEMBERED = 8
-"""Plans whose bounds are kept for those that take over from them."""
+"""Plans whose bounds are kept for their successors."""
 
 
 @dataclass(frozen=True)
 class Reproof:
-    """What was proven again.
-
-    Attributes:
-        bound: Tracking bound.
-        verification: What was proven with the larger of this bound and what the certificate states.
-    """
+    """Result of a second proof, with the larger of its tracking bound and the certificate's errors."""
 
     bound: TrackingBound
     verification: Verification
@@ -46,9 +40,6 @@ class Reproof:
 
 class Reprover:
     """Prove the plans of one arm in the order in which they are executed: tracking errors pass from plan to plan.
-
-    Args:
-        robot: The arm.
 
     Attributes:
         robot: The arm.
@@ -59,14 +50,14 @@ class Reprover:
         self._bounds: OrderedDict[str, TrackingBound] = OrderedDict()
 
     def warm_up(self) -> None:
-        """Prove a motion once, so that what is computed once per arm is there when a proof is waited for."""
+        """Prove a motion once, so that results computed once per arm are ready for the first plan."""
         rest = np.zeros(self.robot.n)
         stay = BezierTrajectory(self.robot.home, rest, rest, self.robot.home, 1.0)
         assumptions = Assumptions.of_payload(self.robot)
         try:
             verify(assumptions, stay, assumptions.bound(stay), self._settings)
         except SysidError:
-            pass  # what is computed once is computed before anything can be refused
+            pass  # the one-time results exist before anything can be refused
 
     def prove(self, trajectory: Trajectory, certificate: Certificate, assumptions: Assumptions) -> Reproof:
         """Prove a plan.
@@ -74,12 +65,12 @@ class Reprover:
         Args:
             trajectory: Its path.
             certificate: Its certificate, with numbers in their ranges.
-            assumptions: What holds, as far as whoever executes it knows.
+            assumptions: The executor's assumptions.
 
         Raises:
             CertificateMismatch: The certificate is about something else.
-            SysidError: It says more than can be proven, or leaves something out; there is no tracking bound, or a limit
-                is broken.
+            SysidError: It claims more than can be proven, or leaves something out; there is no tracking bound, or a
+                limit is broken.
         """
         self.require_same(trajectory, certificate, assumptions)
         bound = assumptions.bound(trajectory, self._history(certificate))
@@ -147,7 +138,7 @@ def _not_proven(reason: str) -> SysidError:
 
 
 def find_overstated(certificate: Certificate, found: Verification, settings: VerifierSettings) -> list[str]:
-    """List what a certificate states better than can be proven, and limits it does not mention or invents."""
+    """List claims of a certificate that are better than can be proven, and limits it omits or invents."""
     problems, stated = [], {margin.limit for margin in certificate.margins}
     for kind in found.margins:
         if kind not in stated:
@@ -156,7 +147,7 @@ def find_overstated(certificate: Certificate, found: Verification, settings: Ver
         kind, margin = one.limit, found.margins.get(one.limit)
         tolerance = settings.distance_tolerance if kind.is_of_the_path else settings.rate_tolerance
         if margin is None:
-            problems.append(f"its certificate states a margin of the {kind.value} limit, of which nothing is proven")
+            problems.append(f"its certificate states a margin of the {kind.value} limit, which has no proof")
         elif not one.value <= margin.value + tolerance:
             problems.append(
                 f"its certificate states a margin of the {kind.value} limit of {one.value:.4g} "

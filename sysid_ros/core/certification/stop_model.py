@@ -1,4 +1,4 @@
-"""What the verifier and the planners share: settings, how limits are broken, and how errors may grow in stops."""
+"""Shared by the verifier and the planners: settings, broken limits, and the growth of errors in stops."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class PlanRejected(SysidError):
     """A trajectory breaks a limit.
 
     Args:
-        limit: Which kind of limit.
-        names: Name of the joint, or of the two things that come too close.
-        time: When, since the start of the trajectory [s].
-        value: What it reaches, in the unit of the limit.
-        allowed: What is allowed, in the unit of the limit.
-        advice: What else to say, in one clause.
+        limit: Kind of limit.
+        names: Name of the joint, or of the two objects that come too close.
+        time: Time since the start of the trajectory [s].
+        value: Reached value, in the unit of the limit.
+        allowed: Allowed value, in the unit of the limit.
+        advice: Further advice, in one clause.
 
     Attributes:
         excess: By how much the limit is broken, in its unit.
@@ -92,19 +92,13 @@ class PlanRejected(SysidError):
 
 
 def place_of(limit: LimitKind, names: tuple[str, ...]) -> str:
-    """Say where a limit is reached: at a joint, or between two things."""
+    """Describe where a limit is reached: at a joint, or between two objects."""
     is_distance = limit in (LimitKind.SELF_COLLISION, LimitKind.GROUND, LimitKind.OBSTACLE)
     return " and ".join(names) if is_distance else f"joint '{names[0]}'"
 
 
 class TrackingErrors(Protocol):
-    """Largest errors of the controller, each (n,).
-
-    Attributes:
-        position: Of the position [rad].
-        velocity: Of the velocity [rad/s].
-        torque: Difference between the commanded torque and what the true parameters need for the desired motion [Nm].
-    """
+    """Largest errors of the controller, each (n,)."""
 
     @property
     def position(self) -> Array:
@@ -173,10 +167,6 @@ def stop_torque_shape(rate: float | Array, square: float | Array) -> float | Arr
     Errors answer to slowing down with a delay: nothing at r = 1, all at r = 0.4, half at the end of the stop. It is
     linear in ``r`` and ``r^2``, so that its largest value with a convex function of both is at a corner of what holds
     them.
-
-    Args:
-        rate: r.
-        square: r^2.
     """
     return 0.55 * (1.0 - rate) + 2.7 * (rate - square)
 
@@ -184,8 +174,8 @@ def stop_torque_shape(rate: float | Array, square: float | Array) -> float | Arr
 def stop_torque_growths(trajectory: Trajectory, brake_time: float, middle: Array, half: Array | float = 0.0) -> Array:
     """Compute the share by which the feedback torque may grow in stops, where they pass parts of the path [-].
 
-    Slowing down takes torque in proportion to the speed at which the stop begins, and what is not known of the inertia
-    adds to the feedback; stops that begin slowly need no more than the path itself. On a slow path all do.
+    Slowing down takes torque in proportion to the speed at which the stop begins, and the uncertain inertia adds to the
+    feedback; stops that begin slowly, as all do on a slow path, need no more than the path itself.
 
     Args:
         trajectory: The path.
@@ -213,11 +203,10 @@ def _largest_before(times: Array, values: Array, reach: float, middle: Array, ha
 def counted_friction(speed: Array, rate: float | Array, friction_speed: float) -> Array:
     """Compute the share of Coulomb friction that a proof counts beside feedback that is bounded for a control law.
 
-    What is left of friction is in the bound of the feedback: it is about the commanded torque less the torque with the
+    The bound of the feedback includes the remaining friction: it is about the commanded torque less the torque with the
     friction that the law compensates, none below half of its friction speed and all from there on. While the clock of
-    the path runs at the rate r, that share is convex in r as long as the path is no faster than the friction speed, so
-    its largest sum with what is convex in ``(r, r^2, d)`` is at a corner of what holds these; on faster parts all of it
-    counts.
+    the path runs at the rate r, that share is convex in r for paths no faster than the friction speed, so the largest
+    sum with a convex function of ``(r, r^2, d)`` is at a corner of their polytope; on faster parts all of it counts.
 
     Args:
         speed: Largest speeds of the path, any shape [rad/s].
@@ -239,7 +228,7 @@ SHORTEST_STOP, LONGEST_STOP = 0.1, 10.0
 
 @dataclass(frozen=True)
 class VerifierSettings(Settings):
-    """What a plan may use, and how finely its time is divided."""
+    """Limits that a plan may use, and how finely its time is divided."""
 
     torque_fraction: float = setting(1.0, "-", lower=0.01, upper=1.0)
     """Fraction of the torque limits that may be used."""

@@ -5,8 +5,8 @@ The torque of a motion whose clock runs at the rate r with the slowdown d is (se
 
     tau = g(q) + r (F_v v) + r^2 (M(q) a + c(q, v) + I_a a) + d (M(q) v + I_a v) + F_c sign + beta,
 
-with q, v, a those of the path; the path itself has r = 1 and d = 0. Every term is linear in the parameters. Of Coulomb
-friction counts what is not in the bound of the feedback, see :func:`counted_friction`.
+with q, v, a of the path; the path itself has r = 1 and d = 0. Every term is linear in the parameters. Only Coulomb
+friction outside the bound of the feedback counts, see :func:`counted_friction`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sysid_ros.core.regressors.rest_torque import RestSavings, rest_of
 Array = NDArray[np.float64]
 
 GRAVITY, RATE, SQUARE, SLOWDOWN = range(4)
-"""The four parts of the torque: those that go with 1, r, r^2 and d."""
+"""The four parts of the torque: the factors of 1, r, r^2 and d."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ParameterSpread:
         friction_center: Centres of F_v, I_a and beta, (n, 3).
         friction_radius: Radii of F_v, I_a and beta, (n, 3).
         coulomb: Largest Coulomb friction, (n,) [Nm].
-        savings: What a torque at rest takes off; None where none is known.
+        savings: Reduction by a known torque at rest; None without one.
     """
 
     joints: NDArray[np.int64]
@@ -80,25 +80,23 @@ _MIDDLE = 2
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Torques for one clock, at both ends of each piece and in its middle."""
-
     nominal: Array  # Torque of the centre of the parameters, (3, n, P) [Nm]
-    # Its magnitude, less what is known of the torque at rest where that has been worked out, (3, n, P) [Nm]
+    # Its magnitude, less the known torque at rest where that has been computed, (3, n, P) [Nm]
     size: Array
-    spread: Array  # What the parameters may add, (3, n, P) [Nm]
+    spread: Array  # Part of the parameters' spread, (3, n, P) [Nm]
     columns: Array  # Rows of the regressor, (3, pairs, 10, P)
-    remainder: Array  # What is between the points, (n, P) [Nm]
-    rest: Array  # Friction and what is not known of torque offsets, for the middle, (n, P) [Nm]
+    remainder: Array  # Remainder between the points, (n, P) [Nm]
+    rest: Array  # Friction and uncertainty of torque offsets, for the middle, (n, P) [Nm]
 
     @property
     def over_pieces(self) -> Array:
-        """What is never exceeded in a piece, (n, P) [Nm]."""
+        """Upper bound in a piece, (n, P) [Nm]."""
         ends = self.size[:_MIDDLE] + self.spread[:_MIDDLE]
         return np.asarray(np.maximum(ends[0], ends[1]) + self.remainder)
 
     @property
     def middle(self) -> Array:
-        """What can be reached in its middle, (n, P) [Nm]."""
+        """Largest possible torque in its middle, (n, P) [Nm]."""
         return np.asarray(self.size[_MIDDLE] + self.spread[_MIDDLE] + self.rest)
 
 
@@ -158,7 +156,7 @@ class TorqueBounds:
             slowdown: Slowdown d of the clock [1/s].
 
         Returns:
-            What the torque never exceeds in a piece, and what it can reach in its middle, each (n, P) [Nm].
+            Upper bounds of the torque in a piece, and reachable torques in its middle, each (n, P) [Nm].
         """
         sizes = self._sizes(rate, square, slowdown)
         for joint in range(len(self._starts)):
@@ -168,8 +166,8 @@ class TorqueBounds:
     def largest(self, clocks: ArrayLike, feedback: Sequence[Array], limits: Array) -> tuple[Array, Array]:
         """Bounds of torque and feedback together, the largest of several clocks.
 
-        What is known of the torque at rest is worked out only where it can decide: an entry that is smaller without it
-        than the largest one in a middle, as a share of its limit, stays as it is.
+        The known torque at rest is computed only where it can decide: an entry that is smaller without it than the
+        largest one in a middle, as a share of its limit, stays as it is.
 
         Args:
             clocks: Rates, their squares and slowdowns, (K, 3), see :meth:`evaluate`.
@@ -177,7 +175,7 @@ class TorqueBounds:
             limits: Torque limits, (n,) [Nm].
 
         Returns:
-            What torque and feedback never exceed in a piece, and what they can reach in its middle, each (n, P) [Nm].
+            Upper bounds of torque and feedback in a piece, and reachable values in its middle, each (n, P) [Nm].
         """
         found = [self._sizes(*clock) for clock in np.asarray(clocks)]
         if self._spread.savings is not None:
@@ -187,7 +185,7 @@ class TorqueBounds:
         return np.maximum.reduce(over), np.maximum.reduce(middle)
 
     def _save_what_decides(self, found: list[_Sizes], feedback: list[Array], limits: Array) -> None:
-        """Take off what is known of the torque at rest where that can change the largest share of a limit."""
+        """Subtract the known torque at rest where that can change the largest share of a limit."""
         shares = [sizes.middle / limits + more for sizes, more in zip(found, feedback, strict=True)]
         highest = np.array([share.max(axis=1) for share in shares])  # (K, n)
         reached = -np.inf
@@ -206,7 +204,7 @@ class TorqueBounds:
                 self._save(sizes, int(joint), np.stack([decides[joint], decides[joint], np.zeros_like(decides[joint])]))
 
     def _sizes(self, rate: float, square: float, slowdown: float) -> _Sizes:
-        """Bound the torque for one clock without what is known of the torque at rest."""
+        """Bound the torque for one clock without the known torque at rest."""
         factors = np.array([1.0, rate, square, slowdown])
         nominal = np.einsum("i,icnt->cnt", factors, self._nominal)
         gravity, inertial, braking = self._columns
@@ -222,10 +220,10 @@ class TorqueBounds:
         return _Sizes(nominal, np.abs(nominal), spread, columns, remainder, self._exact_rest + middle)
 
     def _save(self, sizes: _Sizes, joint: int, chosen: NDArray[np.bool_]) -> None:
-        """Take off what is known of the torque at rest, of a joint at chosen points, (3, P).
+        """Subtract the known torque at rest, of a joint at chosen points, (3, P).
 
-        The largest torque over a convex set of parameters is convex in the row, so that of a row that changes along a
-        line is largest at its ends, with a torque at rest, too.
+        The largest torque over a convex set of parameters is convex in the row, so for a row that changes along a line
+        it is largest at its ends, with a torque at rest, too.
         """
         savings = self._spread.savings
         if savings is None or not chosen.any():

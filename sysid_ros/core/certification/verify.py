@@ -39,7 +39,7 @@ from sysid_ros.core.trajectories.base import Trajectory
 Array = NDArray[np.float64]
 
 ACCEPTED_EXCESS = 0.009
-"""By how much larger errors that are proven throughout may be than those with estimated terms: a little less than
+"""Factor of errors that are proven throughout over errors with estimated terms: a little less than
 drivers, which have time for these alone, let a certificate differ from their own proof."""
 _HOPEFUL = 0.8
 """Share of the feedback torque of the path that has to be left in stops before their errors are bounded."""
@@ -47,17 +47,17 @@ _HOPEFUL = 0.8
 
 @dataclass(frozen=True)
 class Verification:
-    """What was proven of a plan.
+    """Proof of a plan.
 
     Attributes:
         margins: Smallest distance to each limit; none is negative.
-        pieces: Pieces of time that were looked at.
-        brake_time: Time to rest of the stops along the path that were proven too [s]; 0 if none were.
-        settings: What was to be proven.
+        pieces: Number of pieces of time.
+        brake_time: Time to rest of the proven stops along the path [s]; 0 without any.
+        settings: Settings of the proof.
         torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and of their squares while
             it is held afterwards, (K + 1, n) [Nm^2].
-        has_stop_bounds: Whether the errors in stops are bounds, and not assumed.
-        is_proven_throughout: Whether those on the path and in stops are proven with no term of the model estimated.
+        has_stop_bounds: Whether the errors in stops are bounded, not assumed.
+        is_proven_throughout: Whether errors on the path and in stops are proven with no term of the model estimated.
     """
 
     margins: Mapping[LimitKind, Margin]
@@ -75,8 +75,8 @@ class Proof:
 
     Attributes:
         bound: Tracking bound.
-        errors: The larger of its errors and of those with estimated terms, which drivers can work out in time.
-        verification: What was proven with these.
+        errors: The larger of its errors and the errors with estimated terms, which drivers can compute in time.
+        verification: The proof with these.
     """
 
     bound: TrackingBound
@@ -86,7 +86,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Beginning:
-    """How a plan begins.
+    """Start of a plan.
 
     Attributes:
         predecessor: ``plan_id`` of the plan it takes over from; None for a start from rest.
@@ -113,10 +113,9 @@ def verify(
         assumptions: The arm, the boxes of its and its payload's parameters, and the scene.
         trajectory: The plan, a Bezier or Fourier trajectory.
         errors: Largest errors of the controller: position (n,) [rad], velocity (n,) [rad/s], and torque (n,) [Nm], the
-            difference between the commanded torque and what the true parameters need for the plan. Those of a
-            :class:`TrackingBound` in stops are proven; those of other errors are assumed to grow in stops as
-            :mod:`stop_model` says.
-        settings: What may be used, and how finely time is divided.
+            commanded torque less the torque that the true parameters need for the plan. In stops, errors of a
+            :class:`TrackingBound` are proven; others are assumed to grow as in :mod:`stop_model`.
+        settings: Limits that may be used, and how finely time is divided.
 
     Returns:
         The margins.
@@ -143,14 +142,10 @@ def prove_throughout(
     history: TrackingHistory | None = None,
     settings: VerifierSettings | None = None,
 ) -> Proof:
-    """Prove the tracking errors of a plan throughout, and the plan safe with the larger of these and those of a bound.
+    """Prove the tracking errors of a plan throughout, and the plan safe with the larger of these and a bound's.
 
-    Args:
-        assumptions: As in :func:`verify`.
-        trajectory: As in :func:`verify`.
-        bound: Its tracking bound, with estimated terms.
-        history: What was executed before, proven throughout, too; None for a start from rest.
-        settings: As in :func:`verify`.
+    Args as in :func:`verify`, besides the tracking bound with estimated terms, and the history: the earlier motion,
+    proven throughout, too; None for a start from rest.
 
     Raises:
         PlanRejected: As in :func:`verify`.
@@ -185,16 +180,7 @@ def certify(
 ) -> Certificate:
     """Prove that a plan is safe and return its certificate.
 
-    Args:
-        assumptions: As in :func:`verify`.
-        trajectory: As in :func:`verify`.
-        errors: As in :func:`verify`.
-        settings: As in :func:`verify`.
-        beginning: How the plan begins; from rest, at any time, if None.
-
-    Raises:
-        PlanRejected: As in :func:`verify`.
-        ParameterOutOfRange: As in :func:`verify`.
+    Arguments and errors are those of :func:`verify`; without a beginning it starts from rest, at any time.
     """
     found = verify(assumptions, trajectory, errors, settings)
     return make_certificate(assumptions, trajectory, errors, found, beginning)
@@ -207,15 +193,7 @@ def make_certificate(
     found: Verification,
     beginning: Beginning | None = None,
 ) -> Certificate:
-    """Make the certificate of what :func:`verify` has proven with the same arguments.
-
-    Args:
-        assumptions: As in :func:`verify`.
-        trajectory: As in :func:`verify`.
-        errors: As in :func:`verify`.
-        found: What was proven.
-        beginning: As in :func:`certify`.
-    """
+    """Make the certificate of a proof by :func:`verify` with the same arguments; see :func:`certify`."""
     settings, beginning, robot = found.settings, beginning or Beginning(), assumptions.robot
     allowed = AllowedErrors.of(errors, robot.n)
     return Certificate(
@@ -250,7 +228,7 @@ def _prove(
     half = np.full(count, 0.5 * trajectory.duration / count)
     middle = (2.0 * np.arange(count) + 1.0) * half
     division = Division(0.5 * settings.shortest_piece)
-    # Cheapest first; what the later ones need of the first pieces is computed once.
+    # Cheapest first; data of the first pieces that later checks need are computed once.
     tightest = dict(division.run(lambda m, h: checks.limits(enclose_path(trajectory, m, h)), middle, half))
     first = Motion(tree, enclose_path(trajectory, middle, half))
     first_torques = checks.torques(first)
@@ -274,10 +252,10 @@ def _prove(
         return lambda m, h: checks.stop_torque(torques(m, h), time, stops.torque_over(m, h).T)
 
     def hopeful(time: float, shorter: StopBound | None) -> list[Check]:
-        """Check with less than the torque of the feedback can be: with it, errors need not be bounded."""
+        """Check with a lower bound of the feedback torque: with it, errors need not be bounded."""
         least = _HOPEFUL * errors.torque_over(middle, half)
         if shorter is not None:
-            # In longer stops it grows less. That is as measured, and so decides only what is not tried.
+            # In longer stops it grows less. That is only measured, and so decides only which stops are not tried.
             share = (1.0 + stop_torque_growth(time)) / (1.0 + stop_torque_growth(shorter.brake_time))
             least = np.maximum(least, share * shorter.torque_over(middle, half).T)
         return checks.stop_torque(first_torques, time, least)
@@ -298,7 +276,7 @@ def _prove(
         except (PlanRejected, BoundNotAvailable) as reason:
             refusals.append((is_bounded, reason))
             if brake_time == settings.brake_times[-1]:
-                # The stops that lack the least, as far as it is known what they lack.
+                # The stops with the smallest known shortfall.
                 known = [one for is_known, one in refusals if is_known] or [one for _, one in refusals]
                 raise min(reversed(known), key=_lack) from None
     if has_stop_bounds:  # with the errors in stops these need more room than on the path
@@ -351,7 +329,7 @@ def _torque_squares(
 
 
 def _require_continuous(robot: RobotModel, squares: Array, trajectory: Trajectory) -> Margin | None:
-    """Return what is left of the continuous torque limits, after a minute without torque; None without such limits."""
+    """Return the margin of the continuous torque limits, after a minute without torque; None without such limits."""
     plan = Load.of_plan(squares, trajectory.duration)
     heat = find_heat(robot.limits, Load.none(robot.n), plan, squares[-1])
     if heat is None:
@@ -377,10 +355,10 @@ def _require_boxes(robot: RobotModel, boxes: tuple[Box, Box]) -> None:
 
 
 def require_scene(robot: RobotModel, scene: Scene) -> None:
-    """Refuses payload spheres on another body than the last, and things put where the base stands.
+    """Reject payload spheres on another body than the last, and objects at the place of the base.
 
     Raises:
-        ParameterOutOfRange: With the thing and where it is.
+        ParameterOutOfRange: With the object and its place.
     """
     for sphere in spheres_of_payload(robot, scene):
         if sphere.body != robot.n:
@@ -390,7 +368,7 @@ def require_scene(robot: RobotModel, scene: Scene) -> None:
         if sphere.body != 0:
             continue
         center = placement.rotation.T @ (sphere.center - placement.translation)
-        # Spheres reach below the mounting plane, where a table may be; their centres do not.
+        # Spheres may reach below the mounting plane, where a table may be; their centres do not.
         if scene.ground_height is not None and center[2] <= scene.ground_height:
             allowed = f"below {center[2]:.3f} m, where the base '{sphere.link}' stands"
             raise ParameterOutOfRange("ground_height [m]", scene.ground_height, allowed)
@@ -404,7 +382,7 @@ def require_scene(robot: RobotModel, scene: Scene) -> None:
 
 
 def state_claims(robot: RobotModel, scene: Scene, found: Verification) -> str:
-    """One sentence of what was proven and what was not."""
+    """Describe in one sentence the proven and the unproven properties."""
     has_payload = bool(spheres_of_payload(robot, scene))
     proven = ["position, velocity, acceleration and torque limits"]
     if LimitKind.CONTINUOUS_TORQUE in found.margins:

@@ -28,9 +28,9 @@ Numbers = tuple[float, ...]
 _ROUNDING = 1e-9
 """Gaps that are no larger count as touching [m]."""
 _ROUNDS = 40
-"""Times cells are divided; what is open then is not proven."""
+"""Times cells are divided; the rest is not proven."""
 _GAPS = 1_000_000
-"""Largest number of gaps, over cells and pairs of spheres, that are looked at at once; with more nothing is proven."""
+"""Largest number of gaps, over cells and pairs of spheres, that are evaluated at once; more end the proof."""
 __all__ = [
     "CollisionModel",
     "Obstacle",
@@ -56,12 +56,7 @@ _NAMES = 4
 def are_kept_apart(robot: RobotModel, inner: Sequence[Sphere], outer: Sequence[Sphere]) -> bool:
     """Return whether spheres of two bodies with one between them are proven never to touch within position limits.
 
-    The answer no means that they touch somewhere, or that they come too close to prove that they do not.
-
-    Args:
-        robot: The arm.
-        inner: Spheres of one body.
-        outer: Spheres of the body two joints further out.
+    No means that they touch somewhere, or come too close for the proof.
     """
     model, first = robot.pin_model, inner[0].body
     hinges = []
@@ -131,12 +126,12 @@ def _divided(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class CollisionModel:
-    """What must not touch what.
+    """Pairs that must not touch.
 
     Attributes:
-        spheres: Spheres of the arm and of what it carries.
+        spheres: Spheres of the arm and of its load.
         pairs: Indices of the spheres that must not touch each other, (m, 2).
-        movable: Indices of the spheres that are checked against ground and obstacles: all but those of the base, (k,).
+        movable: Indices of the spheres that are checked against ground and obstacles: all but the base's, (k,).
         obstacles: Boxes nothing may touch.
         ground_height: Height of the ground in the base frame [m], None for none.
     """
@@ -154,7 +149,7 @@ def build_collision_model(
     obstacles: Sequence[Obstacle] = (),
     ground_height: float | None = None,
 ) -> CollisionModel:
-    """Collect what must not touch what.
+    """Collect the pairs that must not touch.
 
     Links with two or more other bodies between them are compared. With one between, tool and payload are; links of the
     arm are unless the position limits are proven to keep them apart, or their spheres overlap in the home posture
@@ -163,7 +158,7 @@ def build_collision_model(
 
     Args:
         robot: The arm, with its spheres.
-        payload_spheres: Spheres that cover what the arm carries, fixed to the last body.
+        payload_spheres: Spheres that cover the load of the arm, fixed to the last body.
         obstacles: Boxes to keep away from.
         ground_height: Height of the ground in the base frame [m]; None for no ground.
     """
@@ -178,24 +173,24 @@ def build_collision_model(
 
 
 def build_scene_model(robot: RobotModel, scene: Scene) -> CollisionModel:
-    """Collect what must not touch what in a scene; see :func:`build_collision_model`."""
+    """Collect the pairs that must not touch in a scene; see :func:`build_collision_model`."""
     return build_collision_model(robot, spheres_of_payload(robot, scene), scene.obstacles, scene.ground_height)
 
 
 def spheres_of_payload(robot: RobotModel, scene: Scene) -> tuple[Sphere, ...]:
-    """Return the spheres around what the arm carries in a scene: its own, or those of the robot's payload prior."""
+    """Return the spheres around the load in a scene: its own, or those of the robot's payload prior."""
     return robot.payload_prior.spheres if scene.payload_spheres is None else scene.payload_spheres
 
 
 def describe_unchecked_links(robot: RobotModel) -> list[str]:
-    """Say what is not known of collisions of the arm with itself and others; empty where all of it is checked."""
+    """Describe collisions of the arm with itself and others that are not checked; empty if all are."""
     bare = links_without_spheres(robot)
     without = f"collisions of {_list(bare)} (no spheres)" if bare else ""
     return [text for text in (without, describe_overlapping_links(robot)) if text]
 
 
 def describe_overlapping_links(robot: RobotModel) -> str:
-    """Say which links of the arm are not compared although nothing keeps them apart; empty where there are none.
+    """Describe links of the arm that are not compared although they may touch; empty where there are none.
 
     Spheres that overlap in the home posture are too large there; comparing them would forbid every motion.
     """
@@ -224,7 +219,7 @@ def _is_tool(robot: RobotModel, link: str) -> bool:
 
 
 def _pairs_left_out(robot: RobotModel) -> tuple[list[LinkPair], list[LinkPair]]:
-    """List links that might be compared but are not: those that keep apart, and those that overlap at home."""
+    """List links that are not compared: pairs that keep apart, and pairs that overlap at home."""
     by_link: dict[tuple[int, str], list[int]] = {}
     for index, sphere in enumerate(robot.spheres):
         by_link.setdefault((sphere.body, sphere.link), []).append(index)
@@ -282,10 +277,6 @@ def displacement_factors(robot: RobotModel, collision: CollisionModel) -> tuple[
     """Bound how far position errors move spheres per joint, at any posture.
 
     An error e moves a point by at most ``sum_j e_j r_j``, with r_j its largest possible distance to axis j.
-
-    Args:
-        robot: The arm.
-        collision: The spheres.
 
     Returns:
         Of the pairs against each other (m, n) and of the movable spheres in the base frame (k, n), both [m/rad].

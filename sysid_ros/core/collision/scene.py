@@ -1,4 +1,4 @@
-"""What surrounds the arm and what it carries: everything a plan must not touch, as one value with a hash."""
+"""The environment and the load of an arm: everything a plan must not touch, as one value with a hash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 _ORTHONORMAL = 1e-6
 _CLEARANCE_MAX = 1.0  # [m]
 _FAR = 1e4
-"""Largest coordinate and half edge of an obstacle [m]; with larger ones rounding exceeds what proofs leave for it."""
+"""Largest coordinate and half edge of an obstacle [m]; with larger ones rounding exceeds its allowance in proofs."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Scene:
     Attributes:
         obstacles: Boxes.
         ground_height: Height of the ground [m]; None for no ground.
-        payload_spheres: Spheres around what the arm carries, fixed to the last body; None takes those of the robot's
-            payload prior, an empty tuple says that nothing is carried.
+        payload_spheres: Spheres around the load, fixed to the last body; None for those of the robot's payload prior,
+            an empty tuple for no load.
         clearance: Distance to keep [m].
 
     Raises:
@@ -107,7 +107,7 @@ class Scene:
         return fingerprint("scene", np.array([self.clearance]), ground, counts, *boxes, *spheres)
 
     def find_missing(self, other: Scene) -> str | None:
-        """Return in words what another scene lacks of this one; None where what is safe there is safe here."""
+        """Describe contents of this scene that another lacks; None where what is safe there is safe here."""
         known = {_identity(obstacle) for obstacle in other.obstacles}
         missing = [f"the obstacle '{one.name}'" for one in self.obstacles if _identity(one) not in known]
         grounds = [-np.inf if scene.ground_height is None else scene.ground_height for scene in (self, other)]
@@ -143,7 +143,7 @@ class Scene:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Scene:
-        """Make a scene from what :meth:`to_dict` returns, or from what was written by hand; any entry may be left out.
+        """Make a scene from the result of :meth:`to_dict`, or from a file written by hand; any entry may be left out.
 
         Raises:
             ParameterOutOfRange: An entry is unknown or cannot be used.

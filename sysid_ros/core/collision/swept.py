@@ -1,6 +1,6 @@
-"""The room a plan takes, for pictures: spheres of arm and payload at some of its postures, and where it is tightest.
+"""The room a plan takes, for pictures: spheres of arm and payload at some of its postures, and the tightest place.
 
-Pictures only. The verifier proves distances for all times between; nothing here does.
+Pictures only: nothing is proven here. The verifier proves distances at all times.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sysid_ros.core.trajectories.base import Trajectory
 Array = NDArray[np.float64]
 
 _SAMPLES = 100
-"""Postures that are looked at."""
+"""Number of evaluated postures."""
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """The smallest distance at the postures looked at.
+    """The smallest distance at the evaluated postures.
 
     Attributes:
-        distance: Free distance between surfaces, what the position errors may take of it taken off [m].
+        distance: Free distance between surfaces, less the effect of position errors [m].
         time: Time since the start of the plan [s].
         names: Link, and the other link, the obstacle or "ground".
         points: Points of both surfaces that are closest, errors left aside, in the base frame, (2, 3) [m].
@@ -73,7 +73,7 @@ def sweep_spheres(
     Args:
         robot: The arm.
         trajectory: The plan.
-        scene: What surrounds the arm and what it carries.
+        scene: Environment and load of the arm.
         error: Largest position errors of the controller, (n,) [rad].
         postures: How many postures are kept, start and end among them; between two of them the sphere that moves most
             goes equally far.

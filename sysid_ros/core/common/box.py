@@ -1,4 +1,4 @@
-"""Interval vectors: everything that is known only between a lower and an upper value."""
+"""Interval vectors: quantities known between a lower and an upper value."""
 
 from __future__ import annotations
 

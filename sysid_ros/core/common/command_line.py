@@ -17,7 +17,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 
 LARGEST_PORT = 65535
 ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
-"""Exit statuses of a program that runs until it is told to end."""
+"""Exit statuses of a program that runs until it has to end."""
 _PARSER = "_parser"
 _HANGING = " " * 7
 _HANGING_AT_MOST = 9
@@ -30,9 +30,9 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         examples: Commands that work, each a line; the help shows them and tests parse them.
-        endings: What each exit status means.
-        check: Refuses options that cannot be used, and files that are missing, without loading anything for it.
-        options: Those of :class:`argparse.ArgumentParser`.
+        endings: Meaning of each exit status.
+        check: Refuses invalid options and missing files, without loading anything.
+        options: Options of :class:`argparse.ArgumentParser`.
     """
 
     def __init__(
@@ -54,10 +54,7 @@ class CommandParser(argparse.ArgumentParser):
         return self._parse(args, namespace)[0]
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Return the options of a command line that can be used.
-
-        Args:
-            argv: Its words; None takes those of this process.
+        """Return the valid options of a command line; None takes this process's.
 
         Raises:
             SysidError: The check of the command refuses them.
@@ -76,12 +73,7 @@ class CommandParser(argparse.ArgumentParser):
         return options, parser
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Add an argument; choices that do not fit a line are told in its help, and not in the usage.
-
-        Args:
-            names: Its names.
-            options: Those of :meth:`argparse.ArgumentParser.add_argument`.
-        """
+        """Add an argument as in :class:`argparse.ArgumentParser`; choices too long for a line are in its help only."""
         choices = [str(choice) for choice in options.get("choices") or ()]
         if len(",".join(choices)) > _LONGEST_CHOICES and "metavar" not in options:
             options["metavar"] = names[-1].lstrip("-").replace("-", "_").upper()
@@ -96,17 +88,17 @@ class CommandParser(argparse.ArgumentParser):
         known = [*self._option_string_actions, *(name for one in self._actions for name in one.choices or ())]
         near = difflib.get_close_matches(found[1] or found[2], map(str, known), 1) if found else []
         hint = f" (did you mean {near[0]}?)" if near else ""
-        tell(f"{self.prog}: error: ", f"{message}{hint}\n`{self.prog} --help` tells the options")
+        tell(f"{self.prog}: error: ", f"{message}{hint}\n`{self.prog} --help` lists the options")
         sys.exit(2)
 
 
 def tell(prefix: str, text: str, stream: TextIO | None = None) -> None:
-    """Tell a person something: on a terminal in lines that end at words, indented by the prefix; elsewhere as it is.
+    """Print a text for a person: on a terminal in lines that end at words, indented by the prefix; elsewhere unchanged.
 
     Args:
-        prefix: What it begins with, such as ``error: ``.
-        text: What is told.
-        stream: Where to; None takes standard error.
+        prefix: Its beginning, such as ``error: ``.
+        text: The text.
+        stream: The output; None for standard error.
     """
     stream = sys.stderr if stream is None else stream
     lines = text.splitlines()
@@ -138,14 +130,7 @@ LARGEST_SEED = 2**31 - 1
 def require_numbers(
     options: argparse.Namespace, *names: str, least: float = 0.0, most: float = math.inf, is_open: bool = False
 ) -> None:
-    """Refuse options that are out of range, infinite, or none at all.
-
-    Args:
-        options: Of the command line.
-        names: Their destinations.
-        least: The smallest number that is allowed.
-        most: The largest.
-        is_open: Whether ``least`` itself is not allowed.
+    """Refuse options outside of ``least`` to ``most``, infinite or NaN; ``is_open`` excludes ``least`` itself.
 
     Raises:
         ParameterOutOfRange: Names the option.

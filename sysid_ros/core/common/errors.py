@@ -1,7 +1,7 @@
 """Every error this package raises on purpose.
 
-All derive from :class:`SysidError` and carry the data they speak about, so that a node can turn them into a numbered
-error code and a person can see what was given, what is allowed and what to do.
+All derive from :class:`SysidError` and carry their data, so that a node can turn them into a numbered error code and
+the message can say what was given, what is allowed and what to do.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class NotPhysicallyConsistent(ModelError):
 MISSING = object()
 """In place of a value that is needed and was not given."""
 _LONGEST_VALUE = 500
-"""A longer value is told by its beginning: whoever sends megabytes does not get them back, nor into the log."""
+"""A longer value is cut in messages: megabytes are neither sent back nor logged."""
 
 
 class ParameterOutOfRange(SysidError):
-    """A setting outside what is allowed.
+    """A setting outside of its allowed values.
 
     Args:
         name: Name of the setting, with its unit.
-        value: What was given; ``MISSING`` for nothing.
-        allowed: What is expected, in words.
+        value: The given value; ``MISSING`` for none.
+        allowed: Expected values, in words.
     """
 
     def __init__(self, name: str, value: object, allowed: str):

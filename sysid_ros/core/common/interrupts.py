@@ -1,4 +1,4 @@
-"""Ctrl-C as a request that work can heed between its steps, so that nothing that was found is lost, nor an arm left."""
+"""Ctrl-C as a request that work polls between its steps, so that no result is lost and no arm is left moving."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Interrupts:
-    """Counts SIGINT, SIGTERM and SIGHUP instead of breaking whatever is being done.
+    """Counts SIGINT, SIGTERM and SIGHUP instead of interrupting the work.
 
     One press of Ctrl-C reaches a launched process twice, from the terminal and from the launcher, and people press it
     again: for a node all of them are one request, and only SIGKILL ends it before the arm is at rest.
 
     Attributes:
         patience: Signals that are only counted; the next one raises ``KeyboardInterrupt``. None counts all.
-        count: Signals so far, with those that whoever counted them before in this process had.
+        count: Signals so far, including earlier counts in this process.
         number: The first of them; 0 before.
     """
 
@@ -56,7 +56,7 @@ class Interrupts:
 
 
 def hold_signals() -> None:
-    """Count signals from now until this process has ended: those that come while it loads, and while it is torn down.
+    """Count signals from now until this process has ended, also while it loads and while it is torn down.
 
     What enters :class:`Interrupts` later finds them. Python resets handlers of its own before it is gone, so at the
     end signals are ignored.

@@ -1,4 +1,4 @@
-"""What this machine has to do besides."""
+"""The load of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def describe_load() -> str:
-    """Say how busy this machine is: ``this machine is busy: load 40 on 2 cores``."""
+    """Describe the load of this machine: ``this machine is busy: load 40 on 2 cores``."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     load = os.getloadavg()[0]
     words = "busy" if load > cores else "not busy by its load, but late"

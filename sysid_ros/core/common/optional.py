@@ -1,4 +1,4 @@
-"""Python packages that only a part of this package needs: what is missing is named where it is used."""
+"""Python packages that only a part of this package needs: a missing one is named where it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PIP = {
     "mujoco": "mujoco",
     "rosbags": "rosbags",
 }
-"""What pip calls the package of a module; ROS has no packages for them, see requirements-ros.txt."""
+"""Name of a module's package in pip; ROS has no packages for them, see requirements-ros.txt."""
 _NEEDED_FOR = {
     "casadi": "planning safe motions",
     "mcap": "recordings (record:=false does without)",
@@ -33,7 +33,7 @@ EXTRAS = {
 
 
 def describe_missing(error: ModuleNotFoundError) -> str:
-    """Say which module is missing, and how to install it."""
+    """Describe which module is missing, and how to install it."""
     name = (error.name or "").partition(".")[0]
     if name in EXTRAS:
         return f"{name} is not installed, which this takes; install it with: pip install 'sysid_ros[{EXTRAS[name]}]'"
@@ -41,14 +41,14 @@ def describe_missing(error: ModuleNotFoundError) -> str:
 
 
 class _Optional:
-    """Stands for a module, which is imported when something of it is used for the first time."""
+    """A stand-in for a module, which is imported on first use."""
 
     def __init__(self, name: str):
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
         module = _import(self._name)
-        # Loops use such modules thousands of times a second: what is there from now on is found without this method.
+        # Loops use such modules thousands of times a second: names found once bypass this method.
         self.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("_")})
         return getattr(module, name)
 
@@ -67,19 +67,16 @@ def _import(name: str) -> ModuleType:
 
 
 def optional_module(name: str) -> Any:
-    """Return a module that may be missing, and that takes long to load: it is imported where it is first used.
+    """Return a module that may be missing, and that takes long to load: it is imported on first use.
 
-    Args:
-        name: One of the modules this package knows to be optional, or a module of theirs.
-
-    Returns:
-        The module. Using anything of one that is not installed raises :class:`SysidError`.
+    The name is one of the optional modules of this package, or a module of theirs. Using a missing one raises
+    :class:`SysidError`.
     """
     return _Optional(name)
 
 
 def require_module(name: str) -> None:
-    """Refuse to go on where a module is not installed: for the start of a program, before anything depends on it.
+    """Raise an error if a module is not installed: for the start of a program, before anything depends on it.
 
     Raises:
         SysidError: It is not.

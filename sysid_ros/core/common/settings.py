@@ -24,13 +24,13 @@ _KEY = "setting"
 
 
 def per_class(function: F) -> F:
-    """Remember what a function of a class returns; ``cache`` with a type that lets classes be its arguments."""
+    """Cache the result of a function of a class; like ``cache``, with a type that accepts classes as arguments."""
     return cast(F, cache(function))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a setting means and what it may be.
+    """Meaning and allowed values of a setting.
 
     Attributes:
         unit: Its unit, ``-`` for a pure number, empty for texts, switches and choices.
@@ -40,7 +40,7 @@ class Setting:
         below: Excluded upper end [unit].
         choices: Allowed values where they can be listed.
         library_only: Whether no node has a parameter for it.
-        description: What it does: the docstring of the field.
+        description: Its effect: the docstring of the field.
     """
 
     unit: str
@@ -73,7 +73,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """What is allowed, as in 'from 0.1 to 10'; empty where everything is."""
+        """Allowed values, as in 'from 0.1 to 10'; empty where all are."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         if self.lower is not None and self.upper is not None:
@@ -133,7 +133,7 @@ def describe_fields(kind: type[Any]) -> dict[str, str]:
 
 @per_class
 def settings_of(kind: type[Any]) -> dict[str, Setting]:
-    """Return what every field of a class that is made with :func:`setting` means, by name, descriptions included."""
+    """Return the settings made with :func:`setting` of a class, by name, descriptions included."""
     described = describe_fields(kind)
     return {
         name: replace(info, description=described.get(name, ""), library_only=info.library_only or kind.library_only)
@@ -148,7 +148,7 @@ def _bare(kind: type[Any]) -> dict[str, Setting]:
 
 
 def validate(settings: Any) -> None:
-    """Check every field of a dataclass against what :func:`setting` says about it.
+    """Check every field of a dataclass against its :func:`setting`.
 
     Raises:
         ParameterOutOfRange: The first that is not allowed.

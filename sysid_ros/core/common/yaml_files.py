@@ -1,7 +1,7 @@
-"""The one way this package reads YAML: as data alone, and only where size, depth and aliases are those of a real file.
+"""The only YAML reader of this package: data alone, with limits on size, depth and aliases.
 
-An alias costs nothing in a file and the whole of what it stands for wherever the content is walked, so a kilobyte can
-keep a process busy for a minute. Events of the parser are counted before anything is built of them.
+An alias is small in a file but stands for its whole content wherever it is walked, so a kilobyte can keep a process
+busy for a minute. Events of the parser are counted before anything is built from them.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def read_yaml(path: Path | str) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """Return what a YAML text says, as plain data.
+    """Return the content of a YAML text as plain data.
 
     Args:
         text: The text.
-        name: What it is, for errors.
+        name: Its name, for errors.
 
     Raises:
         ModelError: It is no YAML, or longer than :data:`MOST_BYTES`, deeper than :data:`DEEPEST`, has more than
@@ -74,7 +74,7 @@ def _check_size(text: str, name: str) -> None:
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, total))
-            sizes.pop(event.anchor, None)  # an anchor may be used again; within itself it stands for nothing yet
+            sizes.pop(event.anchor, None)  # an anchor may be used again; within itself it is undefined yet
             if len(opened) > DEEPEST:
                 raise ModelError(f"cannot read {name}", f"more than {DEEPEST} collections are within each other")
             total += 1

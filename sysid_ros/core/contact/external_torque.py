@@ -1,14 +1,14 @@
 """External joint torques with guaranteed intervals, window by window.
 
 A window's rows say ``Y theta_e + B delta + V eta = u + e + s``, where s is the impulse of the external torques, zero
-without contact. Rows of windows without contact, the reference, say the same with ``s = 0`` and share theta_e and
-delta. So for every matrix L
+without contact. Rows of windows without contact, the reference, have ``s = 0`` and share theta_e and delta. So for
+every matrix L
 
 ``s = (Y - L Y_r) x + (B - L B_r) delta + V eta - L V_r eta_r - (r - L r_r) - e + L e_r``,
 
 which gives an interval for s by the bounds of everything on the right. L predicts the rows of the window from those of
-the reference: what is constant (the arm, its friction, offsets, the payload) cancels as far as the reference has shown
-it. With ``L = 0`` only the boxes count. A bad L only makes the interval wide.
+the reference: constant effects (the arm, its friction, offsets, the payload) cancel as far as the reference has shown
+them. With ``L = 0`` only the boxes count. A bad L only makes the interval wide.
 
 Source: EXCITE (1), in the integrated form of SAFE-ID; docs/theory/contact.md.
 """
@@ -69,12 +69,12 @@ class ExternalTorque:
 
     @property
     def is_proven(self) -> NDArray[np.bool_]:
-        """Which joints have an external torque for certain: 0 is outside their interval, (n,)."""
+        """Joints that certainly have an external torque: 0 is outside their interval, (n,)."""
         return np.asarray((self.lower > 0.0) | (self.upper < 0.0))
 
 
 class Reference:
-    """Rows without contact that predict those of a window, and the boxes of what both share.
+    """Rows without contact that predict a window's, and the boxes of their shared unknowns.
 
     Args:
         box: Box of the target ``theta_e``, (P,).
@@ -139,8 +139,8 @@ class ExternalTorqueObserver:
     """Turns samples into external torques with guaranteed intervals, one for each window.
 
     The intervals hold under the assumptions of the estimator (docs/theory/bounds.md), with ``no contact`` for the
-    windows of the reference only. 0 outside an interval proves that one of them is violated: something touches the
-    arm, or the payload has changed.
+    windows of the reference only. 0 outside an interval proves that one of them is violated: the arm is in contact, or
+    the payload has changed.
 
     Args:
         robot: The arm with its parameter box, sensors and the prior of the payload.
@@ -162,7 +162,7 @@ class ExternalTorqueObserver:
 
     @property
     def reference(self) -> Reference:
-        """What the windows are compared with."""
+        """Reference of the comparison."""
         return self._reference
 
     def clear(self) -> None:
@@ -172,7 +172,7 @@ class ExternalTorqueObserver:
         self._stamp: int | None = None
 
     def set_reference(self, rows: Sequence[Rows], box: Box, stamp: int | None) -> None:
-        """Compare the next windows with rows in which nothing touched the arm.
+        """Compare the next windows with rows without contact.
 
         Args:
             rows: Rows of an estimator with the same robot and settings (``StreamingEstimator.stored_windows``).

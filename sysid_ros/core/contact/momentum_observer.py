@@ -1,8 +1,8 @@
-"""External joint torques without bounds, from the momentum of a nominal model: what vendors' controllers compute.
+"""External joint torques without bounds, from the momentum of a nominal model, as in vendors' controllers.
 
     r = gain (p - p_0 - int (tau + C'v - g - friction + r) dt),    so that    dr/dt = gain (tau_ext - r)
 
-for the true model; every error of the model appears in r as if something pushed. It is the baseline for the intervals
+for the true model; every error of the model appears in r like an external torque. It is the baseline for the intervals
 of :mod:`~sysid_ros.core.contact.external_torque`, and fast enough for the torque loop, which guiding by hand needs.
 
 Source: A. De Luca, A. Albu-Schaeffer, S. Haddadin, G. Hirzinger, "Collision Detection and Safe Reaction with the
@@ -29,7 +29,7 @@ class MomentumObserver:
 
     Args:
         robot: The arm; its effort meaning says whether friction is in the measured torque.
-        theta: Parameters of the model with all that the arm carries, (14 n,).
+        theta: Parameters of the model with the load, (14 n,).
         period: Time between cycles [s].
         gain: Rate at which the estimate follows [1/s]; it must be less than 1 over the period.
 
@@ -61,7 +61,7 @@ class MomentumObserver:
         self._estimate = np.zeros(self._robot.n)
 
     def update(self, q: ArrayLike, v: ArrayLike, effort: ArrayLike) -> Array:
-        """Take a cycle.
+        """Add a cycle.
 
         Args:
             q: Measured positions, (n,) [rad].

@@ -19,11 +19,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Contact:
-    """What a window says of contacts.
+    """Contact information of a window.
 
     Attributes:
         torque: External joint torques.
-        wrench: The wrench at the tool, if nothing touches the arm elsewhere.
+        wrench: The wrench at the tool, without contact elsewhere.
         smallest: Smallest force and moment along each axis of the tool that the window would have proven, (6,) [N, Nm].
     """
 
@@ -36,13 +36,13 @@ class ContactMonitor:
     """Follows an estimator of the same arm and reports contacts.
 
     For ``reference_duration`` the reference follows the estimator, through its restarts too; then it stays, whatever
-    the estimator makes of contacts, until :meth:`restart`.
+    the estimator does during contacts, until :meth:`restart`.
 
     Args:
         robot: The arm.
-        estimator: Its estimator, which is given every block before the monitor: both look at the same windows, and what
-            their rows need of the samples is worked out once.
-        contact: What is assumed of contacts.
+        estimator: Its estimator, which receives every block before the monitor: both use the same windows, whose
+            signals are computed once.
+        contact: Assumptions about contacts.
 
     Raises:
         ParameterOutOfRange: The estimator identifies all bodies at once.
@@ -65,7 +65,7 @@ class ContactMonitor:
 
     @property
     def reference(self) -> Reference:
-        """What the windows are compared with."""
+        """Reference of the comparison."""
         return self._observer.reference
 
     @property
@@ -79,7 +79,7 @@ class ContactMonitor:
         self._bounds, self._start, self._is_complete = None, None, False
 
     def follow(self, block: SampleBlock) -> None:
-        """Take over what the estimator has learnt, without looking for contacts."""
+        """Adopt the estimator's knowledge, without looking for contacts."""
         if self._is_complete or not len(block):
             return
         self._start = int(block.stamps[0]) if self._start is None else self._start
@@ -92,7 +92,7 @@ class ContactMonitor:
         self._is_complete = int(block.stamps[-1]) - self._start >= duration
 
     def add(self, block: SampleBlock) -> list[Contact]:
-        """Return what the windows say that a block completes, which the estimator was given last."""
+        """Return the contacts in the windows that the estimator's latest block completes."""
         self.follow(block)
         return [self._report(self._observer.observe(window)) for window in self._estimator.windows]
 

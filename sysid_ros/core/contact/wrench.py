@@ -1,10 +1,10 @@
 """The wrench at the tool from external joint torques, with guaranteed bounds, and the smallest force that is detected.
 
-A wrench F that acts at the tool makes the mean joint torques ``mean(J^T F)``. The bounds of F are those of a linear
-programme, ``lower <= A F <= upper`` with the mean ``A`` of ``J^T``, widened by what F may change within the window and
-by what the positions leave open of J. For every matrix L, ``F_i`` lies within ``L tau +- |e_i - L A| F_max``. The dual
-solutions of the programme are inverses of six rows of A, so the best of these is its optimum; only near a singular
-posture, where ``F_max`` counts, a solver is asked, and an inexact one only widens the bounds.
+A wrench F at the tool causes the mean joint torques ``mean(J^T F)``. A linear program bounds F,
+``lower <= A F <= upper`` with the mean ``A`` of ``J^T``, widened by the change of F within the window and by the
+uncertainty of J. For every matrix L, ``F_i`` lies within ``L tau +- |e_i - L A| F_max``. The dual solutions of the
+program are inverses of six rows of A, so the best of these is its optimum; only near a singular posture, where
+``F_max`` counts, it needs a solver, and an inexact one only widens the bounds.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _SMALLEST = 1e-3
 
 @dataclass(frozen=True)
 class ContactSettings(Settings):
-    """What is assumed of contacts."""
+    """Assumptions about contacts."""
 
     reference_duration: float = setting(30.0, "s", lower=0.0, upper=86400.0)
-    """Nothing touches the arm for this long after a start or reset: its windows are the reference of external torques.
+    """No contact for this long after a start or reset: these windows are the reference of external torques.
     0: no reference, only prior and boxes of the robot."""
 
     largest_force: float = setting(300.0, "N", lower=1.0, upper=1e5)
@@ -97,7 +97,7 @@ class WrenchObserver:
 
     Args:
         robot: The arm; the wrench acts at its tool frame.
-        settings: What is assumed of the wrench.
+        settings: Assumptions about the wrench.
         acceleration: Largest acceleration between samples, (n,) [rad/s^2]; by default three times the planning limit.
     """
 
@@ -119,7 +119,7 @@ class WrenchObserver:
         return np.array(pin.computeFrameJacobian(self._model, self._data, posture, self._frame, local))
 
     def observe(self, external: ExternalTorque) -> ToolWrench:
-        """Bound the wrench at the tool that external torques belong to, if nothing touches the arm elsewhere."""
+        """Bound the wrench at the tool by external torques, assuming no contact elsewhere."""
         mean, departure, sensitivity = self._mean_jacobian(external)
         change, largest = departure.T @ self._settings.change, self._settings.largest
         for _ in range(_ROUNDS):  # the bounds are proven, so the next round may take them as the largest wrench
@@ -140,15 +140,15 @@ class WrenchObserver:
             directions: Unit wrenches, (K, 6) in axes of the tool; by default along the six axes.
 
         Returns:
-            Factors of the directions, (K,) [N or Nm]; infinite where no joint feels it.
+            Factors of the directions, (K,) [N or Nm]; infinite where no joint torque shows it.
         """
         matrix, _, _ = self._mean_jacobian(external)
         return smallest_detectable(matrix, external.width, np.eye(6) if directions is None else directions)
 
     def _mean_jacobian(self, external: ExternalTorque) -> tuple[Array, Array, Array]:
-        """Return the mean Jacobian of a window, how far it departs from it, both (6, n), and its error by row, (6,).
+        """Return the mean Jacobian of a window, its largest variation, both (6, n), and its error by row, (6,).
 
-        The departure counts times the change of the wrench, the error of the mean times the wrench itself. J consists
+        The variation counts times the change of the wrench, the error of the mean times the wrench itself. J consists
         of screws S; its derivatives are brackets ``[S_l, S_j]`` and ``[S_m, [S_l, S_j]]``, with linear parts below two
         and three reaches. A step of the sum ``d`` of the joints' turns and of length h departs from the chord of J by
         the second derivative times ``d^2 / 8`` and from the chord of q by ``acceleration h^2 / 8``.
@@ -224,7 +224,7 @@ def smallest_detectable(jacobian: ArrayLike, width: ArrayLike, directions: Array
         directions: Unit wrenches, (K, 6).
 
     Returns:
-        Factors of the directions, (K,); infinite where no joint feels it.
+        Factors of the directions, (K,); infinite where no joint torque shows it.
 
     Raises:
         ParameterOutOfRange: A direction is zero.

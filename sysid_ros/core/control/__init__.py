@@ -39,7 +39,7 @@ CONTROLLERS = (ROBUST, "gravity_pid", ONLINE_MODEL)
 def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Controller:
     """Build a control law with its default gains at the period of an arm, lower ones where its joints are elastic.
 
-    Its description names the period, so no plan that was certified for another one is executed.
+    Its description names the period, so plans certified for another one are not executed.
 
     Args:
         name: Name of the control law.
@@ -61,11 +61,9 @@ def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Cont
 
 
 def online_model_settings(bandwidth: float, period: float) -> OnlineModelSettings:
-    """Return the settings of the online model in a torque loop: those of SVA, with momenta in place of accelerations.
+    """Return the settings of the online model in a torque loop: SVA's, with momenta in place of accelerations.
 
-    Args:
-        bandwidth: Bandwidth of the robust law on the same arm [1/s].
-        period: Time between two torques [s].
+    ``bandwidth`` [1/s] is the robust law's on the same arm, ``period`` the time between two torques [s].
     """
     frequency = _FREQUENCY_SHARE * bandwidth
     return OnlineModelSettings(frequency=frequency, period=period, observation=Observation.MOMENTUM)

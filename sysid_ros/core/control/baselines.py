@@ -6,7 +6,7 @@ Most arms are driven with the first. The second is
 
 where theta is the nominal model until the buffer of the online fit is full and the coefficient of determination of
 every joint is high enough; then the torque changes smoothly to that of the identified model, and back when the fit gets
-worse. No tracking bound is proven for it: a good fit of past torques says nothing certain of the next motion.
+worse. No tracking bound is proven for it: a good fit of past torques guarantees nothing about the next motion.
 
 Source: SVA (109) and section VI; hysteresis, smooth change, check of the inertia and patience are our own.
 """
@@ -89,7 +89,7 @@ class GravityPid:
         return self._model
 
     def reset(self, balance: Array | None = None) -> None:
-        """Reset the integral, to what balances the arm (n,) [Nm] where that is known; see :meth:`Controller.reset`."""
+        """Reset the integral, to the balance of the arm (n,) [Nm] where that is known; see :meth:`Controller.reset`."""
         self._integral, self._balance = np.zeros(self.robot.n), balance
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
@@ -125,7 +125,7 @@ class GravityPid:
 
 @dataclass(frozen=True)
 class GateSettings(Settings, library_only=True):
-    """When the identified model is used."""
+    """Conditions for using the identified model."""
 
     determination: float = setting(0.95, "-", lower=0.0, upper=1.0)
     """Coefficient of determination that every joint must reach."""
@@ -134,22 +134,19 @@ class GateSettings(Settings, library_only=True):
     blend_time: float = setting(0.5, "s", lower=0.0, upper=60.0)
     """Time of a change from one model to the other, and time constant at which the identified one follows new fits."""
     inertia_ratio: float = setting(10.0, "-", lower=1.0)
-    """How many times the nominal inertia the identified one may be in any direction, and how many times less; infinite
+    """Largest ratio of identified and nominal inertia in any direction, either way; infinite
     as in the paper, which asks for nothing."""
     patience: float = setting(3.0, "s", above=0.0)
     """How long the arm may move without a new fit before the nominal model is used again."""
 
     def allows_inertia(self, model: FittedModel) -> bool:
-        """Return whether the inertia of a model is positive, and near enough to the nominal one; not where unknown."""
+        """Return whether the inertia of a model is positive, and near enough to the nominal one; not if unknown."""
         low, high = model.inertia
         return self.inertia_ratio == np.inf or (low >= 1.0 / self.inertia_ratio and high <= self.inertia_ratio)
 
 
 class ModelGate:
     """Decides between the nominal and the identified model, with hysteresis.
-
-    Args:
-        settings: When the identified model is used.
 
     Attributes:
         is_open: Whether the identified model is used.
@@ -166,7 +163,7 @@ class ModelGate:
 
     @property
     def least(self) -> float:
-        """Coefficient of determination that every joint needs now [-]."""
+        """Coefficient of determination required of every joint now [-]."""
         return self.settings.determination - (self.settings.hysteresis if self.is_open else 0.0)
 
     def judge(self, model: FittedModel) -> None:
@@ -177,7 +174,7 @@ class ModelGate:
         self._age = 0.0
 
     def advance(self, duration: float, is_moving: bool = False) -> None:
-        """Let the share follow for a time [s], in which the arm was told to move or not."""
+        """Let the share follow for a time [s], in which the arm was commanded to move or not."""
         if is_moving:
             self._age += duration
             if self._age > self.settings.patience:
@@ -210,19 +207,19 @@ class OnlineModelSettings(Settings, library_only=True):
         return ControlLaw(ONLINE_MODEL, tuple(numbers.items()))
 
     def make_fitter(self, robot: RobotModel, model: ControlModel) -> ModelFitter:
-        """Make what fits the models for this controller, beside it or in it."""
+        """Make the fitter of this controller's models, beside it or in it."""
         return ModelFitter(robot, model, self.fit, self.period, self.observation, self.acceleration_time)
 
 
 @dataclass(frozen=True)
 class OnlineModelStatus:
-    """What the gate has decided, and on what.
+    """Decision of the gate, and its basis.
 
     Attributes:
         model: The newest fit; None before the first.
         is_open: Whether the identified model is used.
         share: Its share in the torque, from 0 to 1.
-        least: Coefficient of determination that every joint needs now.
+        least: Coefficient of determination required of every joint now.
         joints: Names of the joints whose coefficient of determination is too low.
         nominal: Parameters of the nominal model, payload included, (14 n,).
         settings: Gains, fit and gate.
@@ -243,8 +240,8 @@ class OnlineModelController:
     Args:
         robot: The arm; its nominal parameters and payload prior are the nominal model until :meth:`set_model`.
         settings: Gains, fit and gate.
-        learns: Whether it fits models itself, from what it is given and commands, as is good enough where nobody waits
-            for a cycle. A torque loop does not wait: there, models come from beside it by :meth:`offer`.
+        learns: Whether it fits models itself, from its measurements and commands, which is possible without a deadline
+            per cycle. In a torque loop, models come from beside it by :meth:`offer`.
 
     Attributes:
         blend_left: See :class:`Controller`: 0, another nominal model is used at once.
@@ -257,7 +254,7 @@ class OnlineModelController:
         self.settings = settings or OnlineModelSettings()
         self.law, self.is_integrating = self.settings.law, True
         self.gate = ModelGate(self.settings.gate)
-        self._regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)  # of what is commanded
+        self._regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)  # of the commanded torque
         model = ControlModel.of_boxes(robot)
         commanded = replace(robot, sensors=replace(robot.sensors, effort_meaning=EffortMeaning.MOTOR_SIDE))
         self._fitter = self.settings.make_fitter(commanded, model) if learns else None
@@ -270,7 +267,7 @@ class OnlineModelController:
 
     @property
     def status(self) -> OnlineModelStatus:
-        """What the gate has decided, and on what."""
+        """Decision of the gate, and its basis."""
         low: tuple[str, ...] = ()
         if self._newest is not None:
             is_low = ~(self._newest.fit.determination >= self.gate.least)
@@ -279,11 +276,7 @@ class OnlineModelController:
         return OnlineModelStatus(self._newest, gate.is_open, gate.share, gate.least, low, self._nominal, self.settings)
 
     def reset(self, balance: Array | None = None) -> None:
-        """Forget samples and fits, and return to the nominal model; call it before taking the arm over.
-
-        Args:
-            balance: Not used: the law has no integral state.
-        """
+        """Discard samples and fits, and return to the nominal model; call it before taking the arm over."""
         if self._fitter is not None:
             self._fitter.reset(self._model)
         self.gate.reset()
@@ -299,7 +292,7 @@ class OnlineModelController:
                 box, or a body has no mass.
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
-        ArmDynamics(self.robot, model.total, armature=True)  # refuses what no arm can have
+        ArmDynamics(self.robot, model.total, armature=True)  # refuses impossible parameters
         self._use(model)
 
     def offer(self, model: FittedModel) -> bool:

@@ -1,9 +1,9 @@
-"""Which gains an arm gets: the highest whose loops keep their margins, by stiffness, delay, noise and period.
+"""Choice of gains: the highest whose loops keep their margins, by stiffness, delay, noise and period.
 
-One bandwidth serves all joints: the tracking bound is proven for feedback shaped by the whole inertia matrix, which a
-gain for each joint would not be. So the joint with the least margin decides; :class:`GainChoice` says how much is left
-of those of the others. With motor-side sensors that is about ``c < (pi/2) I_a / (1.5 H_jj period)`` over the gain
-margin: above the resonance only the armature resists, while the feedback is made for the whole inertia.
+One bandwidth serves all joints: the tracking bound is proven for feedback shaped by the whole inertia matrix, which
+separate gains would not be. So the joint with the least margin decides; :class:`GainChoice` has the margins of the
+others. With motor-side sensors that is about ``c < (pi/2) I_a / (1.5 H_jj period)`` over the gain margin: above the
+resonance only the armature resists, while the feedback is made for the whole inertia.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SLOW_SHARE = 0.1
 
 @dataclass(frozen=True)
 class GainChoice:
-    """Gains of an arm and what is left of its margins.
+    """Gains of an arm and its margins.
 
     Attributes:
         settings: The gains.
@@ -88,7 +88,7 @@ def noise_share(robot: RobotModel, settings: RobustSettings) -> Array:
 
 
 def default_gains(robot: RobotModel, period: float = RobustSettings().period) -> RobustSettings:
-    """Return the gains that an arm has unless others are asked for: lower ones at long periods and with elastic joints.
+    """Return the default gains of an arm: lower ones at long periods and with elastic joints.
 
     Args:
         robot: The arm.
@@ -106,10 +106,6 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     """Choose the highest bandwidth, up to that of ``settings``, whose loops keep their margins.
 
     Rates of position error and integral are those of ``settings``, at most a tenth of the bandwidth.
-
-    Args:
-        robot: The arm.
-        settings: Highest gains, and timing.
 
     Raises:
         SysidError: There is none.
@@ -131,7 +127,7 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
 
 @dataclass(frozen=True, eq=False)
 class _Same:
-    """An arm that equals no other but itself, which is enough to remember what was worked out for it."""
+    """An arm that equals no other but itself, as a cache key."""
 
     robot: RobotModel
 
@@ -155,7 +151,7 @@ def with_bandwidth(settings: RobustSettings, bandwidth: float) -> RobustSettings
 
 
 def _payload(robot: RobotModel, share: float) -> Array:
-    """Return a payload of this share of the rated mass, in the middle of where the prior has its CoM, (10,)."""
+    """Return a payload of this share of the rated mass, at the middle of the prior's CoM, (10,)."""
     prior, mass = robot.payload_prior, share * robot.rated_payload
     if prior.shape is None:
         return np.asarray(mass / max(prior.nominal[0], 1e-9) * prior.nominal)

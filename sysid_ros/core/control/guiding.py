@@ -8,9 +8,9 @@ and the joint velocities are those closest to the wanted twist ``V``,
 
     min |W (J dq - V)|^2 + damping |dq|^2    subject to    |dq| <= share of v_max,   A dq <= allowed speed,
 
-where the rows ``A`` approach a joint limit or a virtual wall and the allowed speed is what still can be braked on the
-way that is left. ``dq = 0`` is always feasible. The result is a reference for a controller of the torque loop; no
-certificate covers it, because nobody knows what the hand will do next.
+where the rows ``A`` approach a joint limit or a virtual wall and the allowed speed is the one that can still be braked
+within the remaining distance. ``dq = 0`` is always feasible. The result is a reference for a controller of the torque
+loop; no certificate covers it, because the motion of the hand is unknown.
 
 Source: EXCITE section V-C for the admittance and its dead zone; walls, limits and the least-distance program are our
 own. The program is solved as non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, ch. 23).
@@ -44,7 +44,7 @@ _REST_SPEED = 1e-4
 _ROUNDING = 1e-10
 """Excess over a bound that is rounding [rad/s, m/s]."""
 _DAMPING = 1e-4
-"""Weight of joint speeds beside those of the tool, which keeps them bounded near singular postures."""
+"""Weight of joint speeds beside the tool's, which keeps them bounded near singular postures."""
 
 _OBSERVER_GAIN = 30.0
 """Rate at which the estimate of external torques follows [1/s]."""
@@ -52,14 +52,14 @@ _OBSERVER_GAIN = 30.0
 
 @dataclass(frozen=True)
 class GuidingSettings(Settings, library_only=True):
-    """How an arm follows a hand."""
+    """Response of an arm to a hand."""
 
     force_dead_zone: float = setting(2.0, "N", lower=0.0, upper=100.0)
-    """Force at the tool, per axis, that moves nothing."""
+    """Dead zone of the force at the tool, per axis."""
     torque_dead_zone: float = setting(0.1, "Nm", lower=0.0, upper=20.0)
-    """Torque at the tool, per axis, that moves nothing."""
+    """Dead zone of the torque at the tool, per axis."""
     needs_proof: bool = False
-    """Whether only what is proven to come from outside moves the arm: the part of the wrench's interval that is
+    """Whether only the proven external wrench moves the arm: the part of the wrench's interval that is
     nearest to zero takes the place of the estimate, and the dead zones come off that."""
     force_admittance: float = setting(0.02, "m/s/N", lower=1e-4, upper=0.5)
     """Speed of the tool per force beyond the dead zone."""
@@ -127,13 +127,13 @@ class GuidedReference:
 
 
 def without_dead_zone(wrench: ArrayLike, dead_zone: ArrayLike) -> Array:
-    """Return what of each component of a wrench is beyond its dead zone, with its sign."""
+    """Return the part of each component of a wrench beyond its dead zone, with its sign."""
     wrench, dead_zone = np.asarray(wrench, dtype=float), np.asarray(dead_zone, dtype=float)
     return np.asarray(wrench - np.clip(wrench, -dead_zone, dead_zone))
 
 
 def proven_part(lower: ArrayLike, upper: ArrayLike) -> Array:
-    """Return the number of each interval that is nearest to zero: what is certain of an external wrench."""
+    """Return the number of each interval that is nearest to zero: the certain part of an external wrench."""
     return np.maximum(lower, 0.0) + np.minimum(upper, 0.0)
 
 
@@ -141,7 +141,7 @@ def braking_speed(distance: Array | float, deceleration: Array | float, period: 
     """Return the largest speed that can be braked within a distance, where it may act for one more period.
 
     It solves ``v period + v^2 / (2 deceleration) = distance``. From one period to the next it falls by at most
-    ``deceleration period``; it is 0 where nothing is left.
+    ``deceleration period``; it is 0 at distance 0.
     """
     lost = deceleration * period
     return np.asarray(np.sqrt(lost**2 + 2.0 * deceleration * np.maximum(distance, 0.0)) - lost)
@@ -177,7 +177,7 @@ def closest_point(hessian: Array, target: Array, rows: Array, bounds: Array) -> 
 def wrench_of(jacobian: Array, torque: Array) -> Array:
     """Return the wrench at the tool that explains external joint torques best, by damped least squares.
 
-    Near a singular posture joint torques say nothing of some directions; the damping leaves those at zero.
+    Near a singular posture joint torques do not determine some directions; the damping leaves those at zero.
 
     Args:
         jacobian: Of the tool, linear part first, in world axes, (6, n).
@@ -196,7 +196,7 @@ class GuidingLaw:
 
     Args:
         robot: The arm; the hand holds it at the tool frame.
-        settings: How it follows.
+        settings: Its response.
         walls: Virtual walls.
     """
 
@@ -281,7 +281,7 @@ class GuidingLaw:
         return GuidedReference(self._q.copy(), v, a, bool(push.any()), limited_by)
 
     def _joint_velocities(self) -> tuple[Array, tuple[str, ...]]:
-        """Return the joint velocities closest to the twist, (n,) [rad/s], and what holds them back."""
+        """Return the joint velocities closest to the twist, (n,) [rad/s], and the active limits."""
         s = self.settings
         jacobian = self._weights[:, None] * self._jacobian
         hessian = jacobian.T @ jacobian + self._damping
@@ -294,7 +294,7 @@ class GuidingLaw:
             bounds = np.append(bounds, braking_speed(distances, s.wall_deceleration, s.period))
             rows = np.vstack([rows, wall_rows])
         v = closest_point(hessian, jacobian.T @ (self._weights * self._twist), rows, bounds)
-        # Where a limit bends the motion, the tool must not become faster than the hand may make it.
+        # Where a limit bends the motion, the tool must not become faster than the hand could make it.
         linear = float(np.linalg.norm(self._jacobian[:3] @ v))
         v = v * min(1.0, s.speed / max(linear, s.speed))
         reach = rows @ v
@@ -321,13 +321,13 @@ class HandGuide:
     """Guiding from measurements: estimates the wrench of the hand with a nominal model and returns the reference.
 
     Args:
-        robot: The arm; its tool frame is what the hand holds.
-        theta: Nominal parameters with all that the arm carries, (14 n,).
-        settings: How the arm follows.
+        robot: The arm; the hand holds its tool frame.
+        theta: Nominal parameters with the load, (14 n,).
+        settings: Response of the arm.
         walls: Virtual walls.
 
     Raises:
-        ParameterOutOfRange: The settings ask for a proof of the wrench, which this estimate has not.
+        ParameterOutOfRange: The settings require a proven wrench, which this estimate is not.
 
     Attributes:
         law: The guiding law.
@@ -350,14 +350,14 @@ class HandGuide:
         self.wrench = np.zeros(6)
 
     def start(self, q: ArrayLike) -> None:
-        """Begin at rest at positions (n,) [rad]; raises what :meth:`GuidingLaw.start` does."""
+        """Begin at rest at positions (n,) [rad]; raises as :meth:`GuidingLaw.start`."""
         self.law.start(q)
         self._observer.reset()
         self._is_ending = False
         self.wrench = np.zeros(6)
 
     def end(self) -> None:
-        """Follow no hand any more: the arm comes to rest within a few time constants."""
+        """Stop following the hand: the arm comes to rest within a few time constants."""
         self._is_ending = True
 
     @property

@@ -61,8 +61,8 @@ class ControlModel:
             boxes: The boxes; those of the robot and its payload prior if None.
             payload: Nominal payload, (10,). Without it the prior's, or, if boxes are given, the middle of its box.
 
-        A payload whose box lies inside that of the robot's payload prior is taken to be an object of that prior: the
-        prior is an assumption about what may be held, of which its box is only a part.
+        A payload whose box lies inside the prior's is assumed to be an object of that prior: its box is only a part of
+        the assumption.
         """
         arm_box, payload_box = boxes or (robot.theta_box, robot.payload_prior.box)
         theta = np.clip(robot.theta_nominal, arm_box.lower, arm_box.upper)

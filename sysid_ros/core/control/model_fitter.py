@@ -1,10 +1,10 @@
-"""Fits a dynamic model beside a torque loop, and says of each fit what a gate must know before the loop uses it.
+"""Fits a dynamic model beside a torque loop, and checks each fit for the gate that decides on its use.
 
-The loop itself never fits: whoever reads its samples gives them to a :class:`ModelFitter`, and what that returns to the
-controller, which takes it between two cycles. A coefficient of determination judges torques of the past. Two more
-things are told of each fit, at the postures and motions of its buffer: how its inertia compares with the nominal one,
-since computed torque with an inertia that is not positive pushes a joint away from its reference; and how far its
-torques may be off for certain, for any arm and payload in the parameter boxes, beside the same of the nominal model.
+The loop itself never fits: the reader of its samples gives them to a :class:`ModelFitter`, and its results to the
+controller, which takes them between two cycles. A coefficient of determination judges torques of the past. Two more
+checks are made at the postures and motions of the buffer: the inertia over the nominal one, since computed torque with
+an inertia that is not positive pushes a joint away from its reference; and the largest possible error of its torques,
+for any arm and payload in the parameter boxes, beside that of the nominal model.
 
 Source: SVA section VI; inertia and bounds are our own.
 """
@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 _KNOWN = 1e-6
 """Scale of parameters whose box is a point, in their units."""
 _LONGEST_GAP = 1.0
-"""What happened to the arm in a longer gap between samples is not known, and all of them are forgotten [s]."""
+"""After a longer gap between samples all of them are discarded [s]."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class FittedModel:
     Attributes:
         fit: Parameters, coefficients of determination and size of the buffer.
         nominal: Parameters of the nominal model it was fitted from, payload included, (14 n,).
-        inertia: Least and largest ratio of its inertia to that of the nominal model, in any direction of the joints, at
-            the postures of the buffer. Not a number where that is not known.
-        error_bound: What the mean torque of each joint over a window of the buffer can be off at most by the parameter
-            boxes, (n,) [Nm].
+        inertia: Least and largest ratio of its inertia to the nominal one, in any direction of the joints, at the
+            postures of the buffer. NaN if unknown.
+        error_bound: Largest error of the mean torque of each joint over a window of the buffer, by the parameter boxes,
+            (n,) [Nm].
         nominal_error_bound: The same of the nominal model, (n,) [Nm].
     """
 
@@ -88,7 +88,7 @@ class ModelFitter:
         every = max(1, round(1.0 / (settings.rate * period)))
         self._settings, self._n = settings, robot.n
         self._observer = ModelObserver(robot, observation, period, every, acceleration_time)
-        self._unit = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)  # armature resists, whatever the sensor measures
+        self._unit = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)  # with armature, whatever the sensor measures
         self.reset(model)
 
     @property
@@ -97,9 +97,9 @@ class ModelFitter:
         return self._model
 
     def reset(self, model: ControlModel) -> None:
-        """Forget all samples, and depart from this nominal model from now on."""
+        """Discard all samples, and depart from this nominal model from now on."""
         self._model, self._nominal = model, model.total
-        # What the boxes allow is the natural size of a departure; what they call known hardly moves.
+        # The size of the boxes is the natural size of a departure; parameters known exactly hardly move.
         self._box = model.deviation
         scale = np.maximum(np.max(np.abs(self._box), axis=0), _KNOWN)
         self._fit = OnlineLeastSquares(self._nominal, self._n, self._settings, scale)
@@ -109,14 +109,14 @@ class ModelFitter:
         self._observer.reset()
 
     def add(self, samples: SampleBlock, is_moving: NDArray[np.bool_]) -> FittedModel | None:
-        """Take samples, and return the newest fit where there is one.
+        """Add samples, and return the newest fit where there is one.
 
-        An arm at rest says nothing but its gravity in one posture, over and over, which any wrong model explains soon:
-        what was measured at rest is left out.
+        An arm at rest only shows its gravity in one posture, over and over, which any wrong model soon explains:
+        samples at rest are left out.
 
         Args:
             samples: The samples; a jump of their numbers is a gap.
-            is_moving: Whether the arm was told to move, (N,).
+            is_moving: Whether the arm was commanded to move, (N,).
         """
         newest = None
         for k in range(len(samples)):
@@ -133,7 +133,7 @@ class ModelFitter:
         return newest
 
     def note(self, q: Array, v: Array, effort: Array) -> FittedModel | None:
-        """Take the cycle after the last one, and return a fit where one is due.
+        """Add the next cycle, and return a fit where one is due.
 
         Args:
             q: Measured positions, (n,) [rad].
@@ -170,7 +170,7 @@ class ModelFitter:
         return least, largest
 
     def _bound(self, departure: Array) -> Array:
-        """Return the largest error of torques in the buffer of parameters that depart so far from the nominal ones."""
+        """Return the largest torque error in the buffer of parameters with this departure from the nominal ones."""
         lower, upper = (end - departure for end in self._box)  # of the truth less these parameters
         rows = np.array(self._rows)
         error = np.abs(rows @ (0.5 * (lower + upper))) + np.abs(rows) @ (0.5 * (upper - lower))

@@ -83,9 +83,8 @@ class RobustController:
         """Reset the integral state and the status; call it before taking the arm over.
 
         Args:
-            balance: Torque that balances the resting arm now, as measured, (n,) [Nm]. The first torque will be that:
-                without it the arm sinks until the integral state carries what the model does not know. None where it
-                is not known.
+            balance: Torque that balances the resting arm now, as measured, (n,) [Nm], the first torque: without it the
+                arm sinks until the integral state carries the model error. None if unknown.
         """
         self._eta = np.zeros(self.robot.n)
         self._balance = balance
@@ -102,7 +101,7 @@ class RobustController:
         See :meth:`Controller.set_model`.
         """
         model = ControlModel(theta_arm, theta_arm_box, payload, payload_box)
-        ArmDynamics(self.robot, model.total, armature=True)  # refuses what no arm can have
+        ArmDynamics(self.robot, model.total, armature=True)  # refuses impossible parameters
         is_same, self._model = np.array_equal(model.total, self._model.total), model
         if is_same:
             return  # blending that is under way goes on, as tracking bounds assume
@@ -142,13 +141,12 @@ class RobustController:
         return tau
 
     def _use(self, total: Array) -> None:
-        """Use parameters (14 n,) from the next torque on."""
         self._total = total
         self._dynamics.change(total)
         self._friction = self.robot.friction(total).T
 
     def _note(self, tau: Array) -> bool:
-        """Count the cycle and tell whether the torque can be applied; where it cannot, the integral state is held."""
+        """Count the cycle and record whether the torque can be applied; where it cannot, the integral state is held."""
         self._cycles += 1
         excess = np.abs(tau) - self._limit
         joint = int(excess.argmax())

@@ -38,7 +38,7 @@ class LoopCase:
 
     Attributes:
         q: The posture, (n,) [rad].
-        nominal: Parameters the controller counts on, payload included, (14 n,).
+        nominal: Parameters of the controller, payload included, (14 n,).
         truth: True parameters, payload included, (14 n,).
         stiffness_share: Where in its range the stiffness of elastic joints is, from -1 to 1.
     """
@@ -81,11 +81,6 @@ class SampledLoop:
 
     Its state is that of the arm (links, with elastic joints also motors and the torque of lagging actuators), the
     torque of the sample before, the integral state and the position of the sample before.
-
-    Args:
-        robot: Elasticity and sensors.
-        settings: Gains and timing.
-        case: The arm.
 
     Attributes:
         step: From one sample to the next, (N, N).
@@ -141,7 +136,7 @@ class SampledLoop:
         return self.radius_with(1.0)
 
     def radius_with(self, gain: float) -> float:
-        """Return the spectral radius of a step with all torques of the feedback multiplied by a gain."""
+        """Return the spectral radius of a step with all feedback torques multiplied by a gain."""
         step = self.step + (gain - 1.0) * self._command @ self.torque
         return float(np.abs(np.linalg.eigvals(step)).max())
 
@@ -161,11 +156,11 @@ class SampledLoop:
         return LoopMargins(self.radius, 1.0 / np.abs(sensitivity).max(axis=0), gain, phase, delay)
 
     def responses(self, count: int) -> Array:
-        """Return what an input of one sample does at the samples after it, (4, count, 3, n, n).
+        """Return the effect of an input of one sample at the samples after it, (4, count, 3, n, n).
 
         Returns:
             Of the four ``inputs``, sample by sample: measured positions, velocities and the torque, by joint, for each
-            joint's input.
+                joint's input.
         """
         n = len(self.torque)
         outputs = np.concatenate([*self.measured, self.torque])

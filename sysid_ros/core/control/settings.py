@@ -1,4 +1,4 @@
-"""Which control law moves an arm, and gains and timing of the robust one."""
+"""The control law of an arm, and gains and timing of the robust one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Controller(Protocol):
     Attributes:
         law: Its name and settings; certificates name the law that their tracking bound is for.
         is_integrating: Whether the integral state follows the errors. The loop switches that off where the arm may not
-            get the computed torque: a state wound up meanwhile would act all at once when it does again.
+            receive the computed torque: a state wound up meanwhile would act all at once afterwards.
     """
 
     law: ControlLaw
@@ -85,9 +85,8 @@ class Controller(Protocol):
     def reset(self, balance: Array | None = None) -> None:
         """Reset the state of past cycles; call it before taking the arm over.
 
-        Args:
-            balance: Torque that balances the resting arm now, as measured, (n,) [Nm]: a law with an integral state
-                begins with it. None where it is not known.
+        ``balance`` is the measured torque that balances the resting arm now, (n,) [Nm]: a law with an integral state
+        begins with it. None if unknown.
         """
 
 

@@ -4,10 +4,10 @@ The packages in the order of the data; docs/theory/bounds.md has the proofs:
 
 1. :mod:`parameters`: settings, target and nuisance parameters, bounds, the estimate;
 2. :mod:`windows`: samples, momentum windows, error budget, rows ``Y theta_e + B delta = u + e``;
-3. :mod:`lp`: the rows as linear programmes, and their interior-point solver;
+3. :mod:`lp`: the rows as linear programs, and their interior-point solver;
 4. :mod:`point`: the physically consistent point estimate;
 5. :mod:`bounds`: guaranteed bounds, consistency, compaction;
-6. :mod:`streaming` puts them together, on samples as they come or on a recording; :mod:`calibration` bounds an arm.
+6. :mod:`streaming` puts them together, on samples as they arrive or on a recording; :mod:`calibration` bounds an arm.
 
 Names are imported when first used, because drivers need samples but none of the mathematics.
 """

@@ -1,9 +1,9 @@
 """Calibration of an arm: one set-membership problem for recordings of known loads, compacted to certified rows.
 
 All recordings share the arm's parameters, friction, gains, torque lag and the direction of gravity; each has its own
-load, known to a box, and its own change of the torque offsets. What is kept are ranges of a few directions of the
-shared unknowns, those the recordings say most about, each proven by multipliers of its own. docs/theory/bounds.md has
-the proof. :func:`describe_arm` says what that means for the base parameters of the arm.
+load, known to a box, and its own change of the torque offsets. The result is ranges of a few directions of the shared
+unknowns, the best determined ones, each proven by multipliers of its own. docs/theory/bounds.md has the proof.
+:func:`describe_arm` translates it to the base parameters of the arm.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _SHRINKS = 0.98
 _BATCH = 16
 """Directions that are bounded together, which limits the memory."""
 _TOLERANCE = 0.005
-"""Largest gap of their programmes, relative to the width of the bounds [-]."""
+"""Largest gap of their programs, relative to the width of the bounds [-]."""
 _JITTER = ERROR_TERMS.index("jitter")
 _ROUNDING = 1e-100
 """A radius below this is none: boxes are rounded outwards, so that what is exactly zero has a radius of 5e-324. It adds
@@ -87,7 +87,7 @@ less to a row than the allowance for rounding."""
 _WINDOWS_SHARE, _DIRECTIONS_SHARE = 0.3, 0.15
 """Shares of a pass that windows, and the directions to be bounded, take; the bounds take the rest."""
 _LEFT_AFTER_STEP = 0.93
-"""Part of what was left of a solution that is left after a step of the solver, to tell how far it is."""
+"""Factor of a step of the solver on the remainder of a solution, to estimate progress."""
 _PASSES = 2
 """Times the budgets of the rows are made, the second time with the box the first pass proved."""
 _REST_INTERVALS = 10.0
@@ -106,16 +106,13 @@ _LEFT_OUT = 0.05
 _CANCELLED = "the calibration was cancelled"
 _BODIES = MechanismOptions(massless="unknown")
 _Part = tuple[Rows, Unknowns, Box]
-"""A recording: its rows, what the arm leaves unknown in them, and the box of the load."""
+"""A recording: its rows, their unknowns of the arm, and the box of the load."""
 
 
 class CalibrationInconsistent(SysidError):
     """Recordings that no arm within the assumptions explains.
 
-    Args:
-        recording: The recording that shows it, or all of them.
-        alarm: The rows that show it.
-        remedies: Which other loads would agree, a clause each.
+    It has the recording that shows it, or all of them, and other loads with which data would agree.
     """
 
     is_outcome = True
@@ -140,7 +137,7 @@ class CalibrationProgress:
 
     Attributes:
         share: Share of the work that is done, 0..1.
-        phase: What is being done.
+        phase: The present step.
         relative_width: Geometric mean of the widths of the certified rows over those before, with the bounds so far
             [-].
     """
@@ -152,10 +149,10 @@ class CalibrationProgress:
 
 @dataclass(frozen=True)
 class KnownLoad:
-    """What the hand held during a recording.
+    """Content of the hand during a recording.
 
     Attributes:
-        name: What it is, for reports.
+        name: Its name in reports.
         prior: Box of its parameters about the frame of the last joint; all zero for the empty hand.
     """
 
@@ -170,13 +167,13 @@ def empty_hand() -> KnownLoad:
 
 
 def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box | None = None) -> KnownLoad:
-    """Return the load of an object of known mass whose other parameters are those of the payload prior.
+    """Return the load of an object of known mass whose other parameters are the payload prior's.
 
     Args:
-        robot: The arm with the prior of what it carries.
+        robot: The arm with the prior of its payload.
         mass: Mass [kg].
         tolerance: Largest error of the mass [kg].
-        com: Box of the CoM about the frame of the last joint, (3,) [m]; that of the prior by default.
+        com: Box of the CoM about the frame of the last joint, (3,) [m]; by default the prior's.
 
     Raises:
         SysidError: The prior does not describe the payload as an object.
@@ -196,7 +193,7 @@ def reference_weight(robot: RobotModel, mass: float, tolerance: float, com: Box 
 
 
 def with_known_mass(robot: RobotModel, mass: float, tolerance: float) -> RobotModel:
-    """Return the arm with a payload that has been on a scale: its prior with the mass cut to this range.
+    """Return the arm with a weighed payload: its prior with the mass cut to this range.
 
     Raises:
         SysidError: As :func:`reference_weight`, or the prior has no such mass.
@@ -212,13 +209,7 @@ def with_known_mass(robot: RobotModel, mass: float, tolerance: float) -> RobotMo
 
 @dataclass(frozen=True)
 class LoadedRecording:
-    """A recording of the arm with a known load.
-
-    Attributes:
-        name: Name, for messages.
-        blocks: The samples.
-        load: What the hand held.
-    """
+    """A recording of the arm with a known load; its name is for messages."""
 
     name: str
     blocks: Sequence[SampleBlock]
@@ -234,7 +225,7 @@ def calibrate_arm(
     is_cancelled: Callable[[], bool] = lambda: False,
     seeks_remedies: bool = True,
 ) -> ArmCalibration:
-    """Bound what recordings of one arm with known loads share.
+    """Bound the unknowns that recordings of one arm with known loads share.
 
     Args:
         robot: The arm with the box that is known to hold its parameters.
@@ -255,7 +246,7 @@ def calibrate_arm(
     if settings.gripper == AS_CALIBRATED:
         raise ParameterOutOfRange("gripper", AS_CALIBRATED, "a state of the robot file, or empty: not stated")
     arm, gripper = replace(robot.with_gripper(settings.gripper), calibration=None), settings.gripper
-    settings = replace(settings, gripper="")  # the box of its state is that of the arm now
+    settings = replace(settings, gripper="")  # the box of its state is the arm's now
     settings = replace(settings, rest_interval=min(_REST_INTERVALS * settings.rest_interval, 60.0))
     settings = _with_few_windows(arm, recordings, settings)
     seconds = sum(1e-9 * float(block.stamps[-1] - block.stamps[0]) for one in recordings for block in one.blocks)
@@ -277,7 +268,6 @@ def calibrate_arm(
     weights = tuple(sorted({float(box.center[0]) for box in known}))
 
     def finished() -> ArmCalibration | None:
-        """Return what is proven by the passes so far."""
         if result is None:
             return None
         kept = replace(record, gripper=gripper, recordings=texts, weights=weights, share=share, data=digest.hexdigest())
@@ -319,7 +309,7 @@ def calibrate_arm(
 
 
 def find_share(problem: Problem) -> float:
-    """Return the share of the allowed errors that recordings use: of those of sensors, arm and loads alike [-]."""
+    """Return the share of the allowed errors, of sensors, arm and loads alike, that recordings use [-]."""
     none = np.zeros(0)
     all_errors = replace(
         problem,
@@ -335,7 +325,7 @@ def find_share(problem: Problem) -> float:
 
 
 def describe_doubts(record: CalibrationRecord) -> list[str]:
-    """Say what is out of the ordinary in recordings, and what they cannot show, a sentence each."""
+    """Describe unusual agreement of recordings and the limits of their data, a sentence each."""
     doubts = [f"not as assumed: {one}; the bounds hold if it is off by no more" for one in record.openings]
     if record.share is not None and record.share > _MOST_SHARE:
         doubts.append(
@@ -346,7 +336,7 @@ def describe_doubts(record: CalibrationRecord) -> list[str]:
     if record.weights:
         names = " and ".join(f"{mass:g} kg" for mass in record.weights)
         doubts.append(
-            f"an error in the mass of the reference weight ({names}) cannot be told from gains and errors of the "
+            f"an error in the mass of the reference weight ({names}) cannot be separated from gains and errors of the "
             "torque sensors within their bounds: payloads would be off by the same share; weigh it, a second weight "
             "only shows an error beyond these bounds"
         )
@@ -356,10 +346,9 @@ def describe_doubts(record: CalibrationRecord) -> list[str]:
 def _with_few_windows(
     robot: RobotModel, recordings: Sequence[LoadedRecording], settings: EstimatorSettings
 ) -> EstimatorSettings:
-    """Return the settings with windows so long that there are not too many, unless gaps leave no room for them."""
+    """Return settings with windows so long that there are not too many, unless gaps leave no room for them."""
 
     def count(settings: EstimatorSettings) -> Array:
-        """Return the number of windows of each recording."""
         unknowns = describe_unknowns(robot, settings)
         streams = [RowStream(robot, settings, unknowns) for _ in recordings]
         return np.array(
@@ -379,7 +368,7 @@ def _with_few_windows(
 
 
 class Work:
-    """Tells how far a calibration is, and ends it where it is cancelled."""
+    """Progress of a calibration; raises an error where it is cancelled."""
 
     def __init__(
         self,
@@ -390,7 +379,7 @@ class Work:
     ):
         self._blocks, self._on_progress, self._is_cancelled = blocks, on_progress, is_cancelled
         self._passes, self._pass, self._done = passes, 0, 0
-        self.prior: Array | None = None  # radii of what the recordings share, before the first pass
+        self.prior: Array | None = None  # radii of the shared unknowns, before the first pass
         self.is_cut = False  # whether the last pass was cancelled among its bounds
 
     @property
@@ -403,22 +392,22 @@ class Work:
         self._pass, self._done = number, 0
 
     def count_block(self, name: str) -> None:
-        """Note that a block of a recording is done."""
+        """Count a finished block of a recording."""
         self._done += 1
         self.tell(f"windows of {name}", _WINDOWS_SHARE * self._done / self._blocks)
 
     def tell_directions(self, share: float) -> None:
-        """Note the share of the directions to be bounded that is found."""
+        """Report the share of the directions to be bounded that is found."""
         self.tell("directions to be bounded", _WINDOWS_SHARE + _DIRECTIONS_SHARE * share)
 
     def tell_bounds(self, share: float, widths: Array) -> None:
-        """Note the share of the bounds that is done, and the widths of rows over those before, (K,)."""
+        """Report the share of the bounds that is done, and the widths of rows over those before, (K,)."""
         mean = float(np.exp(np.mean(np.log(np.maximum(widths, 1e-12))))) if widths.size else 1.0
         before = _WINDOWS_SHARE + _DIRECTIONS_SHARE
         self.tell("bounds", before + (1.0 - before) * share, mean)
 
     def tell(self, phase: str, share: float, relative_width: float = 1.0) -> None:
-        """Note the share of the pass that is done when what is now being done begins.
+        """Report the share of the pass that is done when the present step begins.
 
         Raises:
             Cancelled: It was cancelled.
@@ -437,7 +426,7 @@ def _solve(
     offset_change: Array,
     work: Work,
 ) -> ArmCalibration:
-    """Bound what the recordings share, from rows made with the present box of the arm."""
+    """Bound the shared unknowns, from rows made with the present box of the arm."""
     used = np.flatnonzero(unknowns.radius > _ROUNDING)
     covariance = Covariance.of(problem, problem.y * problem.radius)
     gram = covariance.gram
@@ -455,7 +444,7 @@ def _solve(
     center, count = shared_center(unknowns, settings), len(directions)
     work.prior = unknowns.radius if work.prior is None else work.prior
     lower, upper = _bound(problem, objectives, 2.0 * np.abs(directions) @ work.prior[used], work)
-    objectives = objectives[: len(lower)]  # those that were bounded before the work was cancelled
+    objectives = objectives[: len(lower)]  # bounded before the work was cancelled
     matrix = np.zeros((len(objectives), unknowns.radius.size))
     matrix[:, used] = objectives
     shift = matrix @ center
@@ -468,7 +457,7 @@ def _solve(
     if box is None:
         raise CalibrationInconsistent("all recordings together", "the bounds of some body hold no body")
     shared, size = center + deviation, box.lower.size
-    # Friction that efforts do not show is as it was.
+    # Friction outside the efforts stays as it was.
     is_felt = of_arm[:size] & ((unknowns.radius[:size] > 0.0) | (center[:size] != 0.0))
     nominal = _nearest_bodies(arm, box, np.where(is_felt, shared[:size], arm.theta_nominal))
     known = Box(center - unknowns.radius, center + unknowns.radius)
@@ -477,7 +466,7 @@ def _solve(
     np.minimum.at(high, single, upper[count:])
     constants = _describe_constants(arm, unknowns, low, high, known)
     record = CalibrationRecord(serial="", date="")
-    # What single bounds say of the arm's parameters is in the box; of the others they are rows.
+    # Bounds of single parameters of the arm are in the box; all others are rows.
     kept = np.arange(len(matrix)) < count
     kept[count:] = bool(asked) & ~is_parameter
     return ArmCalibration(arm.name, "", record, matrix[kept], lower[kept], upper[kept], box, nominal, constants)
@@ -486,7 +475,7 @@ def _solve(
 def _describe_constants(
     robot: RobotModel, unknowns: Unknowns, lower: Array, upper: Array, prior: Box
 ) -> ConstantBounds:
-    """Return the shared unknowns that are uncertain but no parameters of the arm, with bounds of all of them, (M,)."""
+    """Return bounds of the uncertain shared unknowns that are no parameters of the arm, and of all of them, (M,)."""
     n, names = robot.n, list(parameter_names(robot))
     units = list(parameter_units(robot))
     for entry, what in ((0, "F_c"), (1, "F_v")):
@@ -507,18 +496,17 @@ def _describe_constants(
 
 
 def _constant_entries(robot: RobotModel, unknowns: Unknowns) -> NDArray[np.intp]:
-    """Return the entries of the shared unknowns that are uncertain but no parameters of the arm."""
     return np.flatnonzero((unknowns.radius > _ROUNDING) & ~is_of_arm(robot))
 
 
 def _payload_directions(
     arm: RobotModel, parts: Sequence[_Part], motion: int, offset_change: Array, deviation: Array, work: Work
 ) -> Array:
-    """Compute how the arm acts on the bounds of a payload that is moved like that of a recording.
+    """Compute how the arm acts on the bounds of a payload that is moved like the load of a recording.
 
-    The joint programme of all recordings and of such a payload, whose data are those of the most likely arm and of the
-    middle of its prior, has multipliers l of the payload's rows ``y x + b delta = u`` behind each of its 20 bounds.
-    Where the range of ``l b delta`` is proven, that bound loses nothing of what the recordings say.
+    The joint program of all recordings and of such a payload, with data of the most likely arm and the middle of its
+    prior, has multipliers l of the payload's rows ``y x + b delta = u`` behind each of its 20 bounds. Where the range
+    of ``l b delta`` is proven, that bound loses nothing of the recordings' information.
 
     Returns:
         The directions of the shared unknowns that count, (20, used), in units in which the largest reach over the box
@@ -558,7 +546,7 @@ def _payload_directions(
 def _check_rows(
     robot: RobotModel, problem: Problem, recordings: Sequence[LoadedRecording], parts: Sequence[Rows]
 ) -> None:
-    """Raise an error that names recording and rows where rows are infeasible by themselves."""
+    """Raise an error with recording and rows where rows are infeasible by themselves."""
     bad = find_inconsistent_rows(problem)
     if not bad.size:
         return
@@ -572,7 +560,7 @@ def _check_rows(
 def _agreeing_loads(
     robot: RobotModel, recordings: Sequence[LoadedRecording], parts: Sequence[_Part], offset_change: Array
 ) -> list[str]:
-    """Return with which other loads, each of one recording alone, the rows are feasible, a clause each."""
+    """Return other loads, each of one recording alone, with which the rows are feasible, a clause each."""
     found: list[str] = []
     if len(parts) < len(recordings):
         return found
@@ -615,7 +603,7 @@ def collect_rows(
     for block in recording.blocks:
         windows = stream.add(block)[0][::-1]
         while windows:
-            window = windows.pop()  # nobody keeps it: its signals take megabytes
+            window = windows.pop()  # dropped when used: its signals take megabytes
             if stream.is_redundant(window):
                 continue
             number += 1
@@ -682,7 +670,7 @@ def _nuisance_radius(part: _Part, offset_change: Array) -> Array:
 
 
 def add_load_cuts(joint: Problem, parts: Sequence[_Part], offset_change: Array) -> Problem:
-    """Add what holds for every load of its shape as rows before those of the recordings; see :func:`join_recordings`.
+    """Add the inequalities of every load of its shape as rows before those of the recordings (:func:`join_recordings`).
 
     Boxes let mass, first moments and inertia of a load vary on their own; no body does.
     """
@@ -705,7 +693,7 @@ def add_load_cuts(joint: Problem, parts: Sequence[_Part], offset_change: Array) 
 def _bound(problem: Problem, objectives: Array, before: Array, work: Work) -> tuple[Array, Array]:
     """Bound objectives (K, P) over all rows, (K,) each; the first ones had these widths before.
 
-    Cancelled in the last pass it returns the bounds so far, which are as good as all.
+    If cancelled in the last pass, return the bounds so far.
     """
     widths, count = before.copy(), len(objectives)
     lower, upper = np.zeros(count), np.zeros(count)
@@ -734,7 +722,7 @@ def _bound(problem: Problem, objectives: Array, before: Array, work: Work) -> tu
 
 
 def _share(step: int) -> float:
-    """Return which share of a solution about so many steps of the solver are: nobody knows how many it takes."""
+    """Return the estimated share of a solution that these steps of the solver are; their number is unknown."""
     return 1.0 - _LEFT_AFTER_STEP**step
 
 
@@ -761,7 +749,7 @@ def _nearest_bodies(robot: RobotModel, box: Box, theta: Array) -> Array:
     for body in range(1, robot.n + 1):
         part = robot.inertial_slice(body)
         size = np.abs(box.center[part]) + box.radius[part]
-        # A side of no width, as of a product of inertia that the model takes for zero, has no inside.
+        # A side without width, as of a product of inertia that the model sets to zero, has no interior.
         inside = Box.around(box.center[part], np.maximum(box.radius[part], 1e-7 * float(size.max())))
         weight = 1.0 / inside.radius**2
         objective = FitObjective(np.diag(weight), weight * (result[part] - inside.center), inside.center)
@@ -774,12 +762,12 @@ def _nearest_bodies(robot: RobotModel, box: Box, theta: Array) -> Array:
 
 @dataclass(frozen=True)
 class ArmIdentification:
-    """A calibration with what it says of the base parameters.
+    """A calibration with its bounds of the base parameters.
 
     Attributes:
         calibration: The calibration.
         base: Base parameters with point estimate, proven bounds, and bounds before.
-        constants: Torque lag, torque gain, direction of gravity and friction behind sensors, those that are uncertain.
+        constants: The uncertain ones of torque lag, torque gain, direction of gravity and friction behind sensors.
         row_shares: Width of each certified row over that before, rising, (R,) [-].
         gains: Middle of the bounds of each joint's gain, 0 where it is certain, (n,) [-].
     """
@@ -804,9 +792,9 @@ def describe_arm(
     """Bound base parameters, torque lag, gain and direction of gravity of an arm with the rows of its calibration.
 
     Args:
-        robot: The arm as it was before.
+        robot: The arm before the calibration.
         calibration: Its calibration.
-        settings: Those the calibration was made with: they bound torque lag and tilt of gravity, which its rows share.
+        settings: The calibration's: they bound torque lag and tilt of gravity, which its rows share.
 
     Returns:
         Bounds that hold if the calibration's hold: each is proven by its own multipliers (weak duality), so that an

@@ -1,14 +1,14 @@
 """Friction beyond the simple law: optional terms, each linear in parameters of its own.
 
-The simple law is ``F_c sign(v) + F_v v + beta``, with a part of ``F_c`` whose sign is that of Dahl's model: after a
-reversal it takes some way until that has turned round. Real joints add
+The simple law is ``F_c sign(v) + F_v v + beta``; a part of ``F_c`` has the sign of Dahl's model, which turns round only
+some way after a reversal. Real joints add
 
 * Stribeck: ``sum_k F_k sign(v) exp(-|v| / v_k)`` on a grid of speeds ``v_k``: more friction at creep speeds;
 * asymmetry: ``F_a |v|``, other viscous friction in either direction (other Coulomb friction is offset and F_c already);
 * load dependence: ``F_l |tau_load| sign(v)`` with the torque that the nominal arm needs;
 * position ripple: ``F_s sin(k q) + F_o cos(k q)`` with k cycles per turn, as a strain-wave gear makes two per turn of
   the motor;
-* armature: ``I_a a``, where torques are those of the motors.
+* armature: ``I_a a``, where torques are motor torques.
 
 Where the sign of a speed is not certain, ``sign`` is smooth: ``tanh(v / SIGN_SPEED)``.
 """
@@ -38,7 +38,7 @@ def follow_directions(q: Array, v: Array) -> Array:
 
     Args:
         q: Positions, (N, n) [rad].
-        v: Velocity at the first, (n,) [rad/s]: friction is taken to be against it already.
+        v: First velocity, (n,) [rad/s]: friction is assumed to oppose it already.
 
     Returns:
         Directions, (N, n) [-].
@@ -62,7 +62,7 @@ class FrictionLaw:
         has_asymmetry: Whether viscous friction differs between the directions.
         has_load: Whether Coulomb friction grows with the load.
         ripple_cycles: Cycles per turn of ripples over the joint's own position.
-        has_armature: Whether the torques contain armature; no candidate but part of the simple law then.
+        has_armature: Whether the torques contain armature, which is then part of the simple law.
     """
 
     stribeck_speeds: tuple[float, ...] = ()
@@ -87,7 +87,7 @@ class FrictionLaw:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """Columns of the optional terms by what belongs together: all Stribeck speeds, both parts of a ripple."""
+        """Columns of the optional terms by group: all Stribeck speeds, both parts of a ripple."""
         groups: dict[str, tuple[int, ...]] = {}
         for k, name in enumerate(self.names):
             group = name.removesuffix("_sin").removesuffix("_cos")

@@ -1,9 +1,9 @@
-"""Explains data that no payload agrees with: which single assumption, changed least, would make them feasible.
+"""Explains infeasible data: which single assumption, changed least, would make them feasible.
 
 Each hypothesis changes one assumption and leaves all others as they are. Where the rows are linear in the change, one
-linear programme finds the smallest that makes all rows feasible; lag, tilt and the time of a change of the payload take
-several. Errors that rows share count for each row by itself here, so "feasible" is necessary, not sufficient. A
-hypothesis that makes data feasible is a hint where to look, never a guarantee, and never leads to bounds.
+linear program finds the smallest that makes all rows feasible; lag, tilt and the time of a change of the payload take
+several. Shared errors count for each row separately here, so "feasible" is necessary, not sufficient. A hypothesis that
+makes data feasible is a hint, never a guarantee, and never leads to bounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SMALL = 1e-9
 
 
 class Assumption(Enum):
-    """What a hypothesis changes."""
+    """The assumption that a hypothesis changes."""
 
     FRICTION = "friction"
     EFFORT_SIGN = "effort_sign"
@@ -48,14 +48,14 @@ class Assumption(Enum):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a hypothesis says.
+    """Wording and units of a hypothesis.
 
     Attributes:
         unit: Unit of the change; empty where there is no amount.
-        usual: A change as large as one would not wonder at; changes are ranked in units of it [unit].
+        usual: The largest change that would be no surprise; changes are ranked in units of it [unit].
         sentence: The sentence, with ``{joint}``, ``{amount}`` and ``{detail}``.
-        check: What would show whether it is so.
-        shown: Unit in which people read the amount that suits best; empty where that says nothing.
+        check: A check that would confirm it.
+        shown: Unit in which the best amount is shown; empty where it has no meaning.
         scale: An amount in it per amount in the unit [-].
     """
 
@@ -135,16 +135,16 @@ class Hypothesis:
     """One changed assumption with which the data are feasible.
 
     Attributes:
-        assumption: What is changed.
-        joint: The joint it is about; None where it is about all, or none.
+        assumption: The changed assumption.
+        joint: The joint it is about; None for all, or none.
         amount: The smallest change that makes the data feasible [unit of its kind]; of a change of the payload, the
             middle of the times at which it may have happened [s].
-        change: The same in units of what is usual [-]; hypotheses are ranked by it times the misfit.
+        change: The same in units of the usual [-]; hypotheses are ranked by it times the misfit.
         detail: The part of the sentence that depends on the data.
-        misfit: Least scale of all error bounds with which the data would be feasible, with the change that suits best
-            [-]; far below 1 the hypothesis explains more than it must.
-        best: The change that suits best, in size [unit]; the smallest one stops where the data just agree. None where
-            that says nothing, as of a prior, which suits the better the wider it is.
+        misfit: Least scale of all error bounds with which the data would be feasible, with the best change [-]; far
+            below 1 the hypothesis explains more than it must.
+        best: The best change, in size [unit]; with the smallest one the data only just agree. None where it has no
+            meaning, as of a prior, which fits better the wider it is.
     """
 
     assumption: Assumption
@@ -157,15 +157,15 @@ class Hypothesis:
 
     @property
     def rank(self) -> float:
-        """Hypotheses with small ones come first [-].
+        """Rank; hypotheses with small ones come first [-].
 
-        Where a change suits, the misfit falls far below 1; where it only just can explain the data, it does not.
+        With the right change the misfit falls far below 1; with one that can only just explain the data, it does not.
         """
         return self.change * self.misfit
 
     @property
     def text(self) -> str:
-        """The hypothesis in a sentence: the smallest change, and how large the one is that suits best."""
+        """The hypothesis in a sentence: the smallest change and the size of the best one."""
         kind = KINDS[self.assumption]
         words = kind.sentence.format(joint=self.joint or "all joints", amount=self.amount, detail=self.detail)
         more = ""
@@ -180,20 +180,20 @@ class Hypothesis:
 
     @property
     def check(self) -> str:
-        """What would show whether it is so."""
+        """A check that would confirm it."""
         return KINDS[self.assumption].check.format(joint=self.joint or "a joint")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses about infeasible data, first those of a small change with which the data agree well.
+    """Hypotheses about infeasible data, first small changes with which the data agree well.
 
     Attributes:
         misfit: Least scale of all error bounds with which the data would be feasible as they are [-]; above 1 they are
-            not. At most 1 where only errors that rows share tell that they are not.
-        hypotheses: Those with which the data are feasible, ranked.
-        windows: Number of windows that were looked at.
-        untried: Assumptions of which not every change was tried, because somebody asked for the end.
+            not. At most 1 where only shared errors prove them infeasible.
+        hypotheses: All with which the data are feasible, ranked.
+        windows: Number of windows examined.
+        untried: Assumptions of which not every change was tried because of cancellation.
     """
 
     misfit: float
@@ -203,14 +203,14 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """What the hypotheses are, and are not, in sentences."""
+        """The hypotheses and their limits, in sentences."""
         stopped = ""
         if self.untried:
             names = ", ".join(one.value.replace("_", " ") for one in self.untried)
             stopped = f"Stopped on request before all of these were tried: {names}. "
         if not self.hypotheses:
             return stopped + (
-                "None of those that were tried makes the data feasible by itself."
+                "None of the hypotheses tried makes the data feasible by itself."
                 if stopped
                 else "No single changed assumption makes the data feasible: several may be wrong, or one that is not "
                 "tried."
@@ -234,14 +234,14 @@ def explain_inconsistency(
     """Try one hypothesis after the other.
 
     Args:
-        robot: The arm as it was assumed.
+        robot: The arm as assumed.
         settings: Settings of the estimation, of a payload.
         blocks: The samples.
         on_progress: Called with the share of the work that is done.
-        is_cancelled: Asked before every linear programme; hypotheses that were found by then are kept.
+        is_cancelled: Polled before every linear program; hypotheses found by then are kept.
 
     Returns:
-        The explanation; None without windows, or where the end was asked for before anything was tried.
+        The explanation; None without windows, or if cancelled before anything was tried.
     """
     samples = join_blocks(blocks)
     if samples is None or is_cancelled():
@@ -257,7 +257,7 @@ def explain_inconsistency(
         base = data.misfit(data.r)
         for done, assumption in enumerate(_MAKERS, start=1):
             for one in try_assumption(data, assumption, base):
-                tried.append(one)  # what comes before the end on request is kept
+                tried.append(one)  # results before a cancellation are kept
             untried.remove(assumption)
             on_progress(done / len(_MAKERS))
     if np.isnan(base):
@@ -267,7 +267,7 @@ def explain_inconsistency(
 
 
 def try_assumption(data: RelaxedRows, assumption: Assumption, misfit: float) -> Iterator[Hypothesis]:
-    """Yield the smallest changes of an assumption that make rows feasible whose misfit as they are is this."""
+    """Yield the smallest changes of an assumption that make rows with this misfit feasible."""
     yield from _MAKERS[assumption](data, min(1.0, 0.9 * misfit))
 
 
@@ -277,13 +277,13 @@ def _require_time(is_cancelled: Callable[[], bool]) -> None:
 
 
 def usual_change(data: RelaxedRows, assumption: Assumption, joint: int) -> float:
-    """Return what one would not wonder at, in the unit of the amount."""
+    """Return the largest change that would be no surprise, in the unit of the amount."""
     share = {Assumption.FRICTION: FRICTION_USUAL, Assumption.TORQUE_OFFSET: OFFSET_USUAL}.get(assumption)
     return KINDS[assumption].usual if share is None else share * float(data.robot.limits.tau_continuous[joint])
 
 
 def _try_signs(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
-    """Turn the efforts of all joints round, then of each."""
+    """Reverse the efforts of all joints, then of each."""
     for joint in (None, *range(data.robot.n)):
         chosen = np.ones(len(data.r), dtype=bool) if joint is None else data.joint == joint
         misfit = data.misfit(np.where(chosen, data.r - 2.0 * data.torque, data.r))
@@ -320,13 +320,12 @@ def _try_gains(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
         if least is not None:
             g = float(least[0][0] - least[0][1])
             misfit, best = data.best(data.r, gain[:, None])
-            # People see what the sensor shows of a true torque, which is the inverse.
+            # The message shows the sensor's reading of a true torque, which is the inverse.
             detail = f"{1.0 / max(1.0 + g, 1e-3):.3g}"
             yield _made(data, Assumption.TORQUE_GAIN, joint, g, detail, misfit, float(best[0]))
 
 
 def _try_offsets(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
-    """Add a constant to the torque of one joint."""
     box = data.robot.theta_box
     for joint in range(data.robot.n):
         gain = np.where(data.joint == joint, data.seconds, 0.0)
@@ -340,7 +339,6 @@ def _try_offsets(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
 
 
 def _try_friction(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
-    """Let Coulomb and viscous friction of one joint leave their box."""
     for joint in range(data.robot.n):
         chosen = data.joint == joint
         coulomb, viscous = np.where(chosen, data.sign, 0.0), np.where(chosen, data.travel, 0.0)
@@ -366,7 +364,7 @@ def _try_friction(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
 
 
 def _end(name: str, unit: str, box: tuple[float, float], beyond: float) -> str:
-    """Say where a parameter would have to be, beyond its box; nothing where it may stay inside."""
+    """Describe the value that a parameter would need beyond its box; empty where it may stay inside."""
     if abs(beyond) <= _SMALL:
         return ""
     side = f"up to {box[1] + beyond:.2g}" if beyond > 0.0 else f"down to {max(box[0] + beyond, 0.0):.2g}"
@@ -421,7 +419,7 @@ def _try_change(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     number = np.arange(len(data.r)) // data.robot.n
     longest = _bisect(lambda k: data.misfit(data.r, number < k) <= scale, data.windows)
     last = data.windows - _bisect(lambda k: data.misfit(data.r, number >= data.windows - k) <= scale, data.windows)
-    # The window of the change itself may agree with neither payload.
+    # The window of the change itself may fit neither payload.
     if last - longest > 1 or last <= 0 or longest >= data.windows:
         return
     is_between = last > longest
@@ -467,7 +465,6 @@ def _made(
     data: RelaxedRows, assumption: Assumption, joint: int | None, amount: float, detail: str, misfit: float,
     best: float | None,
 ) -> Hypothesis:  # fmt: skip
-    """Return a hypothesis, compared with what is usual; see :class:`Hypothesis`."""
     name = None if joint is None else data.robot.joint_names[joint]
     return Hypothesis(
         assumption, name, amount, abs(amount) / usual_change(data, assumption, joint or 0), detail, misfit, best

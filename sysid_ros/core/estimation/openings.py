@@ -1,9 +1,9 @@
-"""Calibrates an arm from any honest recording: what the data contradict is opened, the least first, and named.
+"""Calibrates an arm from any recording: assumptions that the data contradict are opened, the least first, and named.
 
-The hypotheses are those of :mod:`.hypotheses`: the single change that explains the rows best in units of what is usual,
-or, where no single one will do, the smallest sum of changes, by one linear program. What is opened may be off by twice
-what is needed; the calibration then bounds it with everything else. The bounds hold if nothing else is off, and by no
-more: a hypothesis is no proof.
+The hypotheses are those of :mod:`.hypotheses`: the single change that explains the rows best in units of the usual, or
+the smallest sum of changes, by one linear program. An opened assumption may be off by twice the needed change; the
+calibration then bounds it with everything else. The bounds hold if nothing else is off, and by no more: a hypothesis is
+no proof.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SINGLE = (
     Assumption.TORQUE_GAIN, Assumption.TORQUE_OFFSET, Assumption.FRICTION, Assumption.GRAVITY, Assumption.TORQUE_LAG
 )  # fmt: skip
 _ROOM = 2.0
-"""What is opened may be off by so many times what is needed [-]."""
+"""Factor of the opened over the needed change [-]."""
 _UNKNOWN_LOAD = 5.0
-"""A load that is not as stated is as unusual as a change of so many times what is usual [-]."""
+"""A wrong load is as unusual as a change by this multiple of the usual one [-]."""
 _LAST_RESORT = 10.0
 """An error of the torque that nothing explains costs as much as so many times the offset [-]."""
 _MOST = 20.0
-"""Changes that are worth more, in units of what is usual, are no result: another arm, other units [-]."""
+"""Larger changes, in units of the usual, are no result: another arm, other units [-]."""
 _STEP, _LEAST_LAG, _LARGEST_TILT = 0.01, 0.005, 0.2
 """Step of the derivative by the lag [s], smallest error of a lag [s], largest tilt [rad]."""
 _ROUNDS = 10
@@ -58,10 +58,10 @@ class HeldOutFit:
     """A fit of an arm, and how well fits of halves of its recordings predict the other halves.
 
     Attributes:
-        fit: The fit of all data, with the friction terms that blocks left out ask for.
-        tests: Which these are.
+        fit: The fit of all data, with the friction terms that held-out blocks support.
+        tests: The tests of these terms.
         halves: The fits of the halves, with simple friction.
-        residual: RMS of what they do not predict of the other half, below 3 Hz, (n,) [Nm].
+        residual: RMS error of their predictions of the other half, below 3 Hz, (n,) [Nm].
         nominal: The same with the nominal model, (n,) [Nm].
     """
 
@@ -73,7 +73,7 @@ class HeldOutFit:
 
     @property
     def lag(self) -> Opening | None:
-        """The lag that both halves show; None where there is none: it hides below the errors that bounds allow for."""
+        """The lag that both halves show; None where it hides below the errors that bounds allow for."""
         lags = [half.torque_lag for half in self.halves]
         center, spread = 0.5 * sum(lags), abs(lags[1] - lags[0])
         if min(lags) < MOST_LAG or spread > 0.5 * center:
@@ -117,22 +117,22 @@ def calibrate_openly(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_opening: Callable[[Opening], None] = lambda opening: None,
 ) -> ArmCalibration:
-    """Calibrate an arm; open what the recordings contradict until they do not.
+    """Calibrate an arm; open assumptions that the recordings contradict until they agree.
 
     Args:
-        robot: The arm with the box that is thought to hold its parameters.
+        robot: The arm with the box assumed to hold its parameters.
         recordings: Recordings of this arm.
-        record: Serial number, dates, and what is opened from the start.
+        record: Serial number, dates, and assumptions open from the start.
         settings: Settings of the estimator.
         on_progress: Called with every step of the work.
         is_cancelled: Ends the work.
-        on_opening: Called with everything that is opened.
+        on_opening: Called with every opened assumption.
 
     Returns:
-        The calibration; its record has what was opened.
+        The calibration; its record has the opened assumptions.
 
     Raises:
-        CalibrationInconsistent: Nothing that can be opened explains the data.
+        CalibrationInconsistent: No change that can be opened explains the data.
         SysidError: See :func:`calibrate_arm`.
     """
     openings = {(one.assumption, one.subject): one for one in record.openings}
@@ -173,16 +173,10 @@ def _with_unknown_load(robot: RobotModel, recording: LoadedRecording) -> LoadedR
 def find_openings(
     robot: RobotModel, recordings: Sequence[LoadedRecording], settings: EstimatorSettings
 ) -> tuple[Opening, ...]:
-    """Find the least that has to be opened for recordings to be feasible; empty where nothing does.
-
-    Args:
-        robot: The arm as it is assumed.
-        recordings: The recordings, with the loads as they are assumed.
-        settings: Settings of the estimator.
-    """
+    """Find the smallest openings with which recordings are feasible; empty where none suffice."""
     settings = replace(settings, body="payload", target="payload")
     rows: dict[tuple[str, bool], RelaxedRows] = {}
-    is_open = robot.payload_prior.target == "payload"  # else it says nothing of what the hand may hold
+    is_open = robot.payload_prior.target == "payload"  # else it does not describe the hand's content
     for recording in recordings:
         for one in (recording, *([_with_unknown_load(robot, recording)] if is_open else [])):
             found = _collect(robot, one, settings)
@@ -217,7 +211,7 @@ def find_openings(
         return ()  # nothing uncertain: it is to be corrected
     several = [_open_several(data, settings, scale)]
     if closed:
-        cost, _ = _open_several(joined(closed), settings, scale)  # what is open beside the loads comes next
+        cost, _ = _open_several(joined(closed), settings, scale)  # openings beside the loads come next
         several.append((cost + _UNKNOWN_LOAD * len(closed), tuple(Opening(LOAD, name) for name in closed)))
     return min(several, key=lambda entry: entry[0])[1]
 
@@ -229,7 +223,7 @@ def _collect(robot: RobotModel, recording: LoadedRecording, settings: EstimatorS
 
 
 def _opening(settings: EstimatorSettings, name: str, subject: str, least: float, best: float) -> Opening:
-    """Return what is opened where a change of this size is needed at least, and one of the other suits best."""
+    """Return the opening where a change of this size is needed at least, and another fits best."""
     if name == LAG:
         center = settings.torque_lag + best
         return Opening(LAG, "", max(center, 0.0), min(max(_LEAST_LAG, 0.5 * abs(best), -center), 0.05), abs(least))
@@ -240,7 +234,7 @@ def _opening(settings: EstimatorSettings, name: str, subject: str, least: float,
 
 
 def _open_several(data: RelaxedRows, settings: EstimatorSettings, scale: float) -> tuple[float, tuple[Opening, ...]]:
-    """Return the smallest sum of changes, in units of what is usual, that makes rows feasible, and what it opens."""
+    """Return the smallest sum of changes, in units of the usual, that makes rows feasible, and its openings."""
     count, strength = len(data.r), float(np.linalg.norm(data.robot.gravity))
     none, parts = np.zeros(count), list[tuple[str, int, Array, Array, float, float]]()
     slope = (data.lagged(_STEP) - data.lagged(-_STEP)) / (2.0 * _STEP)

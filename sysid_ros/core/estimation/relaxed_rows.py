@@ -1,6 +1,6 @@
-"""Rows whose errors are all independent, for hypotheses: small linear programmes in place of large ones.
+"""Rows whose errors are all independent, for hypotheses: small linear programs in place of large ones.
 
-Errors that rows share count for each row by itself, ``|r - y x - b delta| <= allowed``: fewer data are infeasible so.
+Shared errors count for each row separately, ``|r - y x - b delta| <= allowed``, so fewer data are infeasible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONE = 1e-9
 
 @dataclass(frozen=True)
 class RelaxedRows:
-    """Rows with independent errors, and what changes of assumptions need.
+    """Rows with independent errors, and the data that changed assumptions need.
 
     Attributes:
         robot: The arm.
@@ -57,7 +57,7 @@ class RelaxedRows:
         spans: Start and stop, (R, 2) [s] since the first sample.
         lagged: Maps a lag [s] to the change of the torque integrals, (R,) [Nms], NaN beyond the recording.
         speed: Largest speed of each joint, (n,) [rad/s].
-        before_solving: Called before every linear programme; may raise to end a search.
+        before_solving: Called before every linear program; may raise to end a search.
     """
 
     robot: RobotModel
@@ -149,21 +149,13 @@ class RelaxedRows:
         return int(len(self.r) // self.robot.n)
 
     def misfit(self, r: Array, keep: NDArray[np.bool_] | None = None) -> float:
-        """Return the least scale of all errors with which rows are feasible.
-
-        Args:
-            r: Right-hand sides, (R,).
-            keep: Rows that count, (R,); all without it.
-        """
+        """Return the least scale of all errors with which rows ``r`` (R,), or those in ``keep``, are feasible."""
         return self.best(r, np.zeros((len(r), 0)), keep)[0]
 
     def best(self, r: Array, extra: Array, keep: NDArray[np.bool_] | None = None) -> tuple[float, Array]:
         """Return the least scale of all errors, and the unknowns without bounds with which it is reached.
 
-        Args:
-            r: Right-hand sides, (R,).
-            extra: Gains of unknowns without bounds, (R, k).
-            keep: Rows that count, (R,); all without it.
+        ``extra`` (R, k) has the gains of the unknowns without bounds; ``keep`` (R,) selects rows.
         """
         self.before_solving()
         rows = np.isfinite(r) if keep is None else keep & np.isfinite(r)
@@ -213,7 +205,7 @@ class Change:
         r: Right-hand sides, (R,) [Nms].
         gains: Gains of the parts, (R, k).
         widens: By how much a part widens the error bounds, (R, k).
-        cost: What is minimised, (k,).
+        cost: Costs, minimised, (k,).
         upper: Largest parts, (k,); infinite where there is no limit.
     """
 

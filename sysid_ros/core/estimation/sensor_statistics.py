@@ -1,8 +1,7 @@
-"""What a recording at standstill shows of the sensors: how far means over a time stray, drift, steps, jitter of stamps.
+"""Sensor errors in a recording at standstill: stray of means over a time, drift, steps, jitter of stamps.
 
-At rest every true signal is constant, so all that changes is error. What is constant itself, a gain or an offset, does
-not show; only the rest does. The largest stray of means over windows of growing length is a bound that these data
-keep, and no more than that: other data may stray further.
+At rest every true signal is constant, so all changes are errors. Constant errors, a gain or an offset, do not show. The
+largest stray of means over windows of growing length bounds these data only: other data may stray further.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class SensorStatistics:
         segments: Number of standstills.
         period: Median time between samples [s].
         lengths: Lengths of the windows [s], (W,); 0 for single samples.
-        torque: Largest distance of the mean torque over such a window from that of its standstill, (W, n) [Nm].
+        torque: Largest distance of the mean torque over such a window from its standstill's, (W, n) [Nm].
         velocity: Largest mean velocity over such a window, (W, n) [rad/s]; the true one is zero.
         torque_allan: Allan deviation of the torque over such a window, (W, n) [Nm].
         drift: Largest slope of the torque over a standstill, (n,) [Nm/s].
@@ -59,7 +58,7 @@ class SensorStatistics:
     def integral_bounds(self, means: Array) -> tuple[Array, Array]:
         """Return m and I, (n,) each, so that the integral of these errors stays within ``m T + I``.
 
-        m is the largest mean over the longest windows, I what the integral over shorter ones has beyond that.
+        m is the largest mean over the longest windows, I the excess of the integral over shorter ones.
 
         Args:
             means: Largest means by length of the window, (W, n): :attr:`torque` or :attr:`velocity`.
@@ -101,12 +100,7 @@ def find_standstills(
 def measure_sensors(
     robot: RobotModel, blocks: Sequence[SampleBlock], settings: EstimatorSettings | None = None
 ) -> SensorStatistics:
-    """Measure what the sensors show at standstill.
-
-    Args:
-        robot: The arm.
-        blocks: Samples, joined where they follow each other.
-        settings: Stiction speed.
+    """Measure the sensor errors at standstill.
 
     Raises:
         SysidError: The arm never rested for a second.
@@ -150,7 +144,6 @@ def measure_sensors(
 
 
 def _join(blocks: Sequence[SampleBlock]) -> list[SampleBlock]:
-    """Join blocks that follow each other in time and counter."""
     runs: list[list[SampleBlock]] = []
     for block in (block for block in blocks if len(block)):
         last = runs[-1][-1] if runs else None

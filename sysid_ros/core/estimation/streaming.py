@@ -2,7 +2,7 @@
 
 Samples become windows and rows (:class:`~.windows.stream.RowStream`); every window is checked for consistency
 (:class:`ConsistencyMonitor`) before its rows enter the bounds (:class:`~.bounds.state.BoundState`); the point estimate
-(:class:`~.point.fit.PointEstimator`) lies within the bounds. :func:`estimate_from_samples` feeds it a recording.
+(:class:`~.point.fit.PointEstimator`) lies within the bounds.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ rows preserve the bounds, but less of what is inconsistent with a window of anot
 
 
 class Excitation:
-    """What the windows so far have excited.
+    """The excitation of the windows so far.
 
     Attributes:
         gram: Gram matrix (P, P) of the observation matrix in terms of mean torques [Nm^2 per parameter^2].
@@ -93,11 +93,6 @@ class Excitation:
 
 class ConsistencyMonitor:
     """Checks every window against its sensors, the bounds so far and all windows before it.
-
-    Args:
-        stream: Source of the windows.
-        settings: Method and number of windows kept.
-        bounds: Bounds and compacted rows of the windows that passed.
 
     Attributes:
         recent: Rows of the latest windows, one entry each.
@@ -136,10 +131,7 @@ class ConsistencyMonitor:
     def explain(self, problem: Problem, rows: Rows, proof: Array | None = None) -> Alarm:
         """Describe an inconsistency by the joints and windows that show it most.
 
-        Args:
-            problem: The rows, centred.
-            rows: The same rows.
-            proof: A combination of the rows that proves infeasibility, (R,), or None.
+        ``proof`` is a combination of the rows that proves infeasibility, (R,), or None.
         """
         labels = RowLabels(rows, self._stream.model.joint_names, self._stream.origin)
         subject = "payload" if self._settings.body == PAYLOAD else "parameters"
@@ -150,22 +142,20 @@ class ConsistencyMonitor:
 class StreamingEstimator:
     """Estimates a payload, another body or all of them from samples as they arrive.
 
-    Bounds are renewed after every ``update_windows`` windows, at first more often, or with the next window where the
-    check of this one takes as long, in two parts where there are many rows, and intersected with the earlier ones, so
-    they only shrink until :meth:`reset`. The results do not depend on how the samples are cut into blocks.
+    Bounds are renewed after every ``update_windows`` windows, at first more often; with the next window where the check
+    of this one takes as long, and in two parts where there are many rows. They are intersected with the earlier ones,
+    so they only shrink until :meth:`reset`. The results do not depend on the size of the blocks.
 
     Args:
         robot: The arm with its parameter box, and the prior of the payload.
         settings: Method and assumptions.
         on_rows: Called with the rows of every window that is used.
         on_update: Called with the estimate after every renewal of the bounds.
-        tare: What is known of the arm with the empty hand; None for nothing.
+        tare: Tare of the arm; None without one.
 
     Attributes:
-        settings: Method and assumptions.
-        tare: What is known of the arm with the empty hand; None for nothing.
         stream: Source of the windows.
-        windows: Windows that the last block completed, those that do not count among them.
+        windows: Windows that the last block completed, uncounted ones included.
 
     Raises:
         ParameterOutOfRange: The settings do not fit the robot's prior, or there is no such body.
@@ -188,7 +178,7 @@ class StreamingEstimator:
         self._calibration = calibration_rows(robot, self._unknowns, self.settings)
         self._on_rows, self._on_update = on_rows, on_update
         self._noted: list[SampleBlock] | None = None  # samples of a tare that has begun
-        self._why_none = ""  # what has ended it
+        self._why_none = ""  # the reason of its end
         self._start_over()
 
     def _start_over(self) -> None:
@@ -207,23 +197,23 @@ class StreamingEstimator:
     def reset(self, reason: str) -> str:
         """Discard all data, as after a change of payload, but for a tare; return a notice with the reason."""
         windows = self._excitation.windows
-        if self._noted is not None:  # what comes now may be in the hand
+        if self._noted is not None:  # the hand may hold something now
             self._noted, self._why_none = (None, reason) if windows else ([], "")
         self.stream.clear()
         self._start_over()
         return f"estimate restarted after {windows} windows: {reason}"
 
     def begin_tare(self) -> None:
-        """Forget the tare, and note the samples from now on: the hand is empty."""
+        """Discard the tare, and record the samples from now on as those of the empty hand."""
         self.tare, self._noted = None, []
 
     def forget_tare(self, reason: str) -> None:
-        """Forget the tare, also one that has begun."""
+        """Discard the tare, also one that has begun."""
         self.tare, self._noted, self._why_none = None, None, reason
         self._start_over()
 
     def end_tare(self) -> None:
-        """Keep what the samples since :meth:`begin_tare` tell of the arm; :meth:`reset` begins with it.
+        """Keep the tare from the samples since :meth:`begin_tare`; :meth:`reset` begins with it.
 
         Where it has ended already, the tare stays as it is.
 
@@ -242,7 +232,7 @@ class StreamingEstimator:
 
     @property
     def target(self) -> Target:
-        """What is identified."""
+        """The target of the identification."""
         return self._unknowns.target
 
     @property
@@ -270,14 +260,13 @@ class StreamingEstimator:
         self._note(block)
         self.windows, notices = self.stream.add(block)
         if not self._excitation.windows:
-            self._latest = None  # it says what the samples lack
+            self._latest = None  # its shortfall is outdated
         for window in self.windows:
             if self._alarm is None and not self.stream.is_redundant(window):
                 notices.extend(self._add_window(window))
         return notices
 
     def _note(self, block: SampleBlock) -> None:
-        """Keep the samples of a tare that has begun, for some minutes."""
         if self._noted is None or not len(block):
             return
         self._noted.append(block)
@@ -285,7 +274,7 @@ class StreamingEstimator:
             self._noted, self._why_none = None, f"it took more than {LONGEST_TARE:g} s"
 
     def complete(self) -> list[str]:
-        """Solve what the last renewal of the bounds has left for a next window, and return notices."""
+        """Solve the part that the last renewal of the bounds has left for the next window, and return notices."""
         return self._update() if self._bounds.is_waiting and self._alarm is None else []
 
     def estimate(self) -> ParameterEstimate:
@@ -298,7 +287,6 @@ class StreamingEstimator:
         return self._latest
 
     def _settle(self) -> None:
-        """Do what the last renewal of the bounds left for the next window, so that no result waits for it."""
         if not self._is_settled:
             self.stream.narrow(self._bounds.known.box)
             self._bounds.compact()
@@ -330,25 +318,25 @@ class StreamingEstimator:
             self._on_rows(rows)
         is_due = self._is_late or self._bounds.is_waiting or self._is_due(self._excitation.windows)
         is_checked = before < EARLY_SECONDS <= self._motion
-        # Either takes as long as a renewal, which then waits for the next window: none takes both.
+        # Either takes as long as a renewal, which then waits for the next window.
         is_busy = is_checked or self._consistency.searched > _MANY_ROWS
         self._is_late = is_due and not self._is_late and is_busy
         notices = self._check_early() if is_checked else []
         return notices + (self._update() if is_due and not self._is_late else [])
 
     def _check_early(self) -> list[str]:
-        """Look once, in the first seconds of motion, whether these errors are those of another arm; one or two LPs."""
-        known = [] if self._calibration is None else [self._calibration]  # what is usual is not known of a tare
+        """Test once, in the first seconds of motion, whether these errors are those of another arm; one or two LPs."""
+        known = [] if self._calibration is None else [self._calibration]  # a tare has no usual values
         agreement = measure_agreement(self._unknowns, [*known, *self._consistency.recent])
         # A lag shows in more windows than these; in so few, vibration looks like one.
         self._doubt = "" if agreement is None else replace(agreement, lag=0.0).doubt
         return [self._doubt] if self._doubt else []
 
     def _is_due(self, windows: int) -> bool:
-        """Return whether the bounds are to be renewed now that there are so many windows.
+        """Return whether to renew the bounds with this number of windows.
 
-        The first renewal has none of the cuts that the solutions of others violate, so where these count there are two
-        more in the time of the first: short motions are bounded better, and later renewals take fewer steps.
+        The first renewal lacks the cuts that solutions of others violate, so where these count there are two more in
+        the time of the first: short motions are bounded better, and later renewals take fewer steps.
         """
         often = self.settings.update_windows
         has_cuts = self.settings.method == "set_membership" and self.settings.use_cone and bool(self.target.body)
@@ -371,11 +359,10 @@ class StreamingEstimator:
         torque: Box | None = Box.around(found.center + directions @ of_arm, radius)
         if known is not None and torque is not None:
             torque = torque.intersect(known.torque)
-        # Where two windows contradict each other their rows do too, which is for the alarm to say.
+        # Where two windows contradict each other their rows do too, which the alarm reports.
         return None if torque is None else RestTorque(tuple(robot.joint_names), posture, torque)
 
     def _update(self) -> list[str]:
-        """Renew bounds and point estimate."""
         change = None if self._change is None or self._payload_change else self._change.find()
         if change is not None and self.settings.detect_payload_change:
             return [self.reset(str(change))]
@@ -497,9 +484,9 @@ class WindowResiduals:
 
     Attributes:
         times: Middle of each window since the first sample, (W,) [s].
-        measured: Measured mean torque, less what the nominal arm needs, (W, n) [Nm].
-        explained: What the estimated payload adds, (W, n) [Nm]; NaN without an estimate.
-        allowed: What errors and the uncertain arm can explain of the difference, (W, n) [Nm].
+        measured: Measured mean torque, less the nominal arm's, (W, n) [Nm].
+        explained: Part of the estimated payload, (W, n) [Nm]; NaN without an estimate.
+        allowed: Largest difference by errors and the uncertain arm, (W, n) [Nm].
     """
 
     times: Array
@@ -519,10 +506,10 @@ def estimate_from_samples(
     settings: EstimatorSettings | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> tuple[ParameterEstimate, list[ParameterEstimate], WindowResiduals]:
-    """Estimates a payload from recorded samples; the same numbers as the streaming estimator gives online.
+    """Estimate a payload from recorded samples; the same numbers as the streaming estimator gives online.
 
     Args:
-        robot: The arm and what is known of it and of the payload.
+        robot: The arm, its box and the payload prior.
         blocks: The samples, in the order they were taken, in blocks of any length.
         settings: Method and assumptions.
         on_notice: Called with every notice (gaps, restarts, alarms).

@@ -1,4 +1,4 @@
-"""What a motion with the empty hand tells of the arm, kept for payloads that are identified later.
+"""Tare: rows of a motion with the empty hand, kept for payloads that are identified later.
 
 With nothing in the hand every row reads ``b delta = u + e``: it bounds the arm, its friction, gains and offsets, which
 the rows of a payload share. Friction and offsets drift: the rows widen with the time since (:meth:`Tare.rows`).
@@ -32,7 +32,7 @@ LONGEST_TARE = 300.0
 _MOST_WINDOWS = 20
 """Of a tare; in longer ones windows are longer. Bounds take time that grows with their rows."""
 _LEAST_SECONDS = 2.0
-"""Of motion: less tells nothing of friction and gains [s]."""
+"""Least motion: less does not determine friction and gains [s]."""
 _DRIFT, _ROUNDING = ERROR_TERMS.index("torque_drift"), ERROR_TERMS.index("rounding")
 
 
@@ -41,9 +41,9 @@ class Tare:
     """Rows of the arm with the empty hand.
 
     Attributes:
-        rows: They hold for the arm as it was; those of one window after the other.
-        wear: What friction and offset add up to in each row where all are as large as they may be, (R,) [Nms].
-        center: What the shared unknowns of the rows count from, in absolute values, (M,).
+        rows: They hold for the arm as it was; one window after the other.
+        wear: Largest sum of friction and offset in each row, (R,) [Nms].
+        center: Origin of the shared unknowns of the rows, in absolute values, (M,).
         gripper: State of the gripper that was assumed.
         seconds: Duration of the windows [s].
         share: Share of the allowed errors that the samples use [-].
@@ -62,12 +62,12 @@ class Tare:
         return f"tare of {self.seconds:.1f} s{state}, {100.0 * self.share:.0f} % of the allowed errors used"
 
     def rows_at(self, robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings, stamp_ns: int) -> Rows:
-        """Return what it says of the shared unknowns as they are at another time.
+        """Return its rows for the shared unknowns at another time.
 
         Args:
             robot: The arm.
-            unknowns: The shared unknowns of the rows that these are used with.
-            settings: Settings of these; the state of the gripper may be another one than at the tare.
+            unknowns: Shared unknowns of the rows that these are combined with.
+            settings: Their settings; the state of the gripper may differ from the tare's.
             stamp_ns: The time [ns].
         """
         rows, last = self.rows, robot.inertial_slice(robot.n)
@@ -92,7 +92,7 @@ class Tare:
 def known_rows(
     robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings, rows: Sequence[Rows], tare: Tare | None
 ) -> list[Rows]:
-    """Return the rows of a calibration and of a tare that hold where those of these windows begin."""
+    """Return the rows of a calibration and of a tare that hold where these windows begin."""
     calibrated = calibration_rows(robot, unknowns, settings)
     result = [] if calibrated is None else [calibrated]
     if tare is not None and rows:
@@ -101,7 +101,7 @@ def known_rows(
 
 
 def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: EstimatorSettings) -> Tare:
-    """Make the rows of samples with the empty hand.
+    """Make a tare of samples with the empty hand.
 
     Args:
         robot: The arm.
@@ -142,7 +142,7 @@ def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: Estima
             " the hand or touched the arm, or the robot file is of another arm; empty the hand and take the tare again"
         )
     none, last = np.zeros(unknowns.nominal.size), slice((len(SHARED_TERMS) - 1) * robot.n, None)
-    # Of the errors that windows share, only those of the torque's integral stay shared.
+    # Of the errors that windows share, only the torque integral's stay shared.
     own_error, ends = unknowns.end_error.copy(), np.zeros_like(stacked.ends)
     own_error[last], ends[:, :, last, -2] = 0.0, stacked.ends[:, :, last, -2]
     own = combine(stacked, Problem.build(stacked, none, none, unknowns.radius, own_error), np.eye(len(stacked)))
@@ -157,7 +157,7 @@ def make_tare(robot: RobotModel, blocks: Sequence[SampleBlock], settings: Estima
 def _with_few_windows(
     robot: RobotModel, blocks: Sequence[SampleBlock], settings: EstimatorSettings
 ) -> EstimatorSettings:
-    """Return the settings with windows so long that there are not too many, a multiple of those that they would be."""
+    """Return settings with windows longer by a factor, so that there are not too many."""
     own = max(settings.window_duration, robot.sensors.averaging_time)
     slow = robot.sensors.velocity_error + settings.stiction_speed
     moving = sum(
@@ -167,7 +167,7 @@ def _with_few_windows(
 
 
 def _wear(unknowns: Unknowns, window: Window, model: WindowModel) -> Array:
-    """Bound what friction and offset of each joint add up to over a window, (n,) [Nms]."""
+    """Bound the sum of friction and offset of each joint over a window, (n,) [Nms]."""
     block = window.block.slice(window.start, window.stop + 1)
     steps = np.diff(block.seconds) + 2.0 * model.sensors.stamp_jitter
     speed = np.maximum(np.abs(block.v[1:]), np.abs(block.v[:-1])) + model.sensors.velocity_error

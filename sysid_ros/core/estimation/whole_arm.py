@@ -3,9 +3,8 @@
 Torques below :data:`SLOW`, as means over :data:`MEAN_TIME`, are ``W(q, v, a; g) theta + friction``, all later than the
 positions by the same lag. That is linear in the parameters and the friction terms, and nearly so in the direction of
 gravity, so that a few Gauss-Newton steps solve it, for every lag of a grid. Deviations from the nominal model are
-weighted like measurements (ridge), those of the last body so that it may carry a tool. How much, which lag, and which
-friction terms a joint needs, is decided on blocks of data that took no part in the fit. No bounds come out: those are
-the work of the set-membership estimator.
+weighted like measurements (ridge), for the last body weakly, since it may carry a tool. The weight, the lag, and the
+friction terms of a joint are chosen on held-out blocks. It gives no bounds: the set-membership estimator does.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Index = NDArray[np.intp]
 MEAN_TIME = 0.1
 """Torques are compared as means over so much time [s]."""
 SLOW = 3.0
-"""Torques count below this frequency [Hz]: motions have theirs there, and what is above is vibration."""
+"""Torques count below this frequency [Hz]: motions are below it, vibration above."""
 LAGS = np.arange(0.0, 0.1001, 0.004)
 """Lags of the torques that are tried [s]."""
 _SHARES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -50,7 +49,7 @@ _MOST_SAMPLES, _CHUNK = 20000, 4000
 """With more samples every second, third, ... counts, with the mean of the torques around it; so many are worked on
 together, which limits the memory."""
 _SIGNIFICANCE = 2.0
-"""A friction term must improve blocks left out by so many standard errors, or what is as improbable with few blocks."""
+"""A friction term must improve held-out blocks by this many standard errors, or equally improbably with few blocks."""
 _STAMP_JITTER = 1e-3
 """Stamps that were made where data arrive are off by as much [s]; a jump that this explains is none."""
 _STEPS = 5
@@ -71,8 +70,8 @@ class Motion:
         v: Velocities, (N, n) [rad/s].
         a: Accelerations, (N, n) [rad/s^2].
         tau: Measured torques, (N, n) [Nm].
-        load: What the hand holds, about the frame of the last joint, (10,); None for nothing.
-        notices: What was cut and left out, a sentence each.
+        load: Load of the hand, about the frame of the last joint, (10,); None for the empty hand.
+        notices: Omitted samples, a sentence each.
     """
 
     pieces: tuple[slice, ...]
@@ -124,7 +123,7 @@ class Motion:
         return np.concatenate([follow_directions(self.q[part], self.v[part.start]) for part in self.pieces])
 
     def delayed(self, values: Array, lag: float) -> Array:
-        """Return values (N, n) a lag [s] earlier, linearly interpolated; those at the ends stand for what is beyond."""
+        """Return values (N, n) a lag [s] earlier, linearly interpolated and held at the ends."""
         result = np.empty_like(values)
         for part in self.pieces:
             times = self.seconds[part]
@@ -132,7 +131,7 @@ class Motion:
         return result
 
     def slow(self, values: Array) -> Array:
-        """Return values (N, n) without what is faster than :data:`SLOW`, each piece by itself."""
+        """Return values (N, n) low-passed at :data:`SLOW`, each piece by itself."""
         from scipy.signal import butter, sosfiltfilt  # takes a second to load
 
         share = SLOW * 2.0 * float(np.median(np.diff(self.seconds)))
@@ -148,13 +147,12 @@ def _find_cuts(seconds: Array, q: Array, acceleration: Array, resolution: Array)
     steps = np.diff(seconds)
     is_cut = steps > 1.5 * np.median(steps)
     v = np.diff(q, axis=0) / steps[:, None]
-    # Each reading is off by up to half a step of the encoder, which at 1 kHz alone is more than any acceleration, and
-    # its stamp by what the speed around it tells.
+    # Each reading is off by up to half a step of the encoder, which at 1 kHz alone exceeds any acceleration, and its
+    # stamp by the speed around it.
     speed = np.median(np.lib.stride_tricks.sliding_window_view(np.abs(np.pad(v, ((1, 1), (0, 0)), "edge")), 3, 0), -1)
     blurred = resolution + _STAMP_JITTER * np.maximum(speed[1:], speed[:-1])
     allowed = (0.5 * (steps[1:] + steps[:-1]))[:, None] * acceleration
     allowed = allowed + blurred * (1.0 / steps[1:] + 1.0 / steps[:-1])[:, None]
-    # A jump shows in the second difference before and after it.
     jumps = np.any(np.abs(np.diff(v, axis=0)) > allowed, axis=1)
     is_cut[1:] |= jumps & np.roll(jumps, 1)
     return [int(k) + 1 for k in np.flatnonzero(is_cut)]
@@ -218,7 +216,6 @@ class WholeArmFit:
 
 
 def _rigid(model: pin.Model, motion: Motion, theta: Array) -> Array:
-    """Return the torques that bodies need, (N, n) [Nm]."""
     regressor, states = TorqueRegressor(model), (motion.q, motion.v, motion.a)
     parts = [slice(first, first + _CHUNK) for first in range(0, len(motion.q), _CHUNK)]
     return np.concatenate([regressor.inertial(*(one[part] for one in states)) @ theta for part in parts])
@@ -230,7 +227,7 @@ def _last(robot: RobotModel, load: Array | None) -> Array:
 
 
 def _along(robot: RobotModel, law: FrictionLaw, motion: Motion) -> tuple[Array, Array]:
-    """Return what the nominal arm needs for the load, (N, n) [Nm], and the columns of the friction law, (N, n, K)."""
+    """Return the nominal arm's torque for the load, (N, n) [Nm], and the columns of the friction law, (N, n, K)."""
     nominal = _rigid(robot.pin_model, motion, robot.theta_nominal[: INERTIAL * robot.n])
     columns = law.columns(motion.q, motion.v, motion.a, motion.turned, nominal)
     return _rigid(robot.pin_model, motion, _last(robot, motion.load)), columns
@@ -241,15 +238,10 @@ class WholeArmProblem:
 
     The unknowns are [theta (10 n), tilt (2), friction (n K)].
 
-    Args:
-        robot: The arm.
-        motions: Smoothed samples.
-        law: The friction law.
-
     Attributes:
         by_gravity: Inertial columns without gravity, and what one unit of each of its components adds, (4, M, n, 10 n).
         columns: Columns of the friction law, (M, n, K).
-        torque: Measured torques less those of the loads, for each of :data:`LAGS`, (L, M, n) [Nm].
+        torque: Measured torques less the loads', for each of :data:`LAGS`, (L, M, n) [Nm].
         block: Number of the block each mean is in, (M,).
     """
 
@@ -320,7 +312,7 @@ class WholeArmProblem:
         return np.asarray(self.strength * direction @ self.axes)
 
     def torque_at(self, lag: float) -> Array:
-        """Return the means of the torques that come so much later [s], (M, n) [Nm]."""
+        """Return the means of the torques this lag later [s], (M, n) [Nm]."""
         k = int(np.clip(np.searchsorted(LAGS, lag) - 1, 0, len(LAGS) - 2))
         share = (lag - LAGS[k]) / (LAGS[k + 1] - LAGS[k])
         return np.asarray((1.0 - share) * self.torque[k] + share * self.torque[k + 1])
@@ -359,7 +351,7 @@ def fit_whole_arm(
         robot: The arm and its nominal parameters.
         motions: Smoothed samples.
         law: The friction law; the simple one by default.
-        terms: Which of its terms each joint has, (n, K); all by default.
+        terms: The terms of each joint, (n, K); all by default.
 
     Raises:
         SysidError: The motions are too short.
@@ -368,7 +360,7 @@ def fit_whole_arm(
 
 
 class _Fitting:
-    """Gauss-Newton steps with weights chosen by blocks that are left out."""
+    """Gauss-Newton steps with weights chosen on held-out blocks."""
 
     def __init__(self, problem: WholeArmProblem, terms: NDArray[np.bool_] | None = None):
         self.problem = problem
@@ -394,7 +386,7 @@ class _Fitting:
         """Residuals of the means that were left out, (M, n) [Nm]."""
 
     def run(self) -> WholeArmFit:
-        """Solve, and compute the residuals of the blocks that are left out."""
+        """Solve, and compute the residuals of held-out blocks."""
         problem, x = self.problem, self.problem.start
         for _ in range(_STEPS):
             x = self._step(x)
@@ -428,14 +420,14 @@ class _Fitting:
             worse = costs - best
             return bool(worse.mean() <= worse.std(ddof=1) / np.sqrt(len(worse)))
 
-        # The strongest prior that the data do not tell from the best one: other motions ask for more than these showed.
+        # The strongest prior that the data do not separate from the best one: other motions excite more than these.
         self.share, _, self.held_out = next(entry for entry in candidates if is_as_good(entry[1]))
         result = self._solve(grams.sum(0), sides.sum(0), self.share)
         self.noise = np.maximum(np.sqrt(np.mean((target - jacobian @ result) ** 2, axis=0)), _NOISE_FLOOR)
         return result
 
     def _find_lag(self, flat: list[Array], grams: Array, targets: Array) -> float:
-        """Return the lag with which blocks left out are explained best, all joints alike, refined by a parabola [s]."""
+        """Return the lag that explains held-out blocks best, all joints alike, refined by a parabola [s]."""
         count, squares = len(LAGS), np.zeros((len(LAGS), targets.shape[2]))
         wanted = [targets[:, fold].reshape(count, -1).T for fold in self.folds]
         sides = np.array([part.T @ one for part, one in zip(flat, wanted, strict=True)])  # (folds, P, L)
@@ -452,7 +444,7 @@ class _Fitting:
         return float(LAGS[k] + np.clip(shift, -0.5, 0.5) * (LAGS[1] - LAGS[0]))
 
     def _solve(self, gram: Array, side: Array, share: float) -> Array:
-        """Solve the normal equations with what is known before; for one right-hand side (P,) or several (P, L)."""
+        """Solve the normal equations with the prior; for one right-hand side (P,) or several (P, L)."""
         bodies, start = np.hypot(share * self.scale, self.tool), self.problem.start
         scale = np.concatenate([bodies, np.full(2, _TILT), self.friction])
         matrix = gram * scale[:, None] * scale + np.eye(scale.size)
@@ -472,11 +464,11 @@ def _body_scales(robot: RobotModel) -> Array:
 
 @dataclass(frozen=True)
 class TermTest:
-    """Whether a friction term explains data that took no part in the fit.
+    """Whether a friction term explains held-out data.
 
     Attributes:
         name: The term.
-        improvement: Share of the mean squared residual of blocks left out that the term removes, (n,).
+        improvement: Share of the mean squared residual of held-out blocks that the term removes, (n,).
         significance: Mean improvement of a block over its standard error, (n,).
         is_needed: Whether the joint needs the term, (n,).
     """
@@ -490,15 +482,10 @@ class TermTest:
 def select_friction(
     robot: RobotModel, motions: Sequence[Motion], law: FrictionLaw
 ) -> tuple[WholeArmFit, tuple[TermTest, ...]]:
-    """Test which terms of a friction law the joints need beyond the simple law, and fit the arm with those.
+    """Test which terms of a friction law the joints need beyond the simple law, and fit the arm with them.
 
-    Each group of terms is tested by itself, and then all that were found together: a joint keeps them only if its
-    blocks left out are explained better than by the simple law.
-
-    Args:
-        robot: The arm.
-        motions: Smoothed samples.
-        law: The law with all candidates.
+    Each group of terms is tested by itself, then all selected ones together: a joint keeps them only if its held-out
+    blocks are explained better than by the simple law.
 
     Raises:
         SysidError: The motions are too short.
@@ -545,13 +532,13 @@ def needed_score(significance: float, blocks: int, tests: int) -> float:
 
 
 def compare_blocks(name: str, plain: Array, found: Array, needed: float) -> TermTest:
-    """Say whether a term explains blocks that were left out.
+    """Test whether a term explains held-out blocks.
 
     Args:
         name: The term.
         plain: Mean squares of the residuals of B blocks without it, (B, n) [Nm^2].
         found: The same with it.
-        needed: Mean improvement over its standard error that it takes [-].
+        needed: Required mean improvement over its standard error [-].
     """
     gain = plain - found
     mean, spread = gain.mean(axis=0), gain.std(axis=0, ddof=1) / np.sqrt(len(gain))

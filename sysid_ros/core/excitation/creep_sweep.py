@@ -1,8 +1,8 @@
 """Creep sweeps: slow motions along a line and back that show friction and torque offsets, proven before they run.
 
 All joints move along one line from the start and back the same way, each at a nearly constant speed of its own: just
-above the speed at which its direction is certain, and in steps up to ten times that of stiction. What gravity needs is
-the same on the way back, so the difference of both is friction.
+above the speed at which its direction is certain, and in steps up to ten times the stiction speed. Gravity torques are
+the same on the way back, so the difference of both ways is friction.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CreepSweep:
 
     Attributes:
         plans: The motions with their certificates, the slowest first; each starts and ends at rest at one position.
-        speeds: Planned speed of each joint in each, (K, n) [rad/s].
+        speeds: Planned speeds of the joints, (K, n) [rad/s].
     """
 
     plans: tuple[CertifiedPlan, ...]
@@ -70,7 +70,7 @@ def creep_speeds(robot: RobotModel, period: float, settings: EstimatorSettings |
     Args:
         robot: The arm.
         period: Between samples [s].
-        settings: Those that the estimator will have; they say at which speed the direction is certain.
+        settings: Settings of the later estimator, which set the speed at which the direction is certain.
     """
     slowest = _SLOWEST_MARGIN * certain_speed(robot, settings or EstimatorSettings(), period)
     fastest = np.maximum(_FASTEST, _STEP ** (SPEEDS - 1) * slowest)
@@ -109,7 +109,7 @@ def plan_creep_sweep(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
 ) -> CreepSweep:
-    """Plan and prove the motions of a sweep, by the same proof as those that excite a whole arm.
+    """Plan and prove the motions of a sweep, by the same proof as exciting motions of a whole arm.
 
     Where a path is refused, all joints go the other way, then every other one, then less far.
 
@@ -118,13 +118,13 @@ def plan_creep_sweep(
         q_start: Start and end position, (n,) [rad].
         duration: Duration of each motion, there and back [s].
         period: Between samples [s].
-        is_cancelled: Looked at before every proof.
+        is_cancelled: Polled before every proof.
         on_progress: Called with the fraction done, 0..1, and a sentence.
 
     Raises:
         SysidError: One of the motions could not be proven.
         ParameterOutOfRange: The duration is not positive.
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
     """
     if not 0.0 < duration < np.inf:
         raise ParameterOutOfRange("duration of a sweep [s]", duration, "above 0")

@@ -1,9 +1,9 @@
 """Excitation criteria: functions of the torque regressor at the samples of a trajectory, with their gradients.
 
-All criteria are to be minimised. They see the regressor ``W`` of the whole arm at N evenly spread samples, with the
-columns of ``theta``, (N, n, 14 n), and for the identification of a payload its ten columns after them, (N, n, 14 n +
-10). A sample stands for the momentum windows around it: the row of a window of length h, divided by h, is the mean of
-``W`` over it, so the information of the trajectory is ``duration / (N h)`` times the sum over the samples.
+All criteria are minimised. They use the regressor ``W`` of the whole arm at N evenly spread samples, with the columns
+of ``theta``, (N, n, 14 n), and for the identification of a payload its ten columns after them, (N, n, 14 n + 10). A
+sample stands for the momentum windows around it: the row of a window of length h, divided by h, is the mean of ``W``
+over it, so the information of the trajectory is ``duration / (N h)`` times the sum over the samples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TORQUE_SMOOTHING = 0.1
 _FEWEST_DIRECTIONS = 3
 """Least number of combinations that the cost of the weakest directions looks at."""
 SMOOTH, SHARP = 8.0, 32.0
-"""Powers of the Schatten norms that bound a condition number: of a first search, and to tell the last per cent."""
+"""Powers of the Schatten norms that bound a condition number: of a first search, and for the last per cent."""
 _FLOOR = 1e-9
 """Added to the diagonal of scaled information, so that a motionless start has a finite value."""
 
@@ -76,7 +76,7 @@ class ErrorModel:
 def measured_radius(robot: RobotModel, arm_radius: Array, payload_radius: Array) -> Array:
     """Return the radii (14 n + 10,) of the parameters that enter the measured torque.
 
-    A link-side sensor sees neither friction nor armature; there they are left out.
+    A link-side sensor measures neither friction nor armature.
     """
     radius = np.concatenate([arm_radius, payload_radius])
     if robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE:
@@ -88,15 +88,15 @@ class BoundsCriterion:
     """Sum of the logarithms of the widths the bounds can be expected to have, relative to those of the prior box.
 
     All parameters are estimated together, each row with its torque error E and each parameter with its radius as
-    standard deviation: ``M = W^T diag(E)^-2 W + diag(radius)^-2``. The width of what is asked for, ``c . theta``, is
-    taken as ``sqrt(c . M^-1 c)``: of the payload's ten parameters, where those of the robot are shared by all rows, as
-    in the bounds; or of the base parameters of the arm. It ranks plans as the guaranteed widths of a linear program do
-    (see docs/theory/certificates.md).
+    standard deviation: ``M = W^T diag(E)^-2 W + diag(radius)^-2``. The width of a target ``c . theta`` is taken as
+    ``sqrt(c . M^-1 c)``: of the payload's ten parameters, where those of the robot are shared by all rows, as in the
+    bounds; or of the base parameters of the arm. It ranks plans as the guaranteed widths of a linear program do (see
+    docs/theory/certificates.md).
 
     Args:
         errors: Uncertainty.
         collected: Gram matrix of the windows collected so far, of the payload (10, 10) or the base parameters (nb, nb).
-        base: Base parameters, if they are asked for; None for those of the payload.
+        base: Base parameters as the target; None for the payload.
     """
 
     def __init__(self, errors: ErrorModel, collected: Array | None = None, base: BaseParameters | None = None):
@@ -133,7 +133,7 @@ class BoundsCriterion:
         return value, gradient + d_torque[..., None] * errors.theta
 
     def add(self, regressor: Array, weight: float) -> None:
-        """Count in a motion made before; see :class:`ArmCriterion`."""
+        """Add a motion made before; see :class:`ArmCriterion`."""
         rows = self._rows(regressor)[-1].reshape(-1, self._scale.size)
         self._prior = self._prior + weight * (rows.T @ rows)
 
@@ -151,7 +151,7 @@ class BaseParameters:
     Attributes:
         names: Parameters they are named after, nb of them.
         columns: Their columns in the regressor, (nb,); as the map has the identity there, these are ``Y_b``.
-        matrix: Base parameters are ``matrix @ theta``, (nb, 14 n); zero for what the torque sensor does not see.
+        matrix: Base parameters are ``matrix @ theta``, (nb, 14 n); zero for parameters outside the measured torque.
     """
 
     names: tuple[str, ...]
@@ -164,8 +164,8 @@ class BaseParameters:
 
         Args:
             robot: The arm.
-            joint_parameters: Which of F_c, F_v, I_a, beta count as unknown; without it all that the torque sensor sees,
-                none on the link side.
+            joint_parameters: Which of F_c, F_v, I_a, beta count as unknown; by default all in the measured torque, none
+                on the link side.
 
         Source: EXCITE (4), (5), with the choice of RPNA.
         """
@@ -181,7 +181,7 @@ class BaseParameters:
 
     @classmethod
     def of_settings(cls, robot: RobotModel, settings: ExcitationSettings) -> BaseParameters:
-        """Find those that the settings count."""
+        """Find the base parameters that the settings count."""
         return cls.of(robot, () if settings.parameters == INERTIAL_ONLY else None)
 
 
@@ -191,7 +191,7 @@ class InformationCriterion:
     Args:
         columns: Columns of these k parameters in the regressor.
         scale: Unit of each, (k,).
-        weight: What a sample counts.
+        weight: Weight of a sample.
         collected: Gram matrix of the data collected so far, (k, k).
         kind: "d_optimal": -log det of G with scaled columns; "a_optimal": log of the trace of its inverse, scaled
             alike; "condition_number": log of the condition number of the rows (SAFE-ID (30)); "frobenius_bound": log of
@@ -225,7 +225,7 @@ class InformationCriterion:
         return value, gradient
 
     def add(self, regressor: Array, weight: float) -> None:
-        """Count in a motion made before; see :class:`ArmCriterion`."""
+        """Add a motion made before; see :class:`ArmCriterion`."""
         flat = self._rows(regressor).reshape(-1, self._scale.size)
         self._collected = self._collected + weight * (flat.T @ flat)
 
@@ -260,10 +260,10 @@ def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = Non
 
 
 class ArmCriterion(Criterion, Protocol):
-    """A criterion that can count in motions made before."""
+    """A criterion to which earlier motions can be added."""
 
     def add(self, regressor: Array, weight: float) -> None:
-        """Count in the regressor (N, n, columns) of a motion made before; a sample of it counts ``weight``."""
+        """Add the regressor (N, n, columns) of a motion made before; a sample of it counts ``weight``."""
 
 
 def build_arm_criterion(

@@ -1,7 +1,7 @@
-"""What distances of a motion lack at samples, and the reverse derivative.
+"""Shortfall of a motion's distances at samples, and its reverse derivative.
 
 A distance acts on two bodies at one point, along the direction in which it grows; so the gradient of any sum of
-distances is the torque that these forces take in the joints between the two bodies.
+distances is the torque of these forces in the joints between the two bodies.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ _TINY = 1e-9
 
 
 class ArmPlacer:
-    """Poses of the bodies of an arm and torques of forces on them, for N samples; the world counts as body 0.
-
-    Args:
-        robot: The arm.
-    """
+    """Poses of the bodies of an arm and torques of forces on them, for N samples; the world counts as body 0."""
 
     def __init__(self, robot: RobotModel):
         self._tree = JointTree.of(robot)
@@ -55,7 +51,7 @@ class ArmPlacer:
     def torques(
         self, frames: Frames, bodies: NDArray[np.intp], sample: NDArray[np.intp], at: Array, force: Array
     ) -> Array:
-        """Sum the joint torques of forces.
+        """Sum the joint torques of forces, ``sum J^T f``, (N, n).
 
         Args:
             frames: Poses.
@@ -63,9 +59,6 @@ class ArmPlacer:
             sample: Its sample, (P,).
             at: Point of the world it acts at, (P, 3) [m].
             force: The force, (P, 3).
-
-        Returns:
-            ``sum J^T f``, (N, n).
         """
         n, _, samples = frames.axes.shape
         wrenches = np.zeros((n + 1, samples, 6))
@@ -76,11 +69,11 @@ class ArmPlacer:
 
 
 class MissingDistances:
-    """What the distances between spheres, to the ground and to obstacles lack of a clearance.
+    """Shortfall of the distances between spheres, to the ground and to obstacles from a clearance.
 
     Args:
         robot: The arm.
-        collision: What must not touch what.
+        collision: Pairs that must not touch.
         error: Largest position errors, (n,) [rad], which are taken off the distances.
         clearance: Distance to keep [m].
         around: Lower and upper positions between which the arm moves, each (n,) [rad].
@@ -120,8 +113,8 @@ class MissingDistances:
     def free_range(self, q_start: Array, lower: Array, upper: Array, clearance: float) -> tuple[Array, Array]:
         """Find the range of each joint around the start beyond which the arm touches something in any posture.
 
-        A link that is folded onto another is pushed out on either side, also on that beyond the joint's limit, where a
-        search is caught. Found with random postures: nothing is proven of what is left out.
+        A link that is folded onto another is pushed out on either side, also beyond the joint's limit, where a search
+        gets stuck. Found with random postures, without a proof for the excluded range.
 
         Args:
             q_start: The start, (n,) [rad].
@@ -146,10 +139,7 @@ class MissingDistances:
         return found[0], found[1]
 
     def penalty(self, q: Array) -> tuple[float, Array]:
-        """Sum the squares of what is missing of the clearance, in units of 5 cm.
-
-        Args:
-            q: Postures, (N, n) [rad].
+        """Sum the squares of the shortfall of the clearance at postures (N, n) [rad], in units of 5 cm.
 
         Returns:
             The sum and its gradient, (N, n).
@@ -182,7 +172,7 @@ class MissingDistances:
     def _directions(
         self, centers: Array, row: NDArray[np.intp], sample: NDArray[np.intp]
     ) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
-        """Compute directions (P, 3) in which distances grow, the sphere that moves along it, and the other or -1."""
+        """Compute directions (P, 3) in which distances grow, the sphere that moves along them, and the other or -1."""
         pairs, movable = len(self._pairs), len(self._movable)
         is_pair = row < pairs
         which, thing = np.mod(row - pairs, max(movable, 1)), (row - pairs) // max(movable, 1)

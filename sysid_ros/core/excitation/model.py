@@ -1,6 +1,6 @@
 """Model and limits of an exciting motion: boxes of the parameters, tracking errors, collisions, checks at samples.
 
-The checks find worst-case torques and free distances at samples: what a search keeps to; no proof.
+The checks evaluate worst-case torques and free distances at samples, for a search; they are no proof.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TorqueDemand:
         robot: The arm.
         arm_box: Box of the arm's parameters, (14 n,).
         payload_box: Box of the payload's parameters, (10,).
-        feedback: Torque the controller may add to what the motion needs, (n,) [Nm].
+        feedback: Torque the controller may add to the motion's, (n,) [Nm].
     """
 
     robot: RobotModel
@@ -69,7 +69,7 @@ class TorqueDemand:
         """Smallest distance to a torque limit at the samples, relative to the limit [-].
 
         Args:
-            kind: Which limit it is.
+            kind: The limit.
             times: Sample times, (N,) [s].
             states: Positions, velocities and accelerations, each (N, n).
             fraction: Part of the limits that may be used [-].
@@ -89,7 +89,7 @@ class TorqueDemand:
         """Smallest distance to a torque limit in stops that begin anywhere on a trajectory, relative to the limit [-].
 
         Args:
-            trajectory: The motion; looked at every 10 ms, with nine points of every stop, rest among them.
+            trajectory: The motion; sampled every 10 ms, with nine points of every stop, rest among them.
             brake_time: Time to rest of the stops [s].
             fraction: Part of the limits that may be used [-].
 
@@ -108,7 +108,7 @@ def check_clearance(
 
     Args:
         robot: The arm.
-        collision: What must not touch what.
+        collision: Pairs that must not touch.
         error: Largest position error, (n,) [rad].
         clearance: Distance to keep [m].
         times: Sample times, (N,) [s].
@@ -150,13 +150,7 @@ class NoExcitationFound(SysidError):
 
 
 def unusable_start(what: str, value: float, allowed: str) -> NoExcitationFound:
-    """Return the error of a start position no motion can begin at.
-
-    Args:
-        what: What is violated, with joint and unit.
-        value: Its value at the start.
-        allowed: What is allowed, in words.
-    """
+    """Return the error of a start position from which no motion can begin."""
     return NoExcitationFound(f"the start position cannot be used: {what} is {value:.4g}; expected {allowed}")
 
 
@@ -173,12 +167,12 @@ class ExcitationModel:
         tracking_velocity: Largest velocity error of the controller, (n,) [rad/s].
         collision: Spheres, pairs and obstacles.
         feedback_torque: Torque of the feedback on top of the model's, (n,) [Nm].
-        slow_torque: What the feedback takes more at the samples of a motion, however slow it is there, (n,) or (N, n)
-            [Nm]; for the search only, as are the next two.
-        moving_torque: What it takes more at high speed, half of it at ``STOP_SPEED`` or all with ``moving_speed``.
-        stop_torque: What it takes more still in stops from high speed, likewise.
-        moving_speed: Mean squares of the speeds before the samples of a motion that takes these torques, (N,)
-            [rad^2/s^2]; None where there is none.
+        slow_torque: Additional feedback torque at the samples of a motion, at any speed, (n,) or (N, n) [Nm]; for the
+            search only, as are the next two.
+        moving_torque: Additional torque at high speed, half of it at ``STOP_SPEED`` or all with ``moving_speed``.
+        stop_torque: Further additional torque in stops from high speed, likewise.
+        moving_speed: Mean squares of the speeds before the samples of a motion with these torques, (N,) [rad^2/s^2]; or
+            None.
     """
 
     robot: RobotModel
@@ -212,18 +206,18 @@ class ExcitationModel:
         payload_spheres: Sequence[Sphere] | None = None,
         feedback_torque: ArrayLike = 0.0,
     ) -> ExcitationModel:
-        """Build a model; whatever is not given is taken from the robot's settings.
+        """Build a model; the robot's settings are the defaults.
 
         Args:
             robot: The arm.
             arm_box: Box of its parameters, (14 n,).
             payload_box: Box of the payload's parameters, (10,), such as the bounds of an estimate.
-            payload: Nominal payload, (10,); without it the prior's if that lies in the box, else the middle of the box.
+            payload: Nominal payload, (10,); by default the prior's if that lies in the box, else the middle of the box.
             tracking: Errors of the controller; none without it.
             obstacles: Boxes to keep away from.
             ground_height: Height of the ground in the base frame [m]; no ground without it.
-            payload_spheres: Spheres that cover what the arm carries.
-            feedback_torque: Torque the controller may add to what the motion needs, (n,) or one for all [Nm].
+            payload_spheres: Spheres that cover the load of the arm.
+            feedback_torque: Torque the controller may add to the motion's, (n,) or one for all [Nm].
 
         Raises:
             ParameterOutOfRange: An error or a torque is negative or not finite.
@@ -250,7 +244,7 @@ class ExcitationModel:
 
 @dataclass(frozen=True)
 class MotionLimits:
-    """Limits of the n joints with every margin taken off.
+    """Limits of the n joints after all margins.
 
     Attributes:
         position_lower: Lower positions, (n,) [rad].

@@ -1,6 +1,6 @@
 """Plans exciting trajectories: several starts in stages, each checked densely and shrunk until every limit holds.
 
-A forecast says what a trajectory would show: momentum windows, condition numbers, radii of the bounds.
+A forecast describes a trajectory: momentum windows, condition numbers, radii of the bounds.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def expected_base_radii(
     """Estimate the radii of guaranteed bounds of base parameters from data of these motions, (nb,).
 
     For any matrix L the parameters lie within ``L u +- (|L| E + |1 - L W| radius)``, with rows ``W theta = u`` within
-    E. Those L are tried that estimate all parameters from rows and prior box with different weights, and the narrowest
-    interval counts. Only torque errors are counted, each the worst at every window; the estimator's bounds use more.
+    E. Several L estimate all parameters from rows and prior box with different weights, and the narrowest interval
+    counts. Only torque errors are counted, each the worst at every window; the estimator's bounds use more.
     """
     robot, sensors = model.robot, model.robot.sensors
     last = robot.inertial_slice(robot.n)
@@ -172,21 +172,21 @@ def condition_number(information: Array) -> float:
 
 @dataclass(frozen=True)
 class ExcitationPlan:
-    """An exciting trajectory and what it will tell.
+    """An exciting trajectory and its expected information.
 
     Attributes:
         trajectory: The trajectory; it starts and ends at rest at the same position.
-        criterion: Which criterion was optimised.
+        criterion: The optimised criterion.
         cost: Its value.
-        condition_number: Condition number of ``W_e`` of this trajectory (SAFE-ID (30)); of a whole arm that of the base
+        condition_number: Condition number of ``W_e`` of this trajectory (SAFE-ID (30)); of a whole arm of the base
             regressor ``Y_b`` of this trajectory (EXCITE III-A) [-].
         condition_number_windows: Condition number of the momentum windows of this trajectory and those collected before
             [-].
-        expected_radii: Radii of the guaranteed bounds expected from this trajectory alone, (10,); of a whole arm those
-            expected of its base parameters from this trajectory and those made before, (nb,).
+        expected_radii: Radii of the guaranteed bounds expected from this trajectory alone, (10,); of a whole arm of its
+            base parameters from this trajectory and the earlier ones, (nb,).
         starts: Starts that were made [-].
         iterations: Solver iterations in all starts together [-].
-        scale: Share of the best trajectory's amplitude that the final check left [-].
+        scale: Share of the best trajectory's amplitude after the final check [-].
         planning_time: Time the planning took [s].
     """
 
@@ -213,21 +213,21 @@ def plan_excitation(
     begin_with: FourierTrajectory | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ExcitationPlan:
-    """Plan a trajectory that makes the payload's parameters visible, or the base parameters of the whole arm.
+    """Plan a trajectory that excites the payload's parameters, or the base parameters of the whole arm.
 
     Args:
         model: The arm and its boxes; ``ExcitationModel.of(robot)`` for the defaults.
         q_start: Start and end position, (n,) [rad].
         settings: Settings of trajectory and search; the defaults without it.
         collected: Gram matrix of the momentum windows collected so far in terms of mean torques, (10, 10), as
-            ``StreamingEstimator.information`` gives it; the windows must be as long as ``settings.window``. What they
-            already show is not shown again. Of a whole arm that of its base regressor, (nb, nb).
-        is_cancelled: Looked at in every iteration of the solver.
+            ``StreamingEstimator.information`` gives it; the windows must be as long as ``settings.window``. Their
+            information is not collected again. Of a whole arm that of its base regressor, (nb, nb).
+        is_cancelled: Polled in every iteration of the solver.
         on_progress: Called with the fraction done, 0..1, and a sentence.
-        earlier: Motions of a whole arm made before; the new one adds what they lack.
+        earlier: Motions of a whole arm made before; the new one complements them.
         begin_with: A motion of the same start and duration with no more harmonics, such as one planned with other
             tracking errors; the first start begins with it in place of a random one, with distances from the beginning.
-        clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
+        clock: Clock of the time budget [s]; ``time.process_time`` does not count other processes.
 
     Returns:
         The best trajectory found in the time budget; it respects all limits at a denser sampling than was optimised.
@@ -235,7 +235,7 @@ def plan_excitation(
     Raises:
         NoExcitationFound: The start position violates a limit, or no motion around it respects every limit.
         ParameterOutOfRange: ``collected`` is not a finite matrix of that size without negative eigenvalues.
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
     """
     settings = settings or ExcitationSettings()
     begin = clock()
@@ -257,8 +257,6 @@ def plan_excitation(
 
 
 class _Search:
-    """Best trajectory so far, and how to look for a better one."""
-
     def __init__(
         self,
         problem: ExcitationProblem,
@@ -295,7 +293,6 @@ class _Search:
             self._offer(start)
 
     def _run_stages(self, x: Array, stages: Sequence[tuple[bool, float]]) -> Array:
-        """Solve stage after stage, until the time is over."""
         for has_distances, penalty in stages:
             self._require_not_cancelled()
             if self.clock() < self.deadline:
@@ -333,7 +330,7 @@ class _Search:
         return self._scale_joints(x, 1.0 / np.maximum(self._limit_usage(x), 1e-9))
 
     def _offer(self, x: Array) -> float:
-        """Keep a candidate if it is the best, after pressing and shrinking it until every limit holds when checked.
+        """Keep a candidate if it is the best, after scaling it until every limit holds when checked.
 
         Returns:
             The share of its amplitude with which limits hold [-]; 1 for a candidate that is no better anyway.
@@ -342,7 +339,7 @@ class _Search:
         if self.problem.cost(candidate) >= self.cost:
             return 1.0  # shrinking will not make it better
         passes = self._passes(candidate)
-        # Near a start that leaves little room a smaller motion breaks the same limits.
+        # Near a start that leaves little room, a smaller motion breaks the same limits.
         for penalty in _HEAVIER if self.problem.base is not None else ():
             if passes or self.clock() >= self.deadline:
                 break
@@ -398,7 +395,6 @@ class _Search:
     def describe(
         self, collected: ArrayLike | None, earlier: Sequence[Trajectory], starts: int, planning_time: float
     ) -> ExcitationPlan:
-        """Describe the best trajectory by what it will show."""
         trajectory, model = self.problem.space.trajectory(self.x), self.model
         robot, window, base = model.robot, self.settings.window, self.problem.base
         motions = (*earlier, trajectory)

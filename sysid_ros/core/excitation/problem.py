@@ -106,7 +106,7 @@ class FourierSpace:
 
 
 _BETWEEN, _BETWEEN_ARM = 0.98, 0.99
-"""Part of the limits used at the samples, for what happens between them, the latter of a whole arm's speeds and
+"""Part of the limits used at the samples, as a margin between them, the latter of a whole arm's speeds and
 accelerations, which are made to fit exactly; a plan is checked densely afterwards."""
 _ROOM = 0.01
 """Distance kept in the search beyond the clearance, which penalties alone would not quite keep [m]."""
@@ -122,11 +122,11 @@ _MEMORY = 0.3
 
 
 def speed_memory(times: ArrayLike) -> Array:
-    """Return weights (N, N) that average values at evenly spaced times, (N,) [s], over what feedback remembers."""
+    """Return weights (N, N) that average values at evenly spaced times, (N,) [s], over the memory of the feedback."""
     times = np.asarray(times, dtype=float)
     age = times[:, None] - times
     weights = np.where(age >= 0.0, np.exp(-np.maximum(age, 0.0) / _MEMORY), 0.0)
-    # Before the first sample is rest.
+    # Before the first sample the arm rests.
     result: Array = weights * (1.0 - np.exp(-(times[1] - times[0]) / _MEMORY))
     return result
 
@@ -191,7 +191,7 @@ class ExcitationProblem:
         return self.space.size
 
     def sharpen(self, power: float) -> None:
-        """Choose the power of the norms that bound a condition number: the greater the nearer, and the less smooth."""
+        """Choose the power of the norms that bound a condition number: a greater one is tighter and less smooth."""
         if isinstance(self._criterion, InformationCriterion):
             self._criterion.power = power
 
@@ -210,7 +210,7 @@ class ExcitationProblem:
 
         Args:
             x: Coordinates, (size,).
-            has_distances: Whether distances count; without them it is the first stage of EXCITE IV-A.
+            has_distances: Whether distances count; the first stage of EXCITE IV-A is without them.
             penalty: Weight of the squares of violations, each relative to its limit (positions in rad, distances in
                 units of 5 cm), against the cost.
         """
@@ -256,7 +256,7 @@ class ExcitationProblem:
     def _torque_violation(self, regressor: Array, v: Array) -> tuple[float, Array, Array]:
         """Sum the squares of torques beyond their limits, with its derivatives by the regressor and the velocity."""
         nominal, demand = self._worst_torque(regressor)
-        # Feedback grows with the speed, in stops with that from which they begin.
+        # Feedback grows with the speed, in stops with the speed at their beginning.
         grown, by_square = self._grow((v**2).sum(axis=1))
         stages = len(self._stages)
         moving, stopping = (np.broadcast_to(part, v.shape) for part in (self._moving_torque, self._stop_torque))
@@ -275,7 +275,7 @@ class ExcitationProblem:
         return float((beyond**2).sum()), weight, 2.0 * by_square(by_growth)[:, None] * v
 
     def _grow(self, squares: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """Return how much of the moving torque acts at these squares of the speed, (N,), and the adjoint derivative."""
+        """Return the part of the moving torque at these squares of the speed, (N,), and the adjoint derivative."""
         if self._shares is None:
             one = 1.0 + squares / STOP_SPEED**2
             return 1.0 - 1.0 / one, lambda slope: slope / (STOP_SPEED * one) ** 2
@@ -318,7 +318,6 @@ class ExcitationProblem:
         return largest
 
     def _columns(self, regressor: Array) -> Array:
-        """Append the columns of the payload, where it is what is identified."""
         return regressor if self.base is not None else np.concatenate([regressor, regressor[..., self._last]], axis=-1)
 
     def _merge(self, slope: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What an exciting trajectory may do and how long the search for it may take."""
+"""Limits of an exciting trajectory and of the search for it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class ExcitationSettings(Settings):
     clearance: float = setting(0.02, "m", lower=0.0, upper=1.0)
     """Distance kept between collision spheres, and to ground and obstacles."""
     target: str = setting(PAYLOAD_TARGET, choices=TARGETS)
-    """What is identified: the payload, or the base parameters of the whole arm with what it holds."""
+    """Target: the payload, or the base parameters of the whole arm with its load."""
     parameters: str = setting(MEASURED, choices=PARAMETERS)
     """Base parameters of a whole arm that count: all that the torque sensor sees (measured), or the inertial ones
     alone."""
     criterion: str = setting("bounds", choices=tuple(dict.fromkeys(CRITERIA + ARM_CRITERIA)))
-    """What is optimised, see docs/theory/excitation.md. A payload has no frobenius_bound, an arm no
+    """The criterion, see docs/theory/excitation.md. A payload has no frobenius_bound, an arm no
     weakest_directions."""
     window: float = setting(0.1, "s", lower=0.005, upper=5.0)
     """Length of the estimator's momentum windows."""
@@ -88,7 +88,7 @@ class ExcitationSettings(Settings):
     def with_speed_share(self, share: float) -> ExcitationSettings:
         """Return these settings with only a share of their speed limits [-], and up to half as many harmonics more.
 
-        Slow motions show inertias by the accelerations that higher frequencies have at the same speed.
+        Slow motions show inertias by accelerations, which are larger at higher frequencies for the same speed.
 
         Raises:
             ParameterOutOfRange: The share is outside its range.
@@ -136,7 +136,7 @@ class ExcitationSettings(Settings):
 
     @property
     def enough(self) -> float:
-        """Condition number with which a search may end [-]; 0 where there is none."""
+        """Condition number with which a search may end [-]; 0 without one."""
         counts = self.target == ARM_TARGET and self.criterion == "condition_number"
         return self.wanted_condition_number if counts else 0.0
 

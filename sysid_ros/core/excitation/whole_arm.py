@@ -1,4 +1,4 @@
-"""Excitation of a whole arm by motions that are proven before they run, each adding what those before it lack."""
+"""Excitation of a whole arm by motions that are proven before they run, each complementing the earlier ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 _ALLOWANCE = 1.25
 """How much larger tracking errors are allocated than random motions at the same limits have."""
 _MOST = 0.5
-"""Share of the torque limits that is allocated to the feedback at most, before a motion has shown what it takes."""
+"""Share of the torque limits that is allocated to the feedback at most, before a motion has shown its need."""
 _OF_ROOM = 0.9
 """Share of the torque that holding leaves at the start that feedback may take all the same."""
 _SLOW, _SLOWER = 0.35, 0.8
@@ -69,10 +69,10 @@ _MARGIN = 1.03
 _GROWTH = 0.5
 """Power of the amplitude with which errors are taken to grow from a motion that is proven with a smaller one."""
 _CAUTION = 0.1, 0.5
-"""By how much more, at most, feedback is taken to need in stops each time that these lack torque, and all in all; it is
+"""Largest increase of the assumed feedback in stops each time that these lack torque, and in total; it is
 what they lack of the limit, and half of it is forgotten once a motion is proven."""
 _STOP_POINTS = 5
-"""States of a stop at which its torque is looked at."""
+"""States of a stop at which its torque is evaluated."""
 _LATE = 0.25
 """Share of the time that is kept for smaller motions, where none is proven."""
 _LESS_AHEAD = 1.15
@@ -81,18 +81,18 @@ its errors."""
 _FEW = 200
 """Iterations per stage of the solver where a motion is planned again with the errors that it has."""
 _LEAST_SHARE = 0.1
-"""Least share of what the feedback takes at high speed that slow parts of a motion are taken to have."""
+"""Least share of the feedback at high speed that is assumed for slow parts of a motion."""
 _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 20
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
 _FINER = 2
-"""Harmonics that are added where a motion is proven but not good enough: what it has at hand is used up."""
+"""Harmonics that are added where a motion is proven but not good enough with the present ones."""
 _FAR = 3.0
-"""How much larger than what is wanted a condition number is from which another start promises more than planning the
+"""Ratio of a condition number to the wanted one above which another start promises more than planning the
 motion of this one again."""
 _GAIN = 0.004
-"""By how much the logarithm of what counts must fall, so that a motion is worth a proof."""
+"""Decrease of the logarithm of the criterion that makes a motion worth a proof."""
 _OTHER_START = 7919
 """By how much the seeds of two starts differ."""
 _LEAST_SEARCH = 0.05
@@ -100,17 +100,17 @@ _LEAST_SEARCH = 0.05
 
 
 _VERIFIER = VerifierSettings()
-"""What motions may use."""
+"""Limits of the motions."""
 
 
 @dataclass(frozen=True)
 class PlannedErrors:
-    """Tracking errors that a plan leaves room for: of motions like it, with stops; no bounds of the motion planned.
+    """Tracking errors that a plan leaves room for: of similar motions, with stops; no bounds of the planned motion.
 
     Attributes:
-        position: Of ``|q_d - q|``, (n,) [rad].
-        velocity: Of ``|v_d - v|``, (n,) [rad/s].
-        torque: Of the commanded torque less the torque the desired motion needs, (n,) [Nm].
+        position: ``|q_d - q|``, (n,) [rad].
+        velocity: ``|v_d - v|``, (n,) [rad/s].
+        torque: Commanded torque less the torque the desired motion needs, (n,) [Nm].
     """
 
     position: Array
@@ -120,11 +120,11 @@ class PlannedErrors:
 
 @dataclass(frozen=True)
 class ArmExcitation:
-    """Proven motions that excite a whole arm, and what they will tell together.
+    """Proven motions that excite a whole arm, and their information together.
 
     Attributes:
         plans: The motions with their certificates; each starts and ends at rest at the same position.
-        excitations: What was planned of each, without what the proof changed.
+        excitations: The plan of each, before changes by the proof.
         base: The base parameters.
         condition_number: Condition number of the base regressor of all motions together [-].
         expected_radii: Radii of the guaranteed bounds expected of the base parameters, (nb,).
@@ -151,7 +151,7 @@ class ArmExcitation:
 
     @property
     def relative_width(self) -> float:
-        """Geometric mean of expected over prior radii, of parameters that are not known before [-]."""
+        """Geometric mean of expected over prior radii, of initially unknown parameters [-]."""
         is_open = self.prior_radii > 0.0
         return float(np.exp(np.log(self.expected_radii[is_open] / self.prior_radii[is_open]).mean()))
 
@@ -165,30 +165,29 @@ def plan_arm_excitation(
     on_progress: Callable[[float, str], None] = lambda fraction, text: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ArmExcitation:
-    """Plan and prove motions that make the base parameters of a whole arm visible.
+    """Plan and prove motions that excite the base parameters of a whole arm.
 
-    A motion is planned with the tracking errors that random motions at the same limits have, then proven with its own;
-    as long as it is refused, or not good enough, it is planned again, beginning with itself, with those, and more
-    slowly where they leave no room. Where that leads to no proof the next start has lower speed limits. Where none is
-    proven at last, those that were refused are stretched, and made smaller where their path is refused. As soon as
-    there is a proven one, other starts follow, until one is proven that has with the motions before it the
-    ``wanted_condition_number``, or ``starts`` or ``time_budget``, which counts for each motion, are used up; the best
-    that is proven counts.
+    A motion is planned with the tracking errors of random motions at the same limits, then proven with its own. While
+    it is refused, or not good enough, it is planned again, beginning with itself, with its own errors, and more slowly
+    where they leave no room. If that leads to no proof, the next start has lower speed limits. If none is proven at
+    last, the refused ones are stretched, and made smaller where their path is refused. After the first proven one,
+    other starts follow, until one is proven that has with the motions before it the ``wanted_condition_number``, or
+    ``starts`` or ``time_budget``, which counts for each motion, are used up; the best proven one counts.
 
     Args:
         assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
         q_start: Start and end position, (n,) [rad].
         settings: Settings of trajectories and search, for a whole arm; :meth:`ExcitationSettings.for_arm` without it.
         motions: Number of motions.
-        is_cancelled: Looked at in every iteration.
+        is_cancelled: Polled in every iteration.
         on_progress: Called with the fraction done, 0..1, and a sentence.
-        clock: Clock of the time budget [s]; ``time.process_time`` does not count what other processes take.
+        clock: Clock of the time budget [s]; ``time.process_time`` does not count other processes.
 
     Raises:
-        NoExcitationFound: The start position violates a limit, no motion around it respects every limit at the
-            samples, or none could be proven.
+        NoExcitationFound: The start position violates a limit, no motion around it respects every limit at the samples,
+            or none could be proven.
         ParameterOutOfRange: The settings are for a payload, or there is to be no motion.
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
 
     Source: EXCITE III, IV-A.
     """
@@ -241,7 +240,7 @@ def plan_arm_excitation(
 
 @dataclass(frozen=True)
 class _Task:
-    """What is the same for all motions of a sequence, as in :func:`plan_arm_excitation`."""
+    """Common data of all motions of a sequence, as in :func:`plan_arm_excitation`."""
 
     assumptions: Assumptions
     q_start: Array
@@ -253,11 +252,11 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What came of trying to prove a motion."""
+    """Outcome of an attempt to prove a motion."""
 
     proven: CertifiedPlan | None = None  # The motion with its certificate; None where it was refused
     bound: TrackingBound | None = None  # Its tracking bound; None where there is none
-    refusal: PlanRejected | None = None  # What the verifier refused; None where it did not, or there is no bound
+    refusal: PlanRejected | None = None  # The verifier's refusal; None without one, or without a bound
     scale: float = 1.0  # Share of its amplitude that was tried [-]
 
     @property
@@ -269,7 +268,7 @@ class _Attempt:
 
 
 class _ProvenSearch:
-    """Plan one motion until it is proven, then from other starts until it is good enough or the time is over."""
+    """Plans one motion until it is proven, then from other starts until it is good enough or the time is over."""
 
     def __init__(self, task: _Task, settings: ExcitationSettings, earlier: tuple[Trajectory, ...]):
         self._task, self._assumptions, self._clock = task, task.assumptions, task.clock
@@ -282,20 +281,20 @@ class _ProvenSearch:
         self._least = np.inf
         self._seed, self.starts = settings.seed, 0
         self._caution = 0.0
-        """How much more feedback stops of this start's motions are taken to need than those of the last one [-]."""
+        """Assumed increase of the feedback in stops of this start's motions over the last one's [-]."""
         self._finer = 0
         """Harmonics that motions of this start have more than the settings say."""
         self._is_close = False
         """Whether a motion was refused for what position or velocity errors leave of the limits."""
 
     def run(self) -> tuple[CertifiedPlan, ExcitationPlan, float]:
-        """Return the best proven motion, what was planned of it, and its share of the speed limits."""
+        """Return the best proven motion, its plan, and its share of the speed limits."""
         self._find_share()
         while self._best is not None and self.starts < self._settings.starts and not self._is_over:
             bound, share = self._best[0].bound, self._best[2]
             assert bound is not None
             try:
-                # The best motion shows what tracking errors such motions have, of which the start may leave a part.
+                # The best motion shows the tracking errors of such motions, of which the start may leave a part.
                 errors = self._allocate([bound], _MARGIN)
                 least = replace(errors, torque=0.5 * errors.torque)
                 self._run_start(share, self._within_room(errors, least), self._left)
@@ -310,12 +309,10 @@ class _ProvenSearch:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the best motion is good enough, or no time is left."""
         enough = self._settings.enough
         return (enough > 0.0 and self._least <= np.log(enough)) or self._left <= _LEAST_SEARCH
 
     def _find_share(self) -> None:
-        """Go through shares of the limits from above until a motion is proven."""
         refusal: NoExcitationFound | None = None
         for share in _SPEED_SHARES:
             if self._left <= _LEAST_SEARCH and self._slow_refused_down():
@@ -337,11 +334,11 @@ class _ProvenSearch:
         if not self._slow_refused_down():
             raise refusal or NoExcitationFound(
                 f"no motion could be proven, not even with {100 * _SPEED_SHARES[-1]:g} % of the speed limits: "
-                f"{self._reasons[-1]}; give narrower bounds of what the arm holds, start elsewhere, or leave more room"
+                f"{self._reasons[-1]}; give narrower bounds of the load, start elsewhere, or leave more room"
             )
 
     def _slow_refused_down(self) -> bool:
-        """Try to prove what was refused more slowly, one motion after the other; return whether one is proven."""
+        """Try to prove refused motions more slowly, one after the other; return whether one is proven."""
         while self._refused and self._best is None:
             share, plan = self._refused.pop(0)
             attempt = self._slow_down(plan.trajectory)
@@ -350,10 +347,10 @@ class _ProvenSearch:
         return self._best is not None
 
     def _run_start(self, share: float, errors: PlannedErrors, seconds: float) -> None:
-        """Plan from one start and prove what may be the best: what the proof leaves of it counts.
+        """Plan from one start and prove motions that may be the best after the proof.
 
-        What leaves too little room for its tracking errors is refused, and what leaves too much shows little. So it is
-        planned again, beginning with itself, with the errors that it has.
+        A motion that leaves too little room for its tracking errors is refused, and one that leaves too much is poor.
+        So it is planned again, beginning with itself, with its own errors.
         """
         self._tell()
         self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
@@ -361,7 +358,7 @@ class _ProvenSearch:
         self._caution, self._finer = 0.0, 0
         plan: ExcitationPlan | None = self._plan(share, errors, seconds)
         for left in reversed(range(_ROUNDS)):
-            # Slower or smaller it shows less.
+            # Slower or smaller motions are less informative.
             if plan is None or self._figure(plan.trajectory) >= self._least - _GAIN:
                 return
             attempt = self._attempt(plan.trajectory)
@@ -378,7 +375,7 @@ class _ProvenSearch:
                 self._refused.append((share, made))
 
     def _is_far(self, plan: ExcitationPlan) -> bool:
-        """Whether a motion shows so much less than is wanted that another start promises more."""
+        """Whether a motion is so far from the wanted number that another start promises more."""
         enough, starts = self._settings.enough, self._settings.starts
         return enough > 0.0 and self.starts < starts and self._figure(plan.trajectory) > np.log(_FAR * enough)
 
@@ -390,7 +387,7 @@ class _ProvenSearch:
         begin_with: FourierTrajectory | None = None,
         bound: TrackingBound | None = None,
     ) -> ExcitationPlan:
-        """Plan a motion, from a random one or from one whose bound tells where the feedback takes how much torque."""
+        """Plan a motion, from a random one or from one whose bound gives the feedback torque along it."""
         settings = self._settings.with_speed_share(share)
         settings = replace(
             settings,
@@ -420,9 +417,9 @@ class _ProvenSearch:
     def _with_feedback(
         self, model: ExcitationModel, bound: TrackingBound, path: FourierTrajectory, count: int
     ) -> tuple[ExcitationModel, float | None]:
-        """Return the model with the torque that the feedback of a motion takes at its samples, and in stops.
+        """Return the model with the feedback torque of a motion at its samples, and in stops.
 
-        Besides the time to rest of these stops [s], those that lack the least; None where stops have no bound.
+        Also return the time to rest of these stops [s], the ones that lack the least; None where stops have no bound.
         """
         half = 0.5 * path.duration / count
         times = np.asarray((2.0 * np.arange(count) + 1.0) * half, dtype=np.float64)
@@ -452,7 +449,7 @@ class _ProvenSearch:
         return model, brake_time
 
     def _stops_of(self, bound: TrackingBound) -> Iterator[StopBound]:
-        """Bound the errors of a motion in stops, for each time to rest with which there is a bound."""
+        """Bound the errors of a motion in stops, for each time to rest with a bound."""
         for brake_time in _VERIFIER.brake_times:
             try:
                 yield bound.in_stops(brake_time)
@@ -460,7 +457,6 @@ class _ProvenSearch:
                 continue
 
     def _tell(self) -> None:
-        """Say how far the search is."""
         text = f", start {self.starts + 1}"
         if self._best is not None and self._settings.criterion == "condition_number":
             text += f", condition number {np.exp(self._least):.1f} so far"
@@ -470,7 +466,7 @@ class _ProvenSearch:
     def _plan_again(
         self, share: float, attempt: _Attempt, path: FourierTrajectory, before: PlannedErrors
     ) -> tuple[ExcitationPlan | None, PlannedErrors, float]:
-        """Plan with the errors that a motion has, beginning with it; more slowly where they leave no room."""
+        """Plan with the errors of a motion, beginning with it; more slowly where they leave no room."""
         if attempt.proven is not None:
             self._finer += _FINER
         if attempt.bound is not None:
@@ -489,7 +485,7 @@ class _ProvenSearch:
                 self._reasons.append(str(reason))
             before = self._within_room(errors, before)
         slower = _SLOWER * share
-        # What has no bound at all seldom gets one by being slower: another start does.
+        # A motion without any bound seldom gets one by being slower: another start does.
         if attempt.refusal is not None and share <= _SLOW and slower >= _SPEED_SHARES[-1]:
             try:
                 return self._plan(slower, before, self._left, path), before, slower
@@ -503,7 +499,7 @@ class _ProvenSearch:
             self._best, self._least = (proven, plan, share), figure
 
     def _figure(self, path: Trajectory) -> float:
-        """Return what tells which motion is the best: logarithm of condition number, or mean one of bounds' widths."""
+        """Return the figure of merit of motions: log of the condition number, or mean log of the bounds' widths."""
         settings, paths = self._settings, (*self._earlier, path)
         if settings.criterion == "condition_number":
             rows = base_regressor(self._assumptions.robot, self._base, paths)
@@ -512,7 +508,7 @@ class _ProvenSearch:
         return float(np.log(np.maximum(expected_base_radii(model, self._base, paths, settings.window), 1e-300)).mean())
 
     def _probe(self, settings: ExcitationSettings) -> list[TrackingBound]:
-        """Bound the tracking errors of random motions as fast as the settings allow; return the bounds there are."""
+        """Bound the tracking errors of random motions as fast as the settings allow; return the bounds found."""
         robot, short = self._assumptions.robot, settings.with_duration(min(settings.duration, _PROBE_TIME))
         space = FourierSpace(self._task.q_start, short.harmonics, short.duration, short.samples)
         rng, found = np.random.default_rng(settings.seed), list[TrackingBound]()
@@ -528,7 +524,7 @@ class _ProvenSearch:
         return found
 
     def _with_stops(self, errors: PlannedErrors, bound: TrackingBound) -> PlannedErrors:
-        """Return errors with what those of a motion are in stops, in place of what is assumed of that."""
+        """Return errors with a motion's bounds in stops, in place of assumed ones."""
         stops = next(self._stops_of(bound), None)
         if stops is None:
             return errors
@@ -537,7 +533,7 @@ class _ProvenSearch:
         return replace(errors, position=_MARGIN * position, velocity=_MARGIN * velocity)
 
     def _room(self) -> Array:
-        """Return the torque that holding the start leaves, with an allowance, (n,) [Nm]."""
+        """Return the torque left by holding the start, with an allowance, (n,) [Nm]."""
         task, robot = self._task, self._assumptions.robot
         at_rest = np.zeros((1, robot.n))
         holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
@@ -550,7 +546,9 @@ class _ProvenSearch:
         joint = int((errors.torque - room).argmax())
         if errors.torque[joint] > room[joint]:
             what = f"the torque of the feedback at joint '{robot.joint_names[joint]}' [Nm]"
-            raise unusable_start(what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, what holding leaves")
+            raise unusable_start(
+                what, float(errors.torque[joint]), f"at most {room[joint]:.4g}, the torque left by holding"
+            )
 
     def _within_room(self, errors: PlannedErrors, least: PlannedErrors) -> PlannedErrors:
         """Return errors whose torque is no more than the start has left, and no less than the least ones."""
@@ -558,7 +556,7 @@ class _ProvenSearch:
         return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
 
     def _allocate(self, bounds: list[TrackingBound], allowance: float) -> PlannedErrors:
-        """Allocate the largest of these errors with an allowance, and what stops need on top."""
+        """Allocate the largest of these errors with an allowance, and the additional part of stops."""
         robot = self._assumptions.robot
         chosen = [np.max([getattr(b, name) for b in bounds], axis=0) for name in ("position", "velocity", "torque")]
         position, velocity, torque = (allowance * part for part in chosen)
@@ -567,7 +565,6 @@ class _ProvenSearch:
         return PlannedErrors(STOP_ERRORS * position, velocity, torque)
 
     def _attempt(self, path: FourierTrajectory) -> _Attempt:
-        """Try to prove a motion."""
         bound, task = None, self._task
         if task.is_cancelled():
             raise Cancelled("the excitation planner was cancelled")
@@ -582,7 +579,7 @@ class _ProvenSearch:
             return _Attempt(None, bound, reason)
 
     def _slow_down(self, path: FourierTrajectory) -> _Attempt:
-        """Make a motion that was refused slower, or smaller, until it is proven."""
+        """Make a refused motion slower, or smaller, until it is proven."""
         refused, best = 1.0, _Attempt()
         for stretch in _STRETCHES:
             best = self._attempt_smaller(path, stretch)
@@ -591,7 +588,7 @@ class _ProvenSearch:
             refused = stretch
         if best.proven is None or stretch == 1.0:
             return best
-        # A slower motion shows less: its accelerations fall with the square.
+        # A slower motion is less informative: its accelerations fall with the square.
         for _ in range(_CLOSER):
             middle = 0.5 * (refused + stretch)
             faster = self._attempt_smaller(path, middle)
@@ -602,10 +599,10 @@ class _ProvenSearch:
         return best
 
     def _attempt_smaller_ones(self, path: FourierTrajectory, attempt: _Attempt) -> tuple[_Attempt, _Attempt]:
-        """Try to prove a motion that was refused with smaller amplitudes, as long as it would be the best.
+        """Try to prove a refused motion with smaller amplitudes, while it would be the best.
 
         Returns:
-            The largest that is proven, if any is; and the one to go on from: that, or the one that lacks the least.
+            The largest proven one, if any; and the one to go on from: that, or the one that lacks the least.
         """
         refusal = attempt.refusal
         is_near = attempt.lack <= _LITTLE
@@ -641,7 +638,7 @@ class _ProvenSearch:
         return proven, proven
 
     def _scale_of_enough(self, path: FourierTrajectory) -> float:
-        """Return with which share of its amplitude a motion is just good enough, or 0.9 where nothing is wanted."""
+        """Return the share of its amplitude with which a motion is just good enough, or 0.9 without a target."""
         if self._settings.enough <= 0.0:
             return 0.9
         low, high = 0.5, 1.0
@@ -671,10 +668,6 @@ class _ProvenSearch:
 def prove_motion(assumptions: Assumptions, path: Trajectory) -> CertifiedPlan:
     """Prove a motion from rest with its own tracking bound.
 
-    Args:
-        assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
-        path: The motion.
-
     Raises:
         BoundNotAvailable: There is no tracking bound.
         PlanRejected: The motion violates a limit.
@@ -690,19 +683,13 @@ def _certify(assumptions: Assumptions, path: Trajectory, bound: TrackingBound) -
 
 
 def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> FourierTrajectory:
-    """Stretch the duration of a motion, and scale its amplitude."""
     factor = scale / stretch
     sine, cosine = factor * path.sine, factor * path.cosine
     return FourierTrajectory(path.q_start, sine, cosine, path.base_frequency / stretch, path.duration * stretch)
 
 
 def excitation_model(assumptions: Assumptions, bound: TrackingErrors | None = None) -> ExcitationModel:
-    """Build the model that motions of a whole arm are planned with.
-
-    Args:
-        assumptions: Arm, boxes of its and its tool's parameters, scene and control law.
-        bound: Tracking errors for which room is left; none without it.
-    """
+    """Build the model that motions of a whole arm are planned with, with room for tracking errors, if given."""
     arm_box, payload_box = assumptions.boxes
     model = ExcitationModel.of(
         assumptions.robot,

@@ -76,7 +76,7 @@ class Advice:
         directions: Number of undetermined combinations, for which the motion was chosen.
         before: Singular value of the weakest combination from the data [-].
         after: The same with this motion in addition [-].
-        determined: Number of combinations that would be determined then.
+        determined: Number of combinations that would then be determined.
         text: The advice in words.
     """
 
@@ -98,9 +98,7 @@ def advise(
     recorded_speeds: Array | None = None,
     seed: int = 0,
 ) -> Advice | None:
-    """Search for a motion that determines what the data do not.
-
-    Collisions and torques are left to the planner.
+    """Search for a motion that determines the undetermined combinations; collisions and torques are the planner's.
 
     Args:
         robot: The arm.
@@ -111,7 +109,7 @@ def advise(
         seed: Seed of the candidates.
 
     Returns:
-        The best motion found; None if the data determine everything already or nothing found helps.
+        The best motion found; None if the data determine everything already or none found helps.
     """
     missing = analysis.structure.count - analysis.determined
     if not missing:
@@ -175,7 +173,7 @@ def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
     amplitude[moving] = np.clip(np.minimum(_AMPLITUDE * rng.uniform(0.4, 1.0, moving.size), room[moving]), 0.02, None)
     size = np.maximum(amplitude, 1e-9)
     fastest = np.minimum(_SPEED_SHARE * limits.v_max / size, np.sqrt(_SPEED_SHARE * limits.a_max / size))
-    # At least one swing within the motion, at most what the samples resolve.
+    # At least one swing within the motion, at most as many as the samples resolve.
     rate[moving] = np.clip(fastest[moving] * rng.uniform(0.6, 1.0, moving.size), 2 * np.pi / _DURATION, 12.0)
     amplitude = np.minimum(amplitude, np.minimum(limits.v_max / rate, limits.a_max / rate**2) * _SPEED_SHARE)
     amplitude[room <= 0.02] = 0.0
@@ -214,7 +212,9 @@ def _sentence(robot: RobotModel, analysis: DataAnalysis, advice: Advice, recorde
         text += f" with {_list([f'{name} at {value:.2f} rad'.replace('-', MINUS) for name, value in advice.postures])}"
     extra = advice.determined - analysis.determined
     text += f" for {advice.motion.duration:g} s would "
-    text += f"determine {extra} more of them" if extra > 0 else "tell more, but not enough to determine another one"
+    text += (
+        f"determine {extra} more of them" if extra > 0 else "add information, but not enough to determine another one"
+    )
     if advice.after > max(_NEGLIGIBLE, 1.01 * advice.before):
         text += (
             f"; the weakest would be known {advice.after:.2g} instead of {advice.before:.2g} times as well as before"

@@ -96,7 +96,7 @@ class ArmInformation:
             v: Velocities, (N, n) [rad/s].
 
         Returns:
-            Information (P, P); zero if there is no whole window.
+            Information (P, P); zero without a whole window.
 
         Source: SAFE-ID (13), each row divided by the length of its window.
         """
@@ -208,7 +208,7 @@ class DataAnalysis:
 def analyze_data(
     structure: Structure, information: ArrayLike, scale: ArrayLike, box: Box | None = None
 ) -> DataAnalysis:
-    """Compare the information of data with what is identifiable at all.
+    """Compare the information of data with the structural answer.
 
     Args:
         structure: Structural analysis of P unknown parameters.
@@ -221,7 +221,7 @@ def analyze_data(
         The analysis.
 
     Raises:
-        ParameterOutOfRange: Wrong shapes, a scale that is not positive, information that is not that of this mechanism.
+        ParameterOutOfRange: Wrong shapes, a scale that is not positive, information of another mechanism.
     """
     size, chosen, matrix = len(structure.names), list(structure.chosen), structure.matrix
     gathered, spread = np.asarray(information, dtype=float), np.asarray(scale, dtype=float)

@@ -1,4 +1,4 @@
-"""Structural analysis from a URDF or from an arm's model, with rounded geometry made exact, and that of a payload.
+"""Structural analysis of a URDF, an arm's model or a payload, with rounded geometry made exact.
 
 Placements and axes within a small tolerance of exact right, 45, 30 or 15 degree angles count as exact: a tilt of 1e-6
 rad in a drawing makes parameters identifiable in theory that no experiment can ever find.
@@ -83,8 +83,8 @@ class Comparison:
         return (
             f"The geometry as written gives {self.raw.count} base parameters, but {self.raw.count - self.snapped.count}"
             f" of them ({', '.join(self.lost_names)}) are identifiable only because angles or offsets are rounded "
-            f"({', '.join(parts)}). With exact geometry there are {self.snapped.count}; the others leave a trace of "
-            f"{self.raw.weakest:.0e} of that of the rest in what is measured."
+            f"({', '.join(parts)}). With exact geometry there are {self.snapped.count}; the others have "
+            f"{self.raw.weakest:.0e} of the rest's effect on the measurements."
         )
 
 
@@ -93,8 +93,8 @@ def compare_with_exact(structure: Structure, exact: KinematicTree | None = None)
 
     Args:
         structure: The analysis of the mechanism as given.
-        exact: The mechanism with angles known to be rounded replaced already, if there is one (URDFs tell by the
-            number of digits written); its other differences are kept.
+        exact: The mechanism with known rounded angles replaced, if there is one (URDFs show them by the number of
+            digits); its other differences are kept.
 
     Returns:
         Both results and the changes.
@@ -108,12 +108,7 @@ def compare_with_exact(structure: Structure, exact: KinematicTree | None = None)
 def snap_tree(tree: KinematicTree, exact: KinematicTree | None = None) -> tuple[KinematicTree, list[Snapped]]:
     """Make geometry within the tolerances of exact geometry exact, and list the changes.
 
-    Args:
-        tree: The mechanism.
-        exact: The same with rotations already replaced where that is known to be right.
-
-    Returns:
-        The tree and the changes.
+    ``exact`` is the same tree with rotations already replaced where that is known to be right.
     """
     limit = LENGTH_TOLERANCE * tree.length
     bodies, changes = [], []
@@ -219,7 +214,7 @@ class MechanismOptions:
         locked: Joints that do not move (at zero).
         massless: Meaning of bodies without mass, see
             :func:`sysid_ros.core.identifiability.tree_readers.tree_from_model`.
-        rotors: YAML with the rotors, see :func:`~sysid_ros.core.identifiability.tree_readers.read_rotors`; empty for
+        rotors: YAML of the rotors, see :func:`~sysid_ros.core.identifiability.tree_readers.read_rotors`; empty for
             none.
 
     Raises:
@@ -244,7 +239,7 @@ def compare_urdf(
 
     Args:
         text: The URDF, with xacro macros expanded; meshes are not needed.
-        settings: What is measured, in which motions, and which parameters are unknown.
+        settings: Measurements, motions and unknown parameters.
         options: Options that the URDF does not contain.
 
     Returns:
@@ -278,7 +273,7 @@ def compare_robot(
 
     Args:
         robot: The arm, with the joints its settings fix.
-        settings: What is measured, in which motions, and which parameters are unknown.
+        settings: Measurements, motions and unknown parameters.
         options: Gravity (in the base frame), bodies without mass and rotors, where they differ from the arm's.
 
     Returns:
@@ -286,8 +281,8 @@ def compare_robot(
 
     Raises:
         ModelError: The rotors cannot be used.
-        ParameterOutOfRange: A setting is out of range, or joints are locked or the base floats: an arm's settings say
-            which joints move and how it is mounted.
+        ParameterOutOfRange: A setting is out of range, or joints are locked or the base floats: an arm's settings
+            define its joints and mounting.
     """
     options = options or MechanismOptions()
     if options.is_floating or options.locked:
@@ -310,10 +305,6 @@ class PayloadIdentifiability:
     """Structural and data-driven identifiability of a payload in the hand of an arm.
 
     The arm's own parameters are known up to their box; its radii are part of the error of each row.
-
-    Args:
-        robot: The arm and the prior of its payload.
-        prior: Another prior box of the ten parameters, for instance of last body and payload together.
     """
 
     def __init__(self, robot: RobotModel, prior: Box | None = None):
@@ -337,8 +328,8 @@ class PayloadIdentifiability:
 
         Args:
             gram: Gram matrix of the windows as mean torques, (10, 10) [Nm^2 per parameter^2], as
-                ``StreamingEstimator.information`` gives it. It forgets which joint a row belongs to, so all rows are
-                given the same typical error.
+                ``StreamingEstimator.information`` gives it. It has lost the joint of each row, so all rows have the
+                same typical error.
             box: Guaranteed bounds of the ten parameters.
 
         Returns:
@@ -350,15 +341,12 @@ class PayloadIdentifiability:
         return analyze_data(self.structure, self._information(gram), self._scale, box)
 
     def advise(self, analysis: DataAnalysis, gram: ArrayLike, speeds: ArrayLike | None = None) -> Advice | None:
-        """Search for a motion that determines what the data do not.
+        """Search for a motion that determines the undetermined combinations of an analysis of the same Gram matrix.
 
-        Args:
-            analysis: Result of :meth:`analyze` for the same Gram matrix.
-            gram: The Gram matrix.
-            speeds: Largest speeds in the data, (n,) [rad/s], if known.
+        ``speeds`` are the largest ones in the data, (n,) [rad/s], if known.
 
         Returns:
-            The advice; None if everything is determined or nothing found helps.
+            The advice; None if everything is determined or none found helps.
         """
         recorded = None if speeds is None else np.asarray(speeds, dtype=float)
         return advise(self._robot, analysis, self._source, self._information(gram), recorded)

@@ -1,4 +1,4 @@
-"""The answer in the form in which it is shown, written and sent: flat lists of texts and numbers.
+"""The answer as it is shown, written and sent: flat lists of texts and numbers.
 
 The fields of :class:`Report` are those of the message ``IdentifiabilityReport``, one to one.
 """
@@ -28,9 +28,7 @@ _SHARE = 0.02
 def describe_direction(analysis: DataAnalysis, index: int) -> str:
     """List the base parameters that change along a combination, with their change over one prior deviation.
 
-    Args:
-        analysis: Analysis of the data.
-        index: Index of the combination, 0 the best determined one.
+    The index 0 is the best determined combination.
 
     Returns:
         Such as ``lbr_A6.m by 0.21 kg, lbr_A7.mcx by −0.03 kg m``, most important first.
@@ -46,12 +44,8 @@ def describe_direction(analysis: DataAnalysis, index: int) -> str:
 def describe_data(analysis: DataAnalysis, advice: Advice | None = None) -> str:
     """Summarise the answer in a few sentences.
 
-    Args:
-        analysis: Analysis of the data.
-        advice: A motion that would help.
-
     Returns:
-        How many combinations are determined, which base parameters are not, what would help, and what is guaranteed.
+        The number of determined combinations, the undetermined base parameters, the helpful motion, the guarantee.
     """
     return " ".join(part for part in (_describe_determined(analysis, advice), describe_bounds(analysis)) if part)
 
@@ -65,15 +59,15 @@ def describe_bounds(analysis: DataAnalysis) -> str:
     worst, best = int(np.argmin(gain)), int(np.argmax(gain))
     return (
         f"The guaranteed bounds are between {gain[worst]:.3g} ({names[worst]}) and {gain[best]:.3g} ({names[best]}) "
-        "times narrower than what was unknown before; unlike the expected deviations, they allow for errors that all "
-        "data share, such as those of the arm's own parameters, which do not average out."
+        "times narrower than the prior's; unlike the expected deviations, they allow for errors that all "
+        "data share, such as errors of the arm's own parameters, which do not average out."
     )
 
 
 def _describe_determined(analysis: DataAnalysis, advice: Advice | None) -> str:
     total, found = analysis.structure.count, analysis.determined
     if not total:
-        return "There is nothing that data could tell: no unknown parameter is identifiable."
+        return "Data cannot determine any unknown parameter: none is identifiable."
     if found == total:
         return (
             f"The data determine all {total} combinations that can be known; the weakest is known "
@@ -87,7 +81,7 @@ def _describe_determined(analysis: DataAnalysis, advice: Advice | None) -> str:
     text += f"; base parameters affected: {listed}. " if names else ". "
     weakest = describe_direction(analysis, total - 1)
     together = ", all at once," if "," in weakest else ""
-    text += f"The weakest: {weakest}{together} changes next to nothing measured."
+    text += f"The weakest: {weakest}{together} hardly changes the measurements."
     if advice is not None:
         text += f" {advice.text[:1].upper()}{advice.text[1:]}."
     return text
@@ -119,19 +113,19 @@ class Report:
         names: The unknown parameters, P.
         units: Unit of each.
         classes: Identifiability of each: 0 on its own, 1 in combination, 2 not at all.
-        combinations: One sentence on each: the combination it is seen in, or why it cannot be known.
-        base_parameters: The nb combinations that can be known, written out.
+        combinations: One sentence on each: its combination, or why it is not identifiable.
+        base_parameters: The nb identifiable combinations, written out.
         base_names: The parameter each of them is named after.
         base_units: Unit of each of them.
         determined: Number of independent combinations the data determine better than the prior; 0 if structural.
-        singular_values: Ratio of prior to data deviation of independent combinations, falling, (nb,)
-            [-]; empty for a structural report.
+        singular_values: Ratio of prior to data deviation of independent combinations, falling, (nb,) [-]; empty for a
+            structural report.
         condition_number: Of the regressor of the base parameters, in units of the prior [-]; NaN if structural.
-        prior_deviations: Standard deviations of the base parameters before the data, (nb,); empty if structural, as
-            the next two.
-        deviations: Expected from the data alone, (nb,); inf where they say nothing.
+        prior_deviations: Standard deviations of the base parameters before the data, (nb,); empty if structural, as the
+            next two.
+        deviations: Expected from the data alone, (nb,); inf without information.
         deviations_with_prior: Expected from data and prior together, (nb,).
-        lower: Guaranteed lower bounds of the base parameters, (nb,); empty where nobody gives bounds.
+        lower: Guaranteed lower bounds of the base parameters, (nb,); empty without bounds.
         upper: Guaranteed upper bounds, (nb,) or empty.
         text: The whole in words.
     """
@@ -190,7 +184,7 @@ def report_bounds(
         structure: The structural answer.
         lower: Lower bounds of the base parameters, (nb,).
         upper: Upper bounds, (nb,).
-        prior: Their bounds before the data; those that are narrower now count as determined.
+        prior: Their bounds before the data; narrower ones now count as determined.
         condition_number: Of the regressor of the base parameters [-].
         text: Description of the bounds.
     """
@@ -216,8 +210,8 @@ def weakness(structure: Structure) -> str:
     if structure.weakest >= WEAK:
         return ""
     return (
-        f"Some parameters are identifiable only because of a small offset or angle: their trace in what is measured is "
-        f"{structure.weakest:.1e} of that of the others."
+        f"Some parameters are identifiable only because of a small offset or angle: their effect on measurements is "
+        f"{structure.weakest:.1e} of the others'."
     )
 
 

@@ -1,7 +1,7 @@
-"""Motions that are restricted: joints that follow others, and robots that nothing pushes.
+"""Restricted motions: mimic joints, and free-flying robots without external forces.
 
-The recursion takes all motions of a tree for possible. Where they are not, what is measured is still a function of the
-tree's base parameters, so its rows at random states of the restricted motion say which of these are left.
+The recursion allows all motions of a tree. Measurements in restricted motions are still functions of the tree's base
+parameters, so their rows at random states of the motion show which of these remain.
 """
 
 from __future__ import annotations
@@ -24,15 +24,7 @@ _SPREAD = 2.0  # of positions [rad, typical lengths]
 
 
 def restricted_rows(tree: KinematicTree, units: Sequence[JointUnit], settings: AnalysisSettings) -> Array:
-    """Compute rows (N, P) of what is measured at random states, by the extended parameters of all bodies, scaled.
-
-    Args:
-        tree: The mechanism, floating where nothing pushes it.
-        units: The matrices of its joints.
-        settings: What is measured, in which motions.
-
-    Returns:
-        The rows, always of the same states.
+    """Compute rows (N, P) of the measurements at random, always equal, states, by scaled extended parameters.
 
     Source: RPNA remark 10 (no wrench on the base); joints that follow others are ours.
     """
@@ -63,14 +55,14 @@ def restricted_rows(tree: KinematicTree, units: Sequence[JointUnit], settings: A
 
 
 def _draw(rng: np.random.Generator, unit: JointUnit, body: TreeBody) -> Array:
-    """Return extended parameters (P,) of some body, which decide how a robot falls that nothing pushes."""
+    """Return extended parameters (P,) of some body, which decide the motion of a robot without external forces."""
     factor = rng.normal(size=(4, 4))
     link = from_pseudo_inertia(factor @ factor.T) if body.has_inertia else np.zeros(LINK)
     return np.concatenate([link, rng.uniform(0.1, 0.3, len(unit.names) - LINK)])
 
 
 def _couple(tree: KinematicTree) -> tuple[Array, Array]:
-    """Return how all coordinates follow from the free ones, (nv, free), and their offsets, (nv,), scaled."""
+    """Return the map of the free coordinates to all, (nv, free), and their offsets, (nv,), scaled."""
     starts = np.cumsum([0, *(body.dofs for body in tree.bodies)])
     size = {body.name: tree.length if body.is_translating else 1.0 for body in tree.bodies}
     first = {body.name: int(start) for body, start in zip(tree.bodies, starts, strict=False)}

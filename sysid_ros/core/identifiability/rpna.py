@@ -3,7 +3,7 @@
 Every such change is a sum of transfers between a body and its parent, and each transfer is found from conditions on the
 body alone: it must not change the momentum along the joint, and it must reach the parent in a fixed way. From the base
 outwards the algorithm carries two spans per body: all velocities it can have (with gravity as one of them) and all
-coefficients its parameters can have in what is measured.
+coefficients its parameters can have in the measurements.
 
 A wrench sensor under the base is the same algorithm with the virtual twists of the base in place of one of the two
 velocities of the kinetic energy.
@@ -88,8 +88,8 @@ class JointUnit:
         transform: Extended velocity at zero position from the parent's (twist, flag), (S, 7).
         cross: Rate of the extended velocity as each freedom moves, nd matrices (S, S).
         motion: Extended motion of the joint, (S, nd).
-        transfer: How the parameters add to the parent's ten, (10, P).
-        rates: How that changes with each freedom, nd matrices (P, P).
+        transfer: Effect of the parameters on the parent's ten, (10, P).
+        rates: Its change with each freedom, nd matrices (P, P).
     """
 
     names: tuple[str, ...]
@@ -107,14 +107,8 @@ class JointUnit:
     def momentum(self, velocities: Array) -> Array:
         """Compute gradients of ``v^T I phi`` by the extended parameters, (P, c nd), for extended velocities (S, c).
 
-        Args:
-            velocities: Extended velocities, or virtual twists of the base: these move no joint and carry no weight, so
-                a wrench under the base feels neither armature nor torque offset.
-
-        Returns:
-            The gradients.
-
-        Source: RPNA appendix I.
+        Virtual twists of the base move no joint and carry no weight, so a wrench under the base contains neither
+        armature nor torque offset. Source: RPNA appendix I.
         """
         still = np.zeros(len(velocities))
         parts = [self.forces(still, column, self.motion) for column in velocities.T]
@@ -242,7 +236,7 @@ class BodyNullspace:
         unit: The body's matrices.
         descriptor: Orthonormal rows (r, P): a transfer to the parent is invisible if they all vanish on it.
         velocities: Basis of the link's attainable velocities and gravity, (6, dim V).
-        coefficients: Basis of the coefficients of the link's ten parameters in what is measured, (10, dim K).
+        coefficients: Basis of the coefficients of the link's ten parameters in the measurements, (10, dim K).
     """
 
     unit: JointUnit
@@ -257,15 +251,7 @@ class BodyNullspace:
 
 
 def find_nullspaces(tree: KinematicTree, settings: AnalysisSettings, spans: Spans) -> tuple[BodyNullspace, ...]:
-    """Run the algorithm.
-
-    Args:
-        tree: The mechanism.
-        settings: What is measured, and in which motions.
-        spans: Computes bases.
-
-    Returns:
-        One result per body.
+    """Run the algorithm; return one result per body.
 
     Source: RPNA Algorithms 1, 2 (3 is a special case of 2), remark 8, appendices F and I.
     """
@@ -343,5 +329,5 @@ class _BaseView:
         self.coefficients[index] = spans.basis(np.concatenate([mapped[:LINK], momentum[:LINK]], axis=1))
         rows = [momentum.T, *(mapped.T @ rate for rate in unit.rates)]
         if parent == WORLD:
-            rows.append(carried.T)  # nothing below the sensor takes over what this body gives away
+            rows.append(carried.T)  # no body below the sensor takes over its transfers
         return np.concatenate(rows)

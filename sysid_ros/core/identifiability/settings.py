@@ -10,7 +10,7 @@ from sysid_ros.core.model.friction_names import FRICTION_NAMES
 MEASURED = ("generalized_forces", "joint_torques", "base_wrench", "joints_and_base", "ballistic")
 MOTIONS = ("dynamic", "static")
 MASSLESS = ("as_modelled", "unknown")
-"""What bodies without mass in a URDF are: frames, or bodies of unknown inertia."""
+"""Meaning of bodies without mass in a URDF: frames, or bodies of unknown inertia."""
 WINDOW = 0.1
 """Length of a momentum window [s]."""
 TOLERANCE = 1e-7
@@ -52,10 +52,10 @@ class AnalysisSettings(Settings, library_only=True):
 
     @property
     def is_ballistic(self) -> bool:
-        """Whether nothing pushes the base."""
+        """Whether no force acts on the base."""
         return self.measured == "ballistic"
 
     @property
     def is_static(self) -> bool:
-        """Whether only postures count."""
+        """Whether motions are postures only."""
         return self.motion == "static"

@@ -13,10 +13,7 @@ Array = NDArray[np.float64]
 
 
 class Spans:
-    """Bases with one tolerance, and how clear the decisions about rank were.
-
-    Args:
-        tolerance: Singular values below this times the largest count as zero.
+    """Bases with one tolerance relative to the largest singular value, and how clear the decisions about rank were.
 
     Attributes:
         weakest: Smallest singular value that was accepted, relative to the largest; 1 before the first decision.
@@ -80,7 +77,7 @@ class Spans:
         return chosen
 
     def _rank(self, values: Array, scale: float) -> int:
-        # Bases are orthonormal and lengths are scaled, so entries are of order one: nothing but noise is far below it.
+        # Bases are orthonormal and lengths are scaled, so entries are of order one: anything far below it is noise.
         rank = int(np.count_nonzero(values > self.tolerance * scale))
         if rank:
             self.weakest = min(self.weakest, float(values[rank - 1]) / scale)

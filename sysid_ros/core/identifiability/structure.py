@@ -1,4 +1,4 @@
-"""Structural identifiability: which parameters of a robot perfect data of any motion could determine."""
+"""Structural identifiability: the parameters of a robot that perfect data of any motion could determine."""
 
 from __future__ import annotations
 
@@ -39,16 +39,7 @@ class BaseMap:
 def build_base_map(
     tree: KinematicTree, nullspaces: Sequence[BodyNullspace], is_unknown: Sequence[bool], spans: Spans
 ) -> BaseMap:
-    """Choose base parameters by the paper's rule and compute the map to them.
-
-    Args:
-        tree: The mechanism.
-        nullspaces: Result of the algorithm for each body.
-        is_unknown: Whether each of all parameters is unknown, body by body; the others are known or zero.
-        spans: Computes bases.
-
-    Returns:
-        The map of the unknown parameters, in SI units.
+    """Choose base parameters by the paper's rule and compute the map of the unknown parameters to them, in SI units.
 
     Source: RPNA appendix G and the rule of section 9.1; the elimination from the tips to the base is ours.
     """
@@ -87,8 +78,8 @@ def build_base_map(
 def _restrict(matrix: Array, chosen: Sequence[int], unknown: NDArray[np.intp], spans: Spans) -> tuple[Array, list[int]]:
     """Choose base parameters of a part of all parameters, from the map (nb, P) of all of them.
 
-    Parameters that stay unknown keep their rows, as no other row has an entry in their columns. Only the rows of those
-    that are known are reduced again, among themselves: a reduction of all rows would mix rows of very different size.
+    Parameters that stay unknown keep their rows, as no other row has an entry in their columns. Only rows of known
+    parameters are reduced again, among themselves: a reduction of all rows would mix rows of very different size.
     """
     stays = np.isin(chosen, unknown)
     kept, freed = matrix[stays][:, unknown], matrix[~stays][:, unknown]
@@ -109,7 +100,7 @@ def _restrict(matrix: Array, chosen: Sequence[int], unknown: NDArray[np.intp], s
 
 
 def _reduce(base: BaseMap, rows: Array, scale: Array, spans: Spans) -> BaseMap:
-    """Choose among base parameters those that rows (N, P) of a restricted motion, in scaled units, tell apart."""
+    """Choose the base parameters that rows (N, P) of a restricted motion, in scaled units, separate."""
     chosen = list(base.chosen)
     sizes = np.linalg.norm(rows[:, chosen], axis=0)
     is_seen = sizes > spans.tolerance * sizes.max(initial=0.0)
@@ -142,7 +133,7 @@ class BodySummary:
         kind: Kind of the joint, in words.
         links: Links that make it up.
         velocity_dimension: dim V, of attainable velocities and gravity together.
-        coefficient_dimension: dim K, of the coefficients of its parameters in what is measured.
+        coefficient_dimension: dim K, of the coefficients of its parameters in the measurements.
         transfer_dimension: dim T, of invisible transfers to its parent (rotor included).
         velocities: Basis of V, (6, dim V), ``[linear; angular]`` in the body's frame, lengths in typical link lengths.
     """
@@ -222,10 +213,6 @@ class Structure:
 def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = None) -> Structure:
     """Determine which parameters of a mechanism are identifiable.
 
-    Args:
-        tree: The mechanism and gravity.
-        settings: What is measured, in which motions, and which parameters are unknown.
-
     Returns:
         Base parameters, the maps to and from them, and the identifiability of each parameter.
 
@@ -261,7 +248,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         scale = np.concatenate([found.unit.scale for found in nullspaces])
         free, base = base, _reduce(base, rows[:, unknown], scale[unknown], spans)
         if settings.is_ballistic and len(base.chosen) < len(free.chosen) and not tree.followers:
-            problem = "tells less where nothing pushes it, and what depends on the values of the parameters themselves"
+            problem = "has less information without external forces, and it depends on the parameters themselves"
             raise ModelError("floating base", f"{problem}; expected joints that move it")
     base, columns = _with_friction(base, tree, settings, [columns[k] for k in np.flatnonzero(unknown)])
     base.matrix.setflags(write=False)
@@ -285,7 +272,6 @@ def _pairs(tree: KinematicTree, found: Sequence[BodyNullspace]) -> list[tuple[Tr
 
 
 def _is_unknown(body: TreeBody, parameter: int, settings: AnalysisSettings) -> bool:
-    """Test whether a parameter is unknown, as rotor, armature and offset are even of a body with known inertia."""
     return parameter >= 10 or (body.has_inertia and body.name not in settings.known)
 
 
@@ -309,7 +295,7 @@ def _with_friction(
     """Append Coulomb and viscous friction to the parameters: name, unit and body of each.
 
     They are odd in the velocity while all torques of inertia and gravity are even or linear in the acceleration, so
-    they depend on nothing else; without motion or without a torque sensor at the joint they are not seen.
+    they depend on no others; without motion or without a torque sensor at the joint they have no effect.
     """
     wanted = [name for name in _FRICTION if name in settings.joint_parameters]
     joints = [i for i, found in enumerate(tree.bodies) if found.dofs == 1 and found.follows is None]

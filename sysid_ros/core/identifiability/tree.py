@@ -1,4 +1,4 @@
-"""A kinematic tree: all that identifiability depends on. No masses, no limits, no geometry.
+"""A kinematic tree: the basis of identifiability. No masses, no limits, no geometry.
 
 The frame of a body is the frame of the joint that moves it. Twists are ``[linear; angular]`` in the body's frame, as in
 Pinocchio.
@@ -71,7 +71,7 @@ class TreeBody:
 
     Attributes:
         name: Name of the joint (parameters are named after it).
-        parent: Index of the parent body, smaller than its own; ``WORLD`` for what stands still.
+        parent: Index of the parent body, smaller than its own; ``WORLD`` for the fixed one.
         rotation: Rotation of the body's frame in its parent's at zero position, (3, 3).
         translation: Its origin there, (3,) [m].
         motion: Twists of the joint's degrees of freedom in the body's frame, (6, nd), ``[linear; angular]``; constant.
@@ -177,13 +177,7 @@ class KinematicTree:
         return replace(self, gravity=np.array(gravity, dtype=float))
 
     def with_rotors(self, rotors: dict[str, Rotor]) -> KinematicTree:
-        """Return the same tree with motors.
-
-        Args:
-            rotors: Rotor of each joint that has one, by the joint's name.
-
-        Returns:
-            The tree.
+        """Return the same tree with rotors by the joints' names.
 
         Raises:
             ModelError: A joint does not exist or has several degrees of freedom, or a rotor is not well defined.

@@ -29,7 +29,7 @@ def tree_from_model(model: pin.Model, *, massless: str = "as_modelled") -> Kinem
     Args:
         model: The model. Composite and universal joints become a chain of joints with bodies without mass between.
         massless: Meaning of a massless body in the model: ``as_modelled``: a frame without parameters (unless no body
-            has mass, which means that the model says nothing about masses); ``unknown``: a body like any other.
+            has mass: then the model has no data on masses); ``unknown``: a body like any other.
 
     Returns:
         The tree, with the model's gravity.
@@ -76,7 +76,7 @@ def tree_from_model(model: pin.Model, *, massless: str = "as_modelled") -> Kinem
 
 
 def _parts(joint: pin.JointModel, placement: pin.SE3, name: str) -> list[tuple[str, pin.SE3, Array]]:
-    """Name, placement and constant motion of the single joints a joint consists of."""
+    """Name, placement and constant motion of the single joints that a joint consists of."""
     kind = joint.shortname()
     if "Mimic" in kind:
         raise ModelError(f"joint '{name}'", "follows another joint (mimic); give the URDF instead, where it may")
@@ -167,7 +167,7 @@ def tree_from_urdf(
 
 
 def _resolve(joint: str, mimics: dict[str, Any]) -> Mimic | None:
-    """Return what a joint follows in the end, where the one it mimics may follow another; None if it moves itself."""
+    """Return the joint that a joint follows in the end, through mimicked mimics; None for an independent one."""
     if joint not in mimics:
         return None
     found, passed = Mimic(joint), [joint]
@@ -203,7 +203,7 @@ def _require_motion(description: UrdfDescription, locked: Sequence[str]) -> str:
 
 
 def _with_locked(skeleton: ElementTree.Element, locked: Sequence[str]) -> str:
-    """Return the skeleton with locked joints fixed, and with limits and bodies where Pinocchio asks for them."""
+    """Return the skeleton with locked joints fixed, and with limits and bodies where Pinocchio needs them."""
     copy = ElementTree.fromstring(ElementTree.tostring(skeleton))
     for inertial in copy.iter("inertial"):
         inertial.clear()

@@ -64,15 +64,9 @@ def _parameter(name: str) -> str:
 
 
 def describe_combination(structure: Structure, base: int, most: int | None = None) -> str:
-    """Write a base parameter out, such as ``joint_6.Ixx − joint_6.Iyy + 0.05 joint_7.m``.
+    """Write a base parameter out in SI units, such as ``joint_6.Ixx − joint_6.Iyy + 0.05 joint_7.m``.
 
-    Args:
-        structure: The structural answer.
-        base: Index of the base parameter.
-        most: Most terms to list; all by default.
-
-    Returns:
-        The combination; the coefficients are in SI units.
+    ``most`` limits the number of terms; all by default.
     """
     row, own = structure.matrix[base], structure.chosen[base]
     others = [k for k in np.flatnonzero(row) if k != own]
@@ -90,7 +84,7 @@ def _factor(value: float) -> str:
 
 
 def explain(structure: Structure, parameter: int) -> str:
-    """Write one sentence on a parameter: the combination it is identifiable in, or why it is not."""
+    """Write one sentence on a parameter: its identifiable combination, or why it is not."""
     name = structure.names[parameter]
     kind = structure.classes[parameter]
     if kind is Class.IDENTIFIABLE:
@@ -117,9 +111,9 @@ def _reason(structure: Structure, parameter: int) -> str:
     if name in ("F_c", "F_v", "I_a", "beta"):
         if not settings.sees_joints:
             return "friction, armature and torque offset act inside the robot, and only the wrench under it is measured"
-        return "in static experiments nothing moves"
+        return "static experiments have no motion"
     if name.startswith(("rotor_", "I_m")):
-        return "the rotor is felt by no measured force, beyond what its joint's body already explains"
+        return "the rotor affects no measured force beyond the effect of its joint's body"
     what = "weight" if settings.is_static else "kinetic energy or weight"
     return f"{describe_motion(structure, body)}, so {name} never shows up in {what} that a measured force feels"
 
@@ -164,7 +158,7 @@ def summarize(structure: Structure) -> str:
         "joint_torques": "the joint torques",
         "base_wrench": "force and torque under the base only",
         "joints_and_base": "joint torques and force and torque under the base",
-        "ballistic": "all joint torques while nothing pushes the base",
+        "ballistic": "all joint torques without forces on the base",
     }[settings.measured]
     how = "static postures" if settings.is_static else "any motion"
     gravity = np.array(structure.tree.gravity)

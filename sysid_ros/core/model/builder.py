@@ -209,7 +209,7 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
 def _build_model(description: UrdfDescription, joint_names: Sequence[str], base: str, settings: Section) -> pin.Model:
     model = build_arm_model(description, joint_names)
     model.name = description.robot.name
-    _require_fixed_to(model, base, 0, "what stands still")
+    _require_fixed_to(model, base, 0, "the world")
     rotation = model.frames[model.getFrameId(base)].placement.rotation
     gravity = settings.vector("gravity", 3, "m/s^2", -_GRAVITY_MAX, _GRAVITY_MAX, default=list(_STANDARD_GRAVITY))
     model.gravity.linear = rotation @ gravity
@@ -225,7 +225,7 @@ def _require_fixed_to(model: pin.Model, frame: str, joint: int, body: str) -> No
 def _read_parameters(
     settings: Section, model: pin.Model, joint_names: Sequence[str]
 ) -> tuple[Array, Box, InertiaOrder | None]:
-    """Build the nominal theta (14 n,), its box, and what the settings say of whole bodies."""
+    """Build the nominal theta (14 n,), its box, and the bounds of whole bodies."""
     n = len(joint_names)
     inertial = np.stack([model.inertias[i + 1].toDynamicParameters() for i in range(n)])
     require_masses(model, joint_names)
@@ -261,19 +261,19 @@ def _read_parameters(
 
 
 def require_masses(model: pin.Model, joint_names: Sequence[str]) -> None:
-    """Raise an error that names all joints that move nothing that has mass."""
+    """Raise an error that names all joints that move no mass."""
     names = [f"'{name}'" for i, name in enumerate(joint_names) if not model.inertias[i + 1].toDynamicParameters().any()]
     if names:
         who, verb = ("joint", "moves") if len(names) == 1 else ("joints", "move")
         problem = (
             f"{verb} nothing that has mass: give its links <inertial> with <mass> and <inertia>; xacro files may write "
-            "them only when asked (Franka's with gazebo:=true), and where nobody publishes them a data sheet helps"
+            "them only when asked (Franka's with gazebo:=true), and a data sheet helps where they are unpublished"
         )
         raise ModelError(f"URDF, {who} {', '.join(names)}", problem)
 
 
 def _read_order(section: Section, settings: Section, inertial: Array) -> InertiaOrder | None:
-    """Read within which share of the nominal pseudo-inertias (n, 10) those of the bodies lie; None if not stated."""
+    """Read the share of the nominal pseudo-inertias (n, 10) within which the bodies' lie; None if not stated."""
     key = "pseudo_inertia"
     section.get(key, None)
     if key not in section:
@@ -292,7 +292,7 @@ def _read_grippers(
     """Read the states of the gripper; the box of the last body must hold for all of them.
 
     Returns:
-        The states, and by how much any of them may change the last body; None without states.
+        The states, and the largest change of the last body by any of them; None without states.
     """
     section, last = settings.section("gripper", {}), slice(10 * (len(joint_names) - 1), 10 * len(joint_names))
     uncertainty, largest = settings.section("inertial_uncertainty"), _any_state(settings)
@@ -329,12 +329,12 @@ def _read_grippers(
 
 
 def _any_state(settings: Section) -> Array:
-    """Read by how much any state of the gripper may change the last body, (10,)."""
+    """Read the largest change of the last body by any state of the gripper, (10,)."""
     return settings.section("gripper", {}).vector(_ANY_STATE, 10, "SI", 0.0, default=[0.0] * 10)
 
 
 def _read_elasticity(settings: Section, friction: Array) -> JointElasticity | None:
-    """Read the elasticity of the joints; None without the section, or where it says that joints are rigid."""
+    """Read the elasticity of the joints; None without the section, or for rigid joints."""
     if not settings.keys:
         return None
     n, sides = len(friction), [side.value for side in PositionSide]
@@ -360,7 +360,7 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
     if abs(sign) != 1.0:
         raise ParameterOutOfRange(f"{settings.path}.effort_sign", sign, "1 or -1")
     if "error_window" in settings:
-        # A mean over windows of one length says too little of shorter and longer times to be converted.
+        # A mean over windows of one length does not bound means over shorter and longer times.
         allowed = (
             "none: say how far errors integrate, at most mean T + integral over any time T (sysid calibrate sensors)"
         )
@@ -394,7 +394,6 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
 
 
 def _part_of(settings: Section, key: str, unit: str, whole: Array, default: float) -> Array:
-    """Read the part (n,) of a bound that has a property of its own; it cannot exceed the bound."""
     if key not in settings:
         settings.get(key, None)
         return np.full(whole.size, default)
@@ -406,7 +405,7 @@ def _part_of(settings: Section, key: str, unit: str, whole: Array, default: floa
 
 
 def _integral_of(settings: Section, what: str, n: int, unit: str) -> Array:
-    """Read how far an error with a lasting part integrates beyond that, (n,); the two come together."""
+    """Read the bounded part of an error's integral, (n,); it comes together with the lasting part."""
     mean, key = f"{what}_mean_error", f"{what}_integral_error"
     if (mean in settings) != (key in settings):
         missing = key if mean in settings else mean
@@ -417,7 +416,6 @@ def _integral_of(settings: Section, what: str, n: int, unit: str) -> Array:
 
 
 def _read_spheres(settings: Section, model: pin.Model) -> tuple[Sphere, ...]:
-    """Express the spheres of the links in the joint frames of their bodies."""
     links = [f.name for f in model.frames if f.type == pin.FrameType.BODY]
     spheres = []
     for link in settings.keys:

@@ -24,19 +24,19 @@ def apply_calibration(
 ) -> RobotModel:
     """Return the robot with the calibration: narrower box, new nominal parameters, rows for the estimator.
 
-    What is proven was so at its date: friction, offsets and gains may have drifted since, by what its record says. It
-    holds with the gripper as it was. A state of the gripper adds how far it may be from there to the box of the last
-    body, and to the rows; the robot's own box holds for all states, as before.
+    The bounds held at its date: friction, offsets and gains may have drifted since, by the rate in its record. They
+    hold for the gripper at the calibration. A state of the gripper adds its difference from there to the box of the
+    last body, and to the rows; the robot's own box holds for all states, as before.
 
     Args:
         calibration: The calibration.
         robot: The arm as its settings describe it.
         source: Where the calibration comes from, for messages.
-        today: Day at which it has to be valid; today's by default.
+        today: Day at which it has to be valid; today by default.
 
     Raises:
-        ModelError: It is of another arm, has expired, counts on a state of the gripper that the robot has not,
-            or its box and that of the settings do not meet.
+        ModelError: It is of another arm, has expired, refers to a state of the gripper that the robot does not have, or
+            its box and the settings' box are disjoint.
     """
     calibration.record.check(source, today)
     closed, robot = robot, open_arm(robot, calibration.record.openings)
@@ -82,7 +82,7 @@ def _aged(calibration: ArmCalibration, robot: RobotModel, today: datetime.date |
     moved = np.zeros(calibration.matrix.shape[1])
     friction = np.arange(INERTIAL * n, 14 * n).reshape(n, FRICTION)[:, [0, 1, 3]]  # armature stays
     moved[friction] = share * robot.theta_box.width[friction]
-    if not robot.sensors.effort_meaning.has_friction:  # that of rows is behind the sensor
+    if not robot.sensors.effort_meaning.has_friction:  # friction in the rows is behind the sensor
         behind = robot.sensors.effort_friction * robot.theta_box.upper[friction[:, :2]]
         moved[friction[:, :2]] = share * np.maximum(robot.theta_box.width[friction[:, :2]], behind)
     moved[15 * n : 16 * n] = share * 2.0 * robot.sensors.gain_radius
@@ -92,7 +92,7 @@ def _aged(calibration: ArmCalibration, robot: RobotModel, today: datetime.date |
 
 
 def open_arm(robot: RobotModel, openings: Sequence[Opening]) -> RobotModel:
-    """Return the robot with what recordings ask for beyond its settings; lag and tilt are settings of the estimator."""
+    """Return the robot with the openings of recordings; lag and tilt are settings of the estimator."""
     box, sensors, joints = robot.theta_box, robot.sensors, robot.joint_names
     openings = [one for one in openings if one.subject in joints]
     if not openings:
@@ -123,12 +123,12 @@ def open_arm(robot: RobotModel, openings: Sequence[Opening]) -> RobotModel:
 
 
 def require_same_arm(robot: RobotModel, serial: str, where: str = "") -> None:
-    """Refuse the calibration of another arm, before anything is computed or moved with it.
+    """Reject the calibration of another arm before any computation or motion with it.
 
     Args:
-        robot: The arm as it is assumed.
-        serial: Serial number of the arm that is used; empty where it is not known.
-        where: What is used, for the message.
+        robot: The arm as assumed.
+        serial: Serial number of the arm in use; empty if unknown.
+        where: The thing in use, for the message.
 
     Raises:
         ParameterOutOfRange: Both are known and differ.
@@ -143,7 +143,7 @@ def require_same_arm(robot: RobotModel, serial: str, where: str = "") -> None:
 
 
 def describe_unknown_arm(robot: RobotModel, serial: str) -> list[str]:
-    """Say in a sentence that nobody compared the arm with that of its calibration; empty where that was possible."""
+    """Describe in a sentence that the arm was not compared with its calibration; empty where it could be."""
     expected = "" if robot.calibration is None else robot.calibration.record.serial
     if robot.calibration is None or (expected and serial):
         return []
@@ -152,10 +152,10 @@ def describe_unknown_arm(robot: RobotModel, serial: str) -> list[str]:
 
 
 def _with_states(applied: RobotModel, robot: RobotModel) -> RobotModel:
-    """Return an arm that is calibrated with its gripper as it was, with that gripper in every state of the robot.
+    """Return a calibrated arm with its gripper in every state of the robot.
 
-    The true last body at the calibration, and what the gripper changed then and changes now, are within what is known
-    of each; their sum and difference are the last body now.
+    The true last body at the calibration, and the gripper's changes then and now, are within their bounds; their sum
+    and difference are the last body now.
     """
     last, none = robot.inertial_slice(robot.n), np.zeros(INERTIAL)
     as_it_was, nominal = applied.theta_box.select(last), applied.theta_nominal[last]
@@ -167,9 +167,9 @@ def _with_states(applied: RobotModel, robot: RobotModel) -> RobotModel:
         change = other.change + Box(-before.upper, -before.lower)
         own = (as_it_was + change).intersect(other.box)
         if own is None:
-            continue  # this arm is never in what the settings say of the state: it cannot be stated
+            continue  # disjoint from this arm's box: the state cannot occur
         states[name] = GripperState(np.clip(nominal + change.center, own.lower, own.upper), own, change)
-    unknown = states.pop("")  # there is one: what any state may change includes no change
+    unknown = states.pop("")  # exists: the change of any state includes no change
     lower, upper = applied.theta_box.lower.copy(), applied.theta_box.upper.copy()
     lower[last], upper[last] = unknown.box.lower, unknown.box.upper
     return replace(
@@ -181,7 +181,7 @@ def _with_states(applied: RobotModel, robot: RobotModel) -> RobotModel:
 
 
 def hash_kinematics(robot: RobotModel) -> str:
-    """Return the hash of everything but parameters that rows rest on: joints, geometry, gravity, meaning of torques."""
+    """Return the hash of joints, geometry, gravity and meaning of torques, on which rows depend."""
     model, parts = robot.pin_model, [",".join(robot.joint_names), robot.sensors.effort_meaning.value]
     for i in range(1, model.njoints):
         placement = model.jointPlacements[i]

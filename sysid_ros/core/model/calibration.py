@@ -1,9 +1,9 @@
-"""The calibration of an arm as data: what recordings of known loads have proven about its parameters, and its file.
+"""The calibration of an arm as data: bounds of its parameters from recordings of known loads, and its file.
 
-A calibration speaks of the unknowns that recordings of one arm share: ``[theta (14 n), torque lag of each joint (n),
-gain g of each joint (n), tilt of gravity (3)]`` in absolute values. It holds certified rows
-``lower <= matrix shared <= upper`` that payload identification adds to its own, and the box of theta that follows, for
-controller and planner.
+It is about the unknowns that recordings of one arm share:
+``[theta (14 n), torque lag of each joint (n), gain g of each joint (n), tilt of gravity (3)]`` in absolute values. It
+holds certified rows ``lower <= matrix shared <= upper`` that payload identification adds to its own, and the resulting
+box of theta, for controller and planner.
 """
 
 from __future__ import annotations
@@ -28,14 +28,7 @@ FORMAT = "sysid_ros arm calibration 1"
 
 
 def unusable_calibration(source: str, what: str, value: object, allowed: str) -> ModelError:
-    """Return the error of a calibration that cannot be used.
-
-    Args:
-        source: The file, or what else it comes from.
-        what: What is at fault in it.
-        value: What was found.
-        allowed: What is allowed, in words.
-    """
+    """Return the error of a calibration that cannot be used."""
     return ModelError(f"calibration {source}", f"{what} is {value}; expected {allowed}")
 
 
@@ -48,19 +41,19 @@ _OPENINGS = {
     "torque_error": ("the torque of {subject} errs by up to another {high:.2g} Nm, as with a ripple of the gear", 1.0),
     "load": ("in {subject} the hand holds something else than stated, within the payload prior", 1.0),
 }
-"""What an opened assumption says, by its name, and its unit for people."""
+"""The sentence of an opened assumption, by its name, and its unit for people."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """An assumption that recordings contradict, and that is therefore opened: something is further off than it says.
+    """An assumption that recordings contradict and that is therefore opened: widened by a radius.
 
     Attributes:
-        assumption: Which one, as :class:`~sysid_ros.core.estimation.hypotheses.Assumption` or one of ours names it.
+        assumption: Its name, as in :class:`~sysid_ros.core.estimation.hypotheses.Assumption` or one of ours.
         subject: The joint or the recording it is about; empty for all joints.
-        center: What a lag is about [s]; 0 for all others.
+        center: Center of a lag [s]; 0 for all others.
         radius: How far it may be off [rad, Nm, s, -].
-        least: The least that explains the data, with what was opened before [same].
+        least: The least that explains the data, with the earlier openings [same].
     """
 
     assumption: str
@@ -78,7 +71,7 @@ class Opening:
 
 
 def opened_settings(openings: Sequence[Opening]) -> dict[str, Any]:
-    """Return the settings of the estimator that say what is opened of lag and tilt; nothing else is a setting."""
+    """Return the settings of the estimator with the openings of lag and tilt; all others are no settings."""
     result: dict[str, Any] = {}
     for one in openings:
         if one.assumption == "torque_lag":
@@ -90,7 +83,7 @@ def opened_settings(openings: Sequence[Opening]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """Where a calibration comes from, and how long it counts.
+    """Origin and validity of a calibration.
 
     Attributes:
         serial: Serial number of the arm.
@@ -98,17 +91,17 @@ class CalibrationRecord:
         expires: Last day on which it may be used, ISO 8601; None: it does not expire.
         firmware: Firmware of the arm, where known.
         temperature: Temperature of the joints or the room, where known [degC].
-        offset_change: How much each torque offset may differ between two recordings, and between them and later use,
+        offset_change: Largest difference of each torque offset between two recordings, and between them and later use,
             (n,) [Nm].
         gripper: State of the gripper in all recordings, as the robot names it; empty: in one of them, not stated which.
         recordings: A sentence for each recording: its load and length.
         weights: Masses of the reference weights in them [kg].
         share: Share of the allowed errors that the recordings use [-]; None where unknown.
         data: SHA-256 of all samples.
-        drift: How fast friction, torque offsets and gains move away from what they were at the date: the share of the
-            range they had before [1/day]. Assumed: all of it in 200 days, a little longer than a calibration counts by
-            default; offsets of strain gauges and friction of harmonic drives change with temperature, wear and grease.
-        openings: What was opened since the recordings contradict it: the bounds hold if this is all.
+        drift: Rate at which friction, torque offsets and gains drift from the date on: the share of the range they had
+            before [1/day]. Assumed: all of it in 200 days, a little longer than a calibration is valid by default;
+            offsets of strain gauges and friction of harmonic drives change with temperature, wear and grease.
+        openings: Assumptions opened because the recordings contradict them: the bounds hold if nothing else is off.
     """
 
     serial: str
@@ -134,7 +127,7 @@ class CalibrationRecord:
         """Check that the record can be read and has not expired.
 
         Raises:
-            ModelError: A date is none, or the calibration has expired.
+            ModelError: A date is invalid, or the calibration has expired.
         """
         for name, text in (("date", self.date), ("expires", self.expires)):
             try:
@@ -149,11 +142,11 @@ class CalibrationRecord:
 
 @dataclass(frozen=True)
 class ConstantBounds:
-    """Bounds of what is constant in all recordings but no parameter of the arm: of sensors and mounting, K of them.
+    """Bounds of K constants of all recordings that are no parameters of the arm: of sensors and mounting.
 
     Attributes:
         names: Torque lag and gain of each joint, the deviation of gravity from its nominal vector, and F_c and F_v of
-            friction behind sensors on the link side; those that were uncertain.
+            friction behind sensors on the link side; the uncertain ones.
         units: Their units; a gain g means a true torque of ``1 + g`` times the measured one.
         lower: Lower bounds, (K,).
         upper: Upper bounds, (K,).
@@ -176,12 +169,12 @@ _NO_CONSTANTS = ConstantBounds((), (), np.zeros(0), np.zeros(0), Box(np.zeros(0)
 
 @dataclass(frozen=True)
 class ArmCalibration:
-    """What is proven about one arm; arrays are read-only.
+    """The proven bounds of one arm; arrays are read-only.
 
     Attributes:
         robot: Name of the robot model.
-        kinematics: Hash of what the rows rest on, see :func:`~.calibrated.hash_kinematics`.
-        record: Where it comes from.
+        kinematics: Hash of the basis of the rows, see :func:`~.calibrated.hash_kinematics`.
+        record: Its origin.
         matrix: Directions of the shared unknowns, (K, 16 n + 3).
         lower: Their lower bounds, (K,).
         upper: Their upper bounds, (K,).

@@ -1,7 +1,7 @@
 """Settings of an arm derived from its URDF alone.
 
-They have the form of a settings file (``sysid new-robot`` writes one). What a URDF does not say is unknown within a
-wide box, never taken as zero or exact: a box that misses the truth turns good data into an alarm, or into wrong bounds.
+They have the form of a settings file (``sysid new-robot`` writes one). Facts that a URDF does not have are unknown
+within a wide box, never zero or exact: a box that misses the truth turns good data into an alarm, or into wrong bounds.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def default_settings(
 
     Args:
         description: The URDF.
-        joint_names: Joints of the arm from the base on; without them, those of the path to the tool.
-        tool_frame: Link the payload is held in; without it the last link after the last joint.
-        spheres: Collision spheres by link, as in a settings file; without them, those over the simple shapes.
+        joint_names: Joints of the arm from the base on; by default those on the path to the tool.
+        tool_frame: Link the payload is held in; by default the last link after the last joint.
+        spheres: Collision spheres by link, as in a settings file; by default over the simple shapes.
 
     Returns:
         Settings as in a settings file.
@@ -117,7 +117,7 @@ def default_settings(
 
 
 def _require_all(description: UrdfDescription, joint_names: Sequence[str]) -> None:
-    """Raise an error with all that is wrong with the bodies and joints of an arm."""
+    """Raise an error with all faults of the bodies and joints of an arm."""
     problems, joints = list(description.problems), [description.joint(name) for name in joint_names]
     limits = [partial(check, joint) for joint in joints for check in (urdf_position_limits, urdf_rate_limits)]
     masses = partial(require_masses, build_arm_model(description, joint_names), joint_names)
@@ -131,10 +131,7 @@ def _require_all(description: UrdfDescription, joint_names: Sequence[str]) -> No
 
 
 def unknown_friction(joint: Joint) -> dict[str, list[float]]:
-    """Return friction that is unknown within a wide box, from zero up, as nominal and radius.
-
-    Args:
-        joint: Joint of the URDF, with its limits.
+    """Return friction in a wide box from zero up, as nominal and radius, from the limits of a joint of the URDF.
 
     Raises:
         ModelError: A limit is missing.
@@ -152,7 +149,7 @@ def unknown_friction(joint: Joint) -> dict[str, list[float]]:
 
 
 def _absolute_uncertainty(description: UrdfDescription, joint_names: Sequence[str]) -> dict[str, list[float]]:
-    """Return what is unknown of everything that each joint moves besides a share of each parameter."""
+    """Return the uncertainty of everything that each joint moves besides a share of each parameter."""
     model = build_arm_model(description, joint_names)
     result = {}
     for body, name in enumerate(joint_names, start=1):
@@ -164,7 +161,6 @@ def _absolute_uncertainty(description: UrdfDescription, joint_names: Sequence[st
 
 
 def _digits(value: float) -> float:
-    """Return a number with four significant digits."""
     return float(f"{value:.4g}")
 
 
@@ -176,7 +172,7 @@ def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]
     else:
         copied = {j.mimic.joint for j in robot.joints if j.mimic is not None}
         movable = [j.name for j in robot.joints if j.type in ROTARY and j.mimic is None]
-        # Behind an arm, a joint that others copy and behind which none of its own comes moves fingers
+        # Behind an arm, a joint that others mimic and that has none of its own behind it moves fingers.
         own = {name for name in movable if name not in copied}
         inner = {name for last in own for name in description.path_to(robot.joint_map[last].child)}
         movable = [name for name in movable if name in inner or len(inner) < _LEAST_ARM]

@@ -76,17 +76,10 @@ def from_pseudo_inertia(matrix: ArrayLike) -> NDArray[np.float64]:
 
 
 def radius_of_share(theta: ArrayLike, share: float) -> NDArray[np.float64]:
-    """Bound by how much parameters (10,) may differ whose pseudo-inertia differs by at most a share of that of theta.
+    """Bound the difference of parameters whose pseudo-inertia is within a share of theirs (10,), each attained, (10,).
 
     Over ``-share J <= D <= share J``, in the order of positive semidefinite matrices, a linear function ``tr(L D)``
     reaches the nuclear norm of ``J^1/2 L J^1/2`` times the share. For an entry ij of D that is ``(J_ii J_jj)^1/2``.
-
-    Args:
-        theta: Parameters of a body, (10,).
-        share: Share of its pseudo-inertia J [-].
-
-    Returns:
-        The largest differences, (10,); each is reached.
     """
     matrix = pseudo_inertia(theta)
     size = np.sqrt(np.diag(matrix))
@@ -111,10 +104,6 @@ def is_physically_consistent(theta: ArrayLike) -> bool:
 
 def require_physically_consistent(theta: ArrayLike, body: str) -> None:
     """Raise an error for parameters that no body can have.
-
-    Args:
-        theta: Inertial parameters, (10,).
-        body: Name of the body, for the message.
 
     Raises:
         NotPhysicallyConsistent: The pseudo-inertia is not positive definite.
@@ -149,8 +138,8 @@ def transform_matrix(rotation: ArrayLike, translation: ArrayLike) -> NDArray[np.
 def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
     """Compute the smallest box of the parameters (10,), seen from another frame, of every body in ``box``.
 
-    Entry by entry the hull is exact, up to outward rounding. It forgets how the entries hang together: going there and
-    back again gives a larger box.
+    Entry by entry the hull is exact, up to outward rounding. It ignores the coupling of the entries: there and back
+    again gives a larger box.
 
     Args:
         box: Box of parameters in frame B.
@@ -164,7 +153,7 @@ def transform_box(box: Box, rotation: ArrayLike, translation: ArrayLike) -> Box:
     positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
     lower = positive @ box.lower + negative @ box.upper
     upper = positive @ box.upper + negative @ box.lower
-    # Rounding errors of A and of the sums are a few units of what the same terms would add up to with one sign.
+    # Rounding errors of A and of the sums are a few units of the sum of the terms' magnitudes.
     sizes = np.abs(transform_matrix(np.abs(rotation), np.abs(translation)))
     pad = 64.0 * np.finfo(float).eps * (sizes @ np.maximum(np.abs(box.lower), np.abs(box.upper)))
     # The mass is the same from everywhere, without rounding: one that is not negative stays so.

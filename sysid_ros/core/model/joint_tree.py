@@ -66,11 +66,8 @@ class JointTree:
     def of(cls, robot: RobotModel | pin.Model, in_base: bool = False) -> JointTree:
         """Return the tree of a robot or a Pinocchio model.
 
-        Reading takes longer than a cycle of the torque loop, so that of a robot is read once and kept with it.
-
-        Args:
-            robot: The robot.
-            in_base: Whether the robot's base frame takes the place of the model's own.
+        Reading takes longer than a cycle of the torque loop, so a robot's tree is read once and kept with it. With
+        ``in_base`` the robot's base frame takes the place of the model's own.
 
         Raises:
             ModelError: A joint is not revolute, prismatic or helical.

@@ -1,4 +1,4 @@
-"""Poses of the links of an arm relative to each other, as transforms between frames are told in ROS."""
+"""Poses of the links of an arm relative to each other, as in tf."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LinkPose:
 
     Attributes:
         parent: Link in whose frame the pose is.
-        child: Link whose pose it is.
+        child: The link.
         rotation: (3, 3).
         translation: (3,) [m].
     """
@@ -29,15 +29,10 @@ class LinkPose:
 
 
 class LinkTree:
-    """The links of an arm: one for each body, at its joint, and those that are fixed to them.
-
-    Keeps Pinocchio's workspace, so use one per thread.
-
-    Args:
-        model: Of the arm, or of any tree of joints on a base.
+    """The links of an arm: one for each body, at its joint, and the links fixed to them; one per thread.
 
     Attributes:
-        bodies: Link whose frame is that of the joint, for the base (0) and the bodies 1..n.
+        bodies: Link with the frame of the joint, for the base (0) and the bodies 1..n.
         fixed: Poses of all other links in those.
     """
 
@@ -61,11 +56,7 @@ class LinkTree:
         )
 
     def moving(self, q: ArrayLike) -> list[LinkPose]:
-        """Compute the pose of each body's link in that of the body before it.
-
-        Args:
-            q: Positions of the joints, in the order of the model, (n,) [rad].
-        """
+        """Compute the pose of each body's link in the link of the body before it, at positions q (n,) [rad]."""
         # Joints without limits may have two numbers for one angle.
         angles = pin.integrate(self._model, pin.neutral(self._model), np.asarray(q, dtype=float))
         pin.forwardKinematics(self._model, self._data, angles)

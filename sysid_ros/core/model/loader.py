@@ -31,18 +31,17 @@ def load_robot(
 
     Args:
         robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, the path of a
-            YAML file of that form, or of a URDF: then everything it does not say is assumed, with wide boxes, as by
-            :func:`load_robot_from_urdf`. With :data:`ELASTIC` at its end the joints are elastic; with ``:NAME`` what it
-            may carry is that of its payload priors, such as ``iiwa7:elastic:compact_tool``.
+            YAML file of that form, or of a URDF: then everything else is assumed, with wide boxes, as by
+            :func:`load_robot_from_urdf`. With :data:`ELASTIC` at its end the joints are elastic; ``:NAME`` selects one
+            of its payload priors, such as ``iiwa7:elastic:compact_tool``.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
-        calibration: File of ``sysid calibrate`` for this arm, in place of the one that the setting ``calibration``
-            names.
-        is_elastic: Whether joints are elastic, in place of what the setting ``elasticity.is_elastic`` says.
-        prior: Name of a payload prior, in place of the one that the setting ``payload_prior`` names.
-        known_within: Share within which this very arm is known, in place of what the settings say [-]: the
-            pseudo-inertias of its bodies (``inertial_uncertainty.pseudo_inertia``), Coulomb and viscous friction and
-            armatures. Torque offsets stay as the settings have them.
+        calibration: File of ``sysid calibrate`` for this arm, in place of the setting ``calibration``.
+        is_elastic: Whether joints are elastic, in place of the setting ``elasticity.is_elastic``.
+        prior: Name of a payload prior, in place of the setting ``payload_prior``.
+        known_within: Share within which this very arm is known, in place of the settings [-]: the pseudo-inertias of
+            its bodies (``inertial_uncertainty.pseudo_inertia``), Coulomb and viscous friction and armatures. Torque
+            offsets stay as the settings have them.
 
     Returns:
         The robot.
@@ -80,12 +79,11 @@ def load_robot(
 def _load_bare(
     asked: RobotName, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None
 ) -> RobotModel:
-    """Load an arm of which there is only a URDF."""
     path = Path(asked.robot)
     if asked.is_elastic:
         raise ParameterOutOfRange("is_elastic", True, f"false: {path.name} does not say how elastic the joints are")
     if asked.prior is not None:
-        raise ParameterOutOfRange("payload prior", asked.prior, f"none: {path.name} does not say what may be carried")
+        raise ParameterOutOfRange("payload prior", asked.prior, f"none: {path.name} states no payload priors")
     if urdf_text is None:
         urdf_text = read_urdf_file(path)
     robot = load_robot_from_urdf(urdf_text, name=path.stem, snap_angles=snap_angles)
@@ -108,7 +106,7 @@ def read_urdf_file(path: Path) -> str:
 
 
 def _known(values: Any, share: float, name: str) -> Any:
-    """Replace what settings say of bodies, friction and armatures by a share of their nominal values."""
+    """Replace the settings of bodies, friction and armatures by a share of their nominal values."""
     if not isinstance(values, Mapping) or not isinstance(values.get("friction"), Mapping):
         raise ParameterOutOfRange(f"{name}.friction", None, "a mapping of joints to friction")
     section = Section({"known_within": share}, name)
@@ -125,10 +123,7 @@ def _known(values: Any, share: float, name: str) -> Any:
 def calibrated_settings(robot: str | Path, urdf: str, calibration: str) -> str:
     """Return the settings of a robot with a calibration, for a file beside the URDF and the calibration.
 
-    Args:
-        robot: As for :func:`load_robot`.
-        urdf: Name of the URDF file.
-        calibration: Name of the calibration file.
+    ``urdf`` and ``calibration`` are the names of these files.
 
     Raises:
         ModelError: There are no such settings, or they cannot be read.
@@ -160,10 +155,10 @@ def load_robot_from_urdf(
 
     Args:
         urdf_text: The URDF, with xacro macros expanded. Meshes may be missing.
-        name: Name of the robot; the URDF's own without it.
-        joint_names: Joints of the arm from the base on; without them all of the path to the tool. Other joints are
-            fixed at zero.
-        tool_frame: Link the payload is held in; without it the last link of the only path with movable joints.
+        name: Name of the robot; by default the URDF's.
+        joint_names: Joints of the arm from the base on; by default all on the path to the tool. Other joints are fixed
+            at zero.
+        tool_frame: Link the payload is held in; by default the last link of the only path with movable joints.
         settings: Sections of a settings file that replace the derived ones.
         snap_angles: See :func:`sysid_ros.core.model.urdf.read_urdf`.
 

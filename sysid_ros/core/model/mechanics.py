@@ -21,11 +21,7 @@ def joint_axis(model: pin.Model, joint: int) -> Array:
 
 
 class BodyPoses:
-    """Forward kinematics of one robot; keeps Pinocchio's workspace, so use one per thread.
-
-    Args:
-        robot: The robot.
-    """
+    """Forward kinematics of one robot; keeps Pinocchio's workspace, so use one per thread."""
 
     def __init__(self, robot: RobotModel):
         self._model = robot.pin_model
@@ -33,10 +29,7 @@ class BodyPoses:
         _, self._tool = tool_transform(robot)
 
     def compute(self, q: ArrayLike) -> tuple[Array, Array]:
-        """Compute the poses of the base (0) and of the bodies 1..n in the base frame.
-
-        Args:
-            q: Joint positions, (n,) [rad].
+        """Compute the poses of the base (0) and of the bodies 1..n in the base frame, at positions q (n,) [rad].
 
         Returns:
             Rotations, (n + 1, 3, 3), and origins, (n + 1, 3) [m].
@@ -46,14 +39,7 @@ class BodyPoses:
         return np.array([m.rotation for m in placements]), np.array([m.translation for m in placements])
 
     def tool_path(self, positions: ArrayLike) -> Array:
-        """Compute the origin of the tool frame in the base frame.
-
-        Args:
-            positions: Joint positions, (N, n) [rad].
-
-        Returns:
-            Points, (N, 3) [m].
-        """
+        """Compute the origin of the tool frame in the base frame, (N, 3) [m], at positions (N, n) [rad]."""
         points = []
         for q in np.asarray(positions, dtype=float):
             rotations, origins = self.compute(q)
@@ -76,7 +62,7 @@ class ArmDynamics:
         robot: Kinematics and gravity.
         theta: Parameters, (14 n,).
         payload: Payload about the frame of the last joint, (10,); None where it is in theta, or there is none.
-        armature: Whether the armature counts, or the links alone do.
+        armature: Whether to include the armature.
 
     Raises:
         ParameterOutOfRange: A body has no mass.
@@ -131,7 +117,7 @@ class ArmDynamics:
         return result.reshape(*np.shape(q)[:-1], n, n)
 
     def momentum(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Compute the momentum ``H v`` [Nms] and what changes it besides torques, ``C^T v - g`` [Nm], each (n,).
+        """Compute the momentum ``H v`` [Nms] and its rate without torques, ``C^T v - g`` [Nm], each (n,).
 
         Source: SAFE-ID section IV.
         """
@@ -156,7 +142,7 @@ class ArmDynamics:
         return result + self._armature * a
 
     def _momenta(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Compute momenta and what changes them besides torques of many states, (N, n) each."""
+        """Compute momenta and their rates without torques of many states, (N, n) each."""
         momentum, force = np.empty((2, *q.shape))
         self._tree.momentum_of(self._bodies, q, v, momentum, force)
         return momentum + self._armature * v, force

@@ -19,7 +19,7 @@ from sysid_ros.core.model.spheres import cover_box, shapes_of_links
 Array = NDArray[np.float64]
 
 _MARGIN = 1e-6
-"""What an oriented box may miss of its mesh by rounding, added to every radius [m]."""
+"""Largest part of a mesh outside of its oriented box by rounding, added to every radius [m]."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,9 @@ class MeshSpheres:
 
 
 def cover_meshes(urdf_text: str, urdf_path: Path) -> MeshSpheres:
-    """Cover the meshes of links with spheres: those of the smallest oriented box around each mesh.
+    """Cover the meshes of links with the spheres of the smallest oriented box around each mesh.
 
-    Only links with meshes count; simple shapes are the business of :func:`~.spheres.cover_links`.
-
-    Args:
-        urdf_text: The URDF.
-        urdf_path: Its file, from which paths of meshes are followed.
+    Simple shapes are ignored (:func:`~.spheres.cover_links`); paths of meshes are relative to ``urdf_path``.
     """
     spheres: dict[str, list[list[float]]] = {}
     problems: dict[str, str] = {}
@@ -67,13 +63,9 @@ def cover_meshes(urdf_text: str, urdf_path: Path) -> MeshSpheres:
 
 
 def find_mesh(name: str, urdf_path: Path) -> Path | None:
-    """Return the file of a mesh as a URDF names it, None if it is not there.
+    """Return the file of a mesh as the URDF at this path names it, None if it does not exist.
 
-    ``package://NAME/...`` is looked for above the URDF and in the prefixes of ``AMENT_PREFIX_PATH``.
-
-    Args:
-        name: The name in the URDF.
-        urdf_path: File of the URDF.
+    ``package://NAME/...`` is searched for above the URDF and in the prefixes of ``AMENT_PREFIX_PATH``.
     """
     folder = urdf_path.resolve().parent
     scheme, separator, rest = name.partition("://")
@@ -116,7 +108,6 @@ def _import_trimesh() -> Any:
 
 
 def _cover(trimesh: Any, path: Path, mesh: ET.Element, shape: ET.Element) -> list[list[float]]:
-    """Return spheres over one mesh in the frame of its link."""
     loaded = trimesh.load(path, force="mesh")
     points = np.asarray(loaded.vertices, dtype=float)
     if points.ndim != 2 or len(points) < 4:

@@ -117,8 +117,8 @@ def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[
             )
     center, radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
     middle = rotation @ center + translation
-    # The ranges of the ten parameters are taken in the joint frame: the CoM box is turned first, which costs nothing
-    # where the two frames are parallel, and the radius of gyration is the same in every frame.
+    # The ranges of the ten parameters are taken in the joint frame: the CoM box is turned first, which is exact where
+    # the two frames are parallel, and the radius of gyration is the same in every frame.
     half = np.abs(rotation) @ radius + 1e-14 * (np.abs(rotation) @ np.abs(center) + np.abs(translation))
     com = Box.around(middle, half)
     nominal_mass = 0.5 * (mass[0] + mass[1])

@@ -139,7 +139,7 @@ class SensorModel:
 
     @property
     def gain_radius(self) -> Array:
-        """Largest ``|g|`` where true torque is ``(1 + g)`` times the measured one, without other errors, (n,) [-].
+        """Largest ``|g|`` of true torque ``(1 + g)`` times the measured one, without other errors, (n,) [-].
 
         From ``measured = (1 + c) true`` with ``|c| <= effort_gain_error`` follows ``g = -c / (1 + c)``.
         """
@@ -155,14 +155,14 @@ class SensorModel:
 
     @property
     def effort_integral(self) -> tuple[Array, Array]:
-        """Bounds m [Nm] and I [Nms], (n,) each, of the integral ``m T + I`` of what is no constant gain of the torque.
+        """Bounds m [Nm] and I [Nms], (n,) each, of the integral ``m T + I`` of torque errors besides a constant gain.
 
         They bound ``true - (1 + g) measured``, see :attr:`gain_radius`, without the part that grows with the measured
-        torque. Where efforts are not held, or nothing says how errors integrate, I is zero and m that of a sample.
+        torque. Where efforts are not held, or the integral of errors is not stated, I is zero and m a sample's bound.
         """
         gain, total, sample = self.effort_gain_error, self.effort_relative_error, self.effort_absolute_error
         mean, integral = self._held
-        # What is relative to the true torque grows with the error of each sample.
+        # The part relative to the true torque grows with the error of each sample.
         growth = (total - gain) / (1.0 - total) * sample
         return np.minimum((mean + growth) / (1.0 - gain), sample / (1.0 - total)), integral / (1.0 - gain)
 
@@ -174,7 +174,7 @@ class SensorModel:
 
     @property
     def averaging_time(self) -> float:
-        """How long to average torques until vibration counts no more than what lasts [s], half a second at most."""
+        """Time to average torques until vibration counts no more than lasting errors [s], half a second at most."""
         mean, integral = self._held
         return float(np.max(np.where(integral > 0.0, np.minimum(integral / np.maximum(mean, 1e-9), _AVERAGING), 0.0)))
 
@@ -189,7 +189,7 @@ def integral_bound(sample: Array, mean: Array | float, integral: Array | float, 
     Args:
         sample: Largest error, (n,).
         mean: Its lasting part, (n,).
-        integral: What its integral is beyond that, (n,) [unit of the error times s].
+        integral: Rest of its integral, (n,) [unit of the error times s].
         seconds: The time [s].
 
     Returns:
@@ -212,7 +212,7 @@ class JointElasticity:
     ``I_a dv_m + F_c sign(v_m) + F_v v_m + beta + tau_J = tau - torque_damping k (v_m - v)`` for the motor at ``q_m``,
     ``H a + C v + g = tau_J`` without armature for the link at q, and ``tau_J = k (q_m - q) + d (v_m - v)``. The last
     term of the first equation is the inner torque loop of arms with joint torque sensors; friction and armature of the
-    robot file are what it leaves of those of the motor.
+    robot file are the motor's as reduced by it.
 
     Attributes:
         stiffness: k, (n,) [Nm/rad].
@@ -236,7 +236,7 @@ class JointElasticity:
 
     @property
     def deflection_rate(self) -> Array:
-        """Largest ``|v_m - v|`` while the arm moves, (n,) [rad/s]: of the softest gears that may be there."""
+        """Largest ``|v_m - v|`` while the arm moves, (n,) [rad/s], of the softest possible gears."""
         return self.deflection(self.torque_rate)
 
     @property
@@ -246,7 +246,7 @@ class JointElasticity:
         return self.stiffness, self.damping, self.torque_damping, self.torque_rate, np.array(scalars)
 
     def within(self, share: float) -> JointElasticity:
-        """Return that of gears whose stiffness is off by this share of its error, from -1 to 1."""
+        """Return the elasticity with a stiffness off by this share of its error, from -1 to 1."""
         return replace(self, stiffness=self.stiffness * (1.0 + share * self.stiffness_error))
 
     def deflection(self, torque: Array) -> Array:
@@ -254,11 +254,9 @@ class JointElasticity:
         return np.asarray(torque / (self.stiffness * (1.0 - self.stiffness_error)))
 
     def natural_frequencies(self, inertia: Array, armature: Array) -> Array:
-        """Return those of the free arm without damping, (n,) [rad/s]; the lowest first.
+        """Return the natural frequencies of the free arm without damping, (n,) [rad/s]; the lowest first.
 
-        Args:
-            inertia: Inertia of the links, (n, n) [kg m^2], without armature.
-            armature: Of the motors, (n,) [kg m^2].
+        ``inertia`` is the links' without armature, (n, n) [kg m^2], ``armature`` the motors', (n,) [kg m^2].
         """
         # tau_J / k = deflection: its acceleration is -(H^-1 + I_a^-1) tau_J.
         root = np.sqrt(self.stiffness)
@@ -303,7 +301,7 @@ class PayloadShape:
     Attributes:
         com: Box of its CoM in the frame of the last joint, (3,) [m].
         gyration: Largest radius of gyration about any axis through its CoM [m].
-        turned: Smaller box of its CoM, where the prior was written in a frame whose axes are not those of the joint.
+        turned: Smaller box of its CoM, where the prior was written in a frame with other axes than the joint's.
     """
 
     com: Box
@@ -327,7 +325,7 @@ class PayloadPrior:
     Attributes:
         box: Box of its ten parameters about the frame of the last joint.
         nominal: A physically consistent point of the box, (10,).
-        name: Which prior this is, for reports.
+        name: Its name, for reports.
         target: Body of the ten parameters: ``payload``, or ``end_effector`` (last body and payload together, the
             theta_e of SAFE-ID).
         spheres: Collision spheres that cover the unknown object itself, fixed to the last body.
@@ -353,8 +351,8 @@ class GripperState:
     Attributes:
         nominal: Nominal parameters, (10,).
         box: Box that contains the true ones; part of the box of the robot, which holds for every state.
-        change: By how much the gripper makes them differ from those of the URDF, (10,); where the arm is calibrated,
-            from those that its rows speak of.
+        change: Largest difference by the gripper from the URDF's parameters, (10,); where the arm is calibrated, from
+            the parameters in its rows.
     """
 
     nominal: Array
@@ -367,7 +365,7 @@ class InertiaOrder:
     """Bounds of all bodies of an arm in the order of pseudo-inertias: ``(1 - s) J_0 <= J <= (1 + s) J_0``.
 
     So no body has less kinetic energy in any motion than with ``lower``, nor more than with ``upper``. A box of ten
-    parameters says much less: most of its corners are no body, or move the centre of mass and leave the rest.
+    parameters is much weaker: most of its corners are no body, or move the centre of mass and leave the rest.
 
     Attributes:
         nominal: Parameters of the bodies with J_0, (10 n,).
@@ -405,7 +403,7 @@ class RobotModel:
         pin_model: Pinocchio model of the arm with its tool and without payload; all n joints have one position and one
             velocity (continuous joints are plain revolute ones), in the order of ``joint_names``; gravity included.
         joint_names: Names of the n joints.
-        base_frame: Name of the link that stands still.
+        base_frame: Name of the fixed link.
         flange_frame: Name of the link tools are mounted to.
         tool_frame: Name of the link a payload is held in (where reports express the payload).
         limits: Joint limits.
@@ -422,13 +420,12 @@ class RobotModel:
         never_touch: Pairs of links that cannot touch each other although their spheres may overlap.
         assumptions: Sentences on numbers that are assumed, not measured, for reports and hardware drivers.
         protocol: Protocol of the arm's own controller, one of :data:`PROTOCOLS`; empty where there is no driver for it.
-        calibration: What recordings have proven about this arm, already part of box and nominal parameters; None
-            where it was not calibrated.
-        elasticity: Elasticity of the joints; None where they are taken as rigid.
+        calibration: Its calibration, already part of box and nominal parameters; None where it was not calibrated.
+        elasticity: Elasticity of the joints; None for rigid ones.
         uncalibrated: The arm without its calibration; None where it has none.
-        gripper_states: What is known of the last body by the state of the gripper; see :meth:`gripper_state`.
+        gripper_states: The last body by the state of the gripper; see :meth:`gripper_state`.
         gripper_change: The change that any of these states may make, see :class:`GripperState`; None without states.
-        inertia_order: What is known of whole bodies, beside the boxes of their parameters; None for nothing.
+        inertia_order: Bounds of whole bodies, beside the boxes of their parameters; None without any.
     """
 
     name: str
@@ -487,7 +484,7 @@ class RobotModel:
             sensors,
             position_resolution=sensors.position_resolution + 2.0 * self.deflection,
             velocity_error=sensors.velocity_error + elasticity.deflection_rate,
-            # Deflections cannot change by more than from one end of their range to the other.
+            # Deflections change at most from one end of their range to the other.
             velocity_mean_error=np.minimum(sensors.velocity_mean_error, sensors.velocity_error),
             velocity_integral_error=sensors.velocity_integral_error * is_bounded + 2.0 * self.deflection,
         )
@@ -506,10 +503,7 @@ class RobotModel:
         return self.payload_priors[name]
 
     def gripper_state(self, name: str) -> GripperState:
-        """Return what is known of the last body while the gripper is in a state.
-
-        Args:
-            name: Name of the state; empty where it is not known: any of them.
+        """Return the last body while the gripper is in a state; an empty name means any of them.
 
         Raises:
             ParameterOutOfRange: There is none of that name; lists the names.
@@ -525,10 +519,7 @@ class RobotModel:
         return self.gripper_states[name]
 
     def with_gripper(self, name: str) -> RobotModel:
-        """Return the robot with what is known of its last body while the gripper is in a state.
-
-        Args:
-            name: Name of the state; empty where it is not known: any of them.
+        """Return the robot with its gripper in a state; an empty name means any of them.
 
         Raises:
             ParameterOutOfRange: There is none of that name; lists the names.
@@ -563,10 +554,6 @@ def parameter_units(robot: RobotModel) -> tuple[str, ...]:
 
 def frame_placement(robot: RobotModel, frame: str) -> tuple[Array, Array]:
     """Return the placement of a frame fixed to the last body in the frame of the last joint.
-
-    Args:
-        robot: The arm.
-        frame: Name of a link or frame.
 
     Returns:
         Rotation (3, 3) and translation (3,) [m]. With them ``transform_parameters`` brings parameters from that frame

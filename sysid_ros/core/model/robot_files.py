@@ -1,4 +1,4 @@
-"""Which robots there are, and what their names say: all that is known of one without loading it."""
+"""Names of robots and their settings files, without loading them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 _PREFIXES = ("", "kuka_", "kuka_lbr_")
 """Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
 ELASTIC = ":elastic"
-"""Put after the name or the path of a robot: its joints are elastic, whatever its settings say."""
+"""Put after the name or the path of a robot: its joints are elastic, in place of its settings."""
 _AFTER_NAME = re.compile(r"(.+):(\w+)")
 """A robot with one thing more said about it."""
 
@@ -35,12 +35,12 @@ def available_robots() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RobotName:
-    """What the name of a robot, or a path, says, with all that may follow it after colons.
+    """The name of a robot, or a path, with its suffixes after colons.
 
     Attributes:
         robot: The name or path alone.
-        is_elastic: Whether its joints are elastic; None where its settings say so alone.
-        prior: Which of its payload priors counts; None for that of its settings.
+        is_elastic: Whether its joints are elastic; None for its settings.
+        prior: Its payload prior; None for its settings'.
     """
 
     robot: str
@@ -62,7 +62,7 @@ class RobotName:
         return cls(text, is_elastic, prior)
 
     def overridden(self, is_elastic: bool | None, prior: str | None) -> RobotName:
-        """Replace what was said by what is given."""
+        """Replace suffixes by given values."""
         return RobotName(
             self.robot,
             self.is_elastic if is_elastic is None else is_elastic,
@@ -71,10 +71,7 @@ class RobotName:
 
 
 def find_settings(robot: str | Path) -> Path:
-    """Return the settings file of a robot.
-
-    Args:
-        robot: As for :func:`load_robot`.
+    """Return the settings file of a robot, named as for :func:`load_robot`.
 
     Raises:
         ModelError: There is no such robot.
@@ -93,16 +90,16 @@ def find_settings(robot: str | Path) -> Path:
 
 
 def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str | None = None) -> tuple[Path, Any]:
-    """Return the settings file of a robot and what it contains.
+    """Return the settings file of a robot and its content.
 
     Args:
-        robot: As for :func:`load_robot`, but no URDF.
-        is_elastic: Whether joints are elastic, in place of what the file and the end of the name say.
+        robot: As for :func:`load_robot`, but not a URDF.
+        is_elastic: Whether joints are elastic, in place of file and name.
         prior: Name of a payload prior, likewise.
 
     Raises:
         ModelError: There is no such robot, or its file cannot be read.
-        ParameterOutOfRange: The file does not say how elastic the joints are, or has no such prior.
+        ParameterOutOfRange: The file has no elasticity of the joints, or no such prior.
     """
     asked = RobotName.of(robot).overridden(is_elastic, prior)
     path = find_settings(robot)
@@ -129,7 +126,7 @@ def _with_prior(values: Any, prior: str, name: str) -> Any:
 
 
 def require_robot(robot: str | Path, prior: str | None = None) -> None:
-    """Refuse a robot whose file is missing, or has not what is said of it, before anything that takes long to load.
+    """Reject a robot without a file, or without the named prior, before anything that takes long to load.
 
     Args:
         robot: As for :func:`~sysid_ros.core.model.loader.load_robot`.

@@ -22,13 +22,13 @@ _STEPS = 60
 _SMALL = 1e-3
 """Share of the largest mass or second moment that stands for none."""
 _EDGE = 1e-9
-"""Relative distance kept from the edge of what is known of whole bodies, for rounding."""
+"""Relative distance from the bounds of whole bodies, for rounding."""
 _INSIDE = 0.9
 """Share of the way to the edge of the cone that is used; ten steps of it leave room for rounding."""
 
 
 def sample_parameters(robot: RobotModel, rng: np.random.Generator, corner: bool = False) -> Array:
-    """Draw physically consistent parameters of the arm in its box, and within what is known of whole bodies.
+    """Draw physically consistent parameters of the arm in its box, and within the bounds of whole bodies.
 
     Args:
         robot: The arm.
@@ -95,7 +95,7 @@ def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: boo
 
 
 def _within_share(point: Array, nominal: Array, share: float) -> Array:
-    """Move a body towards the nominal one until its pseudo-inertia is within a share of that one's."""
+    """Move a body towards the nominal one until its pseudo-inertia is within a share of the nominal one's."""
     excess = largest_share(point, nominal) / share if share > 0.0 else np.inf
     return point if excess <= 1.0 else np.asarray(nominal + (1.0 - _EDGE) / excess * (point - nominal))
 
@@ -134,7 +134,6 @@ def _consistent_range(point: Array, direction: Array) -> tuple[float, float]:
 
 
 def _box_range(box: Box, point: Array, direction: Array) -> tuple[float, float]:
-    """Return the range of s for which ``point + s direction`` lies in the box; ``point`` must."""
     moving = direction != 0.0
     if not np.any(moving):
         return 0.0, 0.0

@@ -20,11 +20,11 @@ class Section:
 
     Args:
         values: The settings.
-        path: Where they stand, for messages ("kinova_gen3.yaml: sensors").
+        path: Their place, for messages ("kinova_gen3.yaml: sensors").
 
     Raises:
-        ParameterOutOfRange: ``values`` is no mapping. Every reading method raises it too, with the name, the value
-            and what is allowed, where a value is missing, of the wrong kind or out of range.
+        ParameterOutOfRange: ``values`` is no mapping. Every reading method raises it too, with name, value and allowed
+            range, where a value is missing, of the wrong kind or out of range.
     """
 
     def __init__(self, values: Any, path: str):
@@ -136,7 +136,7 @@ class Section:
 
 @dataclass(frozen=True)
 class _Range:
-    """What a number may be, in its unit."""
+    """Allowed values of a number, in its unit."""
 
     unit: str
     lower: float
@@ -144,7 +144,6 @@ class _Range:
 
     @property
     def text(self) -> str:
-        """Say what is allowed."""
         if math.isinf(self.lower) and math.isinf(self.upper):
             return f"any finite number [{self.unit}]"
         if math.isinf(self.upper):
@@ -152,7 +151,6 @@ class _Range:
         return f"{self.lower:g} to {self.upper:g} [{self.unit}]"
 
     def number(self, value: Any, name: str) -> float:
-        """Check one number."""
         if isinstance(value, str):
             # YAML 1.1 reads 1e-3 (without a point) as a text.
             try:

@@ -17,7 +17,7 @@ _HEADER = (
     "Narrow what you know, and calibrate the arm (`sysid calibrate`)."
 )
 _COMMENTS = {
-    "frames": "Links: what stands still, where tools are mounted, where a payload is held (reports express it there).",
+    "frames": "Links: the fixed base, where tools are mounted, where a payload is held (reports express it there).",
     "gravity": "m/s^2, in the base frame; change it for a tilted or hanging mount.",
     "rated_payload": "kg, of the data sheet.",
     "joints": "home, position [rad], velocity [rad/s], acceleration [rad/s^2], torque [Nm]. Position, velocity and "
@@ -55,7 +55,7 @@ _WIDTH = 116
 
 @dataclass(frozen=True)
 class SettingsNotes:
-    """What a settings file says besides its numbers.
+    """Text of a settings file besides its numbers.
 
     Attributes:
         name: Name of the arm.
@@ -71,12 +71,7 @@ class SettingsNotes:
 
 
 def settings_text(settings: Mapping[str, Any], notes: SettingsNotes) -> str:
-    """Return a settings file with a comment on every section.
-
-    Args:
-        settings: Sections, as :func:`~.defaults.default_settings` returns them.
-        notes: What else it says.
-    """
+    """Return a settings file with a comment on every section, from :func:`~.defaults.default_settings`."""
     values = {"urdf": notes.urdf, **settings}
     blocks = ["\n".join(_comment(_HEADER.format(name=notes.name, urdf=notes.origin)))]
     for key in (*_ORDER, *(key for key in values if key not in _ORDER)):

@@ -33,16 +33,9 @@ def read_sphere_rows(settings: Section, key: str) -> list[NDArray[np.float64]]:
 
 
 def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
-    """Cover a cylinder about the z axis, centred at the origin, with spheres.
+    """Cover a cylinder about the z axis, centred at the origin, with spheres, rows ``[x, y, z, radius]`` [m].
 
     Each covers one slice, ``R^2 = r^2 + (slice/2)^2``; there are as many as keep R below 1.25 r.
-
-    Args:
-        radius: Radius of the cylinder [m].
-        length: Its length [m].
-
-    Returns:
-        Rows ``[x, y, z, radius]`` [m].
     """
     half_slice = radius * math.sqrt(_GROWTH**2 - 1.0)
     count = max(1, math.ceil(0.5 * length / half_slice - 1e-9))
@@ -54,11 +47,7 @@ def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
 def cover_box(size: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Cover a box centred at the origin with spheres, about one per cube of its second shortest edge.
 
-    Args:
-        size: Edges along x, y, z, (3,) [m].
-
-    Returns:
-        Rows ``[x, y, z, radius]`` [m].
+    ``size`` (3,) has its edges [m]; the result has rows ``[x, y, z, radius]`` [m].
     """
     edge = float(np.sort(size)[1])
     counts = np.maximum(1, np.rint(np.asarray(size) / edge)).astype(int)
@@ -70,10 +59,9 @@ def cover_box(size: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 
 
 def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
-    """Cover the simple shapes of every link with spheres: its collision shapes, or its visual ones where it has none.
+    """Cover the simple shapes of every link with spheres: its collision shapes, or else its visual ones.
 
-    Args:
-        urdf_text: A URDF. Meshes are passed over, so a link with nothing else gets no spheres.
+    Meshes are ignored, so a link with nothing else gets no spheres.
 
     Returns:
         Rows ``[x, y, z, radius]`` [m] in the frame of the link, for each link with spheres.
@@ -89,11 +77,8 @@ def cover_links(urdf_text: str) -> dict[str, list[list[float]]]:
 def links_without_spheres(robot: RobotModel) -> tuple[str, ...]:
     """List the links not known to be covered by spheres, moving ones first.
 
-    Spheres cover a link where they bear its name, or where all its shapes are simple ones with their middles in spheres
-    of the same body. A link without shapes needs none, unless nothing else stands for a body that has mass.
-
-    Args:
-        robot: The arm, with its spheres.
+    Spheres cover a link if they bear its name, or if all its shapes are simple ones with their middles in spheres of
+    the same body. A link without shapes needs none, unless it alone stands for a body that has mass.
     """
     named = {sphere.link for sphere in robot.spheres}
     shapes = shapes_of_links(robot.urdf)

@@ -1,7 +1,7 @@
 """Reads and checks a URDF; geometry is never opened, so missing meshes do not matter.
 
-The text goes through four hands: numbers and structure are checked on the XML, rounded angles are snapped, limits and
-dynamics are read with urdf_parser_py, and a skeleton (links with inertia, joints) is left for Pinocchio.
+Numbers and structure are checked on the XML, rounded angles are snapped, limits and dynamics are read with
+urdf_parser_py, and a skeleton (links with inertia, joints) is left for Pinocchio.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def label(element: ET.Element) -> str:
 
 
 def check_numbers(tree: ET.Element) -> None:
-    """Raise an error for numbers that are not finite, except in elements that are only shown.
+    """Raise an error for numbers that are not finite, except in elements for display only.
 
     Raises:
         ModelError: Such numbers, with element and attribute.
@@ -134,8 +134,8 @@ def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
     """Judge the bodies that joints move as a whole: links that are fixed to each other are one; a rod is allowed.
 
     Returns:
-        What cannot be: mass or inertia missing, a body that cannot exist, inertias in other units. And what was
-        noticed: links that could not exist alone, what never moves, and odd sizes.
+        Faults: mass or inertia missing, a body that cannot exist, inertias in other units. And notes: links that could
+            not exist alone, links that never move, and odd sizes.
     """
     above = {joint.child: joint for joint in robot.joints}
     bodies: dict[str, Array] = {}
@@ -179,7 +179,7 @@ def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
 
 
 def _placement(origin: Any) -> tuple[Array, Array]:
-    """Return rotation (3, 3) and position (3,) [m] of an origin; none is that of its parent."""
+    """Return rotation (3, 3) and position (3,) [m] of an origin; without one the parent's."""
     rpy, xyz = (getattr(origin, name, None) for name in ("rpy", "xyz"))
     return rotation_from_rpy(np.array(rpy or np.zeros(3))), np.array(xyz or np.zeros(3))
 
@@ -195,7 +195,7 @@ def _can_exist(theta: Array) -> bool:
 
 _SNAP_STEP = math.pi / 12  # rounded multiples of 15 degrees are taken for the exact angle
 _SNAP_DIGITS = 3  # an angle written with fewer decimals may be meant as written
-_EXACT = 1e-9  # [rad] closer than this nobody sees a rounding
+_EXACT = 1e-9  # [rad] closer than this is no rounding
 
 
 def snap_angle(word: str) -> float | None:
@@ -212,14 +212,7 @@ def snap_angle(word: str) -> float | None:
 
 
 def snap_origins(tree: ET.Element) -> list[str]:
-    """Replace rounded angles of joint and inertia origins by the exact ones, in place.
-
-    Args:
-        tree: The URDF.
-
-    Returns:
-        One sentence for each origin that was changed.
-    """
+    """Replace rounded angles of joint and inertia origins by the exact ones, in place; return a sentence for each."""
     warnings = []
     for parent in tree:
         if parent.tag not in ("link", "joint"):
@@ -247,7 +240,7 @@ class UrdfDescription:
         text: The URDF text, with rounded angles snapped.
         robot: Skeleton (links with inertia, joints) as read by urdf_parser_py.
         skeleton: XML tree of that skeleton.
-        root: Name of the link nothing moves.
+        root: Name of the fixed link.
         warnings: Faults mended.
         problems: Why bodies that move cannot be used.
     """
@@ -293,10 +286,10 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
             A rounded angle tilts a joint axis and makes parameters look identifiable that are not.
 
     Returns:
-        The description; its warnings tell what was snapped, its problems what is wrong with bodies.
+        The description; its warnings list snapped angles, its problems faults of bodies.
 
     Raises:
-        ModelError: Not a URDF, a number that is none or not finite, a zero axis, a loop, several roots.
+        ModelError: Not a URDF, an invalid number, a zero axis, a loop, several roots.
     """
     tree = _parse(text)
     check_numbers(tree)
@@ -305,7 +298,7 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     skeleton, massless = _skeleton(tree)
     root = check_tree(skeleton)
     if massless:
-        warnings.append(f"an inertia without a mass is that of no body, and counts for nothing: {', '.join(massless)}")
+        warnings.append(f"an inertia without a mass belongs to no body and is ignored: {', '.join(massless)}")
     try:
         robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
@@ -319,11 +312,8 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
 def parse_quietly(text: str) -> tuple[URDF, list[str]]:
     """Read a URDF with urdf_parser_py, which prints a line for every tag and attribute that it does not know.
 
-    Args:
-        text: The URDF.
-
     Returns:
-        What was read, and one sentence about everything that was passed over; none if nothing was.
+        The result, and one sentence about everything that was ignored; none if nothing was.
 
     Raises:
         ParseError: It is no URDF.
@@ -342,7 +332,7 @@ def parse_quietly(text: str) -> tuple[URDF, list[str]]:
 def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> str:
     """Write the URDF for Pinocchio: the arm's joints revolute, every other joint fixed at zero, nothing to draw.
 
-    Limits in it are placeholders; the caller knows the true ones.
+    Limits in it are placeholders for the caller's.
     """
     tree = copy.deepcopy(description.skeleton)
     for joint in tree.findall("joint"):
@@ -359,8 +349,8 @@ def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> s
 def build_arm_model(description: UrdfDescription, joint_names: Sequence[str]) -> pin.Model:
     """Return Pinocchio's model of the arm; see :func:`build_arm_xml`.
 
-    A link and a joint may have one name, as vendors of some arms give them; the frame of the link keeps it, and that of
-    the joint becomes ``NAME (joint)``. Joints keep theirs.
+    A link and a joint may have one name, as in some vendors' files; the frame of the link keeps it, and the joint's
+    becomes ``NAME (joint)``. Joints keep theirs.
     """
     model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
     links = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}

@@ -1,10 +1,10 @@
 """Least squares with a prior over samples of a torque loop, growing or sliding, by updating a factorisation.
 
 Samples are equations ``Y theta = u`` from the cycles of the loop, at a lower rate. Two ways lead to them. With
-accelerations, which nobody measures: the differences of velocities through an exponential moving average, as SVA's
-section VI does; positions, velocities and torques pass the same filter, so that all of them lag alike, and what is left
-is that the average of a product is not the product of averages. With momenta: the change of momentum over the time
-between two samples, which needs no acceleration and loses no cycle (SAFE-ID (13)).
+accelerations, which are not measured: the differences of velocities through an exponential moving average, as in SVA's
+section VI; positions, velocities and torques pass the same filter, so that all of them lag alike, and the remaining
+error is that the average of a product is not the product of averages. With momenta: the change of momentum over the
+time between two samples, which needs no acceleration and loses no cycle (SAFE-ID (13)).
 
 The triangular factor of the rows is updated by orthogonal transformations when a sample comes. A sliding buffer is a
 queue of two stacks of such factors, so that a sample leaves without the cancellation of a downdate and without starting
@@ -33,12 +33,12 @@ Array = NDArray[np.float64]
 
 
 _SLOWEST = 6.0
-"""Speed of a joint over the error of its sensor below which its row says nothing, from accelerations: at rest its
+"""Speed of a joint over the error of its sensor below which its row is left out, from accelerations: at rest its
 friction may be anything up to the Coulomb friction, and such rows are the largest error of all by far."""
 
 
 class Observation(Enum):
-    """Where the equations come from.
+    """Source of the equations.
 
     ``ACCELERATION``: an exponential moving average of everything, accelerations as differences of velocities.
     ``MOMENTUM``: the change of momentum since the last equation.
@@ -53,7 +53,7 @@ class ModelObserver:
 
     Args:
         robot: The arm; its effort meaning says whether friction belongs to the equations.
-        kind: Where they come from.
+        kind: Source of the equations.
         period: Time between cycles [s].
         every: Cycles per equation.
         time_constant: Of the exponential moving average [s].
@@ -73,13 +73,13 @@ class ModelObserver:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the cycles since the last equation, after a gap."""
+        """Discard the cycles since the last equation, after a gap."""
         self._cycles: list[tuple[Array, Array, Array]] = []
         self._averages: Array | None = None  # of position, velocity, effort, (3, n)
         self._acceleration: Array | None = None
 
     def note(self, q: ArrayLike, v: ArrayLike, effort: ArrayLike) -> tuple[Array, Array] | None:
-        """Take a cycle, and return an equation where one is due.
+        """Add a cycle, and return an equation where one is due.
 
         Args:
             q: Measured positions, (n,) [rad].
@@ -120,7 +120,7 @@ class ModelObserver:
 
 @dataclass(frozen=True)
 class OnlineFitSettings(Settings, library_only=True):
-    """How a model is fitted to the samples of a buffer."""
+    """Settings of the fit to the samples of a buffer."""
 
     capacity: int = setting(50, "-", lower=1, upper=100_000)
     """Samples in the buffer; the oldest leaves."""
@@ -129,7 +129,7 @@ class OnlineFitSettings(Settings, library_only=True):
     rate: float = setting(3.0, "Hz", lower=0.01, upper=1000.0)
     """Samples per second that are taken."""
     weight: float = setting(0.9, "-", above=0.0, below=1.0)
-    """alpha: weight of the data; ``1 - alpha`` is that of the prior."""
+    """alpha: weight of the data; ``1 - alpha`` is the prior's."""
     least_information: float = setting(0.0, "-", lower=0.0, upper=10.0)
     """A sample is left out where it reduces the volume of the uncertainty of the parameters by less than this, as the
     logarithm; 0 takes all."""
@@ -194,7 +194,7 @@ class OnlineLeastSquares:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all samples."""
+        """Discard all samples."""
         self._samples: deque[tuple[Array, Array]] = deque()
         size = self._prior.size + 1
         # The prior's rows never leave; the last column is the right-hand side, here of departures from the prior.
@@ -218,7 +218,7 @@ class OnlineLeastSquares:
             torque: u, (n,) [Nm].
 
         Returns:
-            Whether it was taken: samples that add too little are not.
+            Whether it was taken: samples with too little information are not.
 
         Raises:
             ParameterOutOfRange: A shape is wrong or an entry is not finite.
@@ -242,7 +242,7 @@ class OnlineLeastSquares:
         return True
 
     def information(self, regressor: Array) -> float:
-        """Return by how much a sample would increase the logarithm of the information's determinant, half of it."""
+        """Return half the increase of the logarithm of the information's determinant by a sample."""
         factor = self._factor()[: self._prior.size, : self._prior.size]
         reach = scipy.linalg.solve_triangular(factor, self.settings.weight * regressor.T, trans="T")
         return 0.5 * float(np.linalg.slogdet(np.eye(self._joints) + reach.T @ reach)[1])

@@ -1,1 +1,1 @@
-"""The receding-horizon planner: searches with sampled constraints, returns what has been bounded and proven."""
+"""The receding-horizon planner: searches with sampled constraints, returns only bounded and proven motions."""

@@ -1,4 +1,4 @@
-"""What one call of the planner does with candidates: finds, bounds and verifies them, and keeps count."""
+"""Candidates of one call of the planner: finds, bounds, verifies and counts them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,11 @@ class Prover(Protocol):
         """Prove a motion safe with these errors, or raise :class:`PlanRejected`."""
 
     def prove(self, request: PlanRequest, trajectory: Trajectory, bound: TrackingBound) -> Proof:
-        """Prove the tracking errors of a motion throughout, and the motion safe with these and those of a bound."""
+        """Prove the tracking errors of a motion throughout, and the motion safe with these and a bound's."""
 
 
 class RobustProver:
-    """The robust controller's tracking bound and the verifier.
-
-    Args:
-        settings: Settings of the proof.
-    """
+    """The robust controller's tracking bound and the verifier."""
 
     def __init__(self, settings: VerifierSettings):
         self._settings = settings
@@ -75,7 +71,7 @@ class CallTimes:
     """Remember how long calls have taken lately, from plan to plan.
 
     Args:
-        expected: What a call is expected to take before the first [s].
+        expected: Expected duration before the first call [s].
     """
 
     def __init__(self, expected: float):
@@ -84,20 +80,20 @@ class CallTimes:
 
     @property
     def expected(self) -> float:
-        """What the next call may take [s]."""
+        """Expected duration of the next call [s]."""
         return _RESERVE * max(self._recent) if self._recent else self._expected
 
     def halve(self) -> None:
-        """Halve what is expected: it has kept a call from being made, and so from being measured.
+        """Halve the expected duration: it has kept a call from being made, and so from being measured.
 
-        Without this a single slow call, on a machine that was busy for a moment, would keep every later plan from
-        being tried.
+        Without this a single slow call, on a machine that was busy for a moment, would keep every later plan from being
+        tried.
         """
         self._recent = deque((0.5 * seconds for seconds in self._recent), self._recent.maxlen)
         self._expected *= 0.5
 
     def note(self, seconds: float) -> None:
-        """Note what a call took [s]."""
+        """Record the duration of a call [s]."""
         self._recent.append(seconds)
 
 
@@ -109,8 +105,8 @@ class Candidate:
         trajectory: The motion.
         bound: Its tracking bound.
         errors: The same, to plan other motions with.
-        cost: What it is chosen for; smaller is better.
-        verification: What was proven of it; None before.
+        cost: Its cost; smaller is better.
+        verification: Its proof; None before.
     """
 
     trajectory: BezierTrajectory
@@ -129,12 +125,12 @@ class Candidates:
     """Finds candidates, bounds and verifies them, until a deadline.
 
     Args:
-        model: What is built once per robot.
-        request: What is wanted.
+        model: Model of the robot, built once.
+        request: The request.
         prover: Bounds and verifies candidates.
-        times: How long calls of ``bound`` and ``verify`` of the prover have taken.
-        is_cancelled: Looked at between steps.
-        room: By how much larger than bounded the errors may be in what is verified [-].
+        times: Durations of calls of ``bound`` and ``verify`` of the prover.
+        is_cancelled: Polled between steps.
+        room: By how much larger than bounded the errors may be in verified motions [-].
         share: Share of the settings' k_range that may be used at all [-].
     """
 
@@ -184,10 +180,10 @@ class Candidates:
         return found
 
     def bound(self, trajectory: BezierTrajectory) -> Candidate | None:
-        """Bound the errors of a motion; None if there is no time, or if there is no bound, with the reason noted.
+        """Bound the errors of a motion; None without time, or without a bound, with the reason recorded.
 
         Raises:
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
             ParameterOutOfRange: The prover returned no errors.
         """
         if self.must_stop():
@@ -205,7 +201,7 @@ class Candidates:
         return Candidate(trajectory, bound, errors, cost)
 
     def verify(self, candidate: Candidate) -> Candidate | PlanRejected | None:
-        """Prove a candidate safe, or tell why it is not; None if there is no time, or no bound of its stops."""
+        """Prove a candidate safe, or return why it is not; None if there is no time, or no bound of its stops."""
         if self._is_late(self._times["verify"].expected):
             return None
         errors = with_room(candidate.bound, self._room)
@@ -228,7 +224,7 @@ class Candidates:
         Args:
             offset: End less start position, (n,) [rad].
             errors: The errors.
-            margins: What is kept free besides, but for the reserve.
+            margins: Margins, used without their reserve.
             reach: Share of the settings' k_range that may be used [-].
         """
         try:
@@ -241,14 +237,14 @@ class Candidates:
         """Return whether there is no time to bound and verify another candidate.
 
         Raises:
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
         """
         if self._is_cancelled():
             raise Cancelled("the receding-horizon planner was cancelled")
         return self._is_late(sum(times.expected for times in self._times.values()))
 
     def last_rejection(self) -> Rejection:
-        """Return the reason why there is no plan; calls that were never made are expected to take less from now on."""
+        """Return the reason why there is no plan; expect less of calls that were never made."""
         if self._was_cut and not any(self._calls.values()):
             for times in self._times.values():
                 times.halve()
@@ -257,7 +253,7 @@ class Candidates:
         return Rejection(PlanFailureCode.NO_TIME, "the time was up before a candidate could be verified")
 
     def statistics(self, cost: float = np.inf) -> PlanStatistics:
-        """Return what it has taken so far, and the cost of the plan that was found."""
+        """Return the effort so far, and the cost of the plan that was found."""
         return PlanStatistics(
             starts=self._starts,
             iterations=self._iterations,
@@ -280,7 +276,6 @@ class Candidates:
             self._calls[name] += 1
 
     def _is_late(self, needed: float) -> bool:
-        """Return whether the deadline would pass if this time were spent now [s]."""
         is_late = time.monotonic() + needed > self._deadline
         self._was_cut |= is_late
         return is_late

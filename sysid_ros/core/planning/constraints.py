@@ -1,7 +1,7 @@
-"""Constraints of many motions at samples: errors and margins they are to leave, torque limits, free distances.
+"""Constraints of many motions at samples: required margins and errors, torque limits, free distances.
 
-Constraints are rows that must not be positive: torque rows are shares of the limits, distance rows are in units of
-0.1 m, so that 0.01 is of like weight in both. Margins grow with what rejected candidates have taught.
+Constraints are rows that must not be positive: torque rows are shares of the limits, distance rows are in units of 0.1
+m, so that 0.01 has similar weight in both. Margins grow after rejected candidates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 
 _FIRST_POSITION, _FIRST_VELOCITY, _FIRST_TORQUE = 0.02, 0.05, 0.05  # [rad], [rad/s], share of the limits
 _BEYOND = 1.2
-"""Margins grow by this much of what was missing, besides the steps below."""
+"""Margins grow by this share of the shortfall, besides the steps below."""
 _STEPS = {"torque": 0.005, "distance": 0.001, "position": 0.001, "velocity": 0.002, "acceleration": 0.002}
 _MARGIN_OF = {
     LimitKind.POSITION: "position",
@@ -89,7 +89,7 @@ class AssumedErrors:
 
     @classmethod
     def of(cls, errors: TrackingErrors, n: int) -> AssumedErrors:
-        """Take those of a bound, each one number or (n,).
+        """Take the errors of a bound, each one number or (n,).
 
         Raises:
             ParameterOutOfRange: An entry is negative or not finite, or a length is wrong.
@@ -111,7 +111,7 @@ class AssumedErrors:
         return all(bool(np.all(one <= another)) for one, another in zip(self._parts, other._parts, strict=True))
 
     def larger(self, other: AssumedErrors) -> AssumedErrors:
-        """Take the larger of both, one by one; a guess gives way to what has been measured."""
+        """Take the larger of both, one by one; a measured one replaces a guess."""
         if self.is_measured != other.is_measured:
             return self if self.is_measured else other
         return self._combine(other, np.maximum)
@@ -127,9 +127,9 @@ class AssumedErrors:
 
 @dataclass(frozen=True)
 class Reserve:
-    """What a plan leaves, besides, for those that follow: their tracking errors may be larger than its own.
+    """Additional margin of a plan for the following ones: their tracking errors may be larger than its own.
 
-    It is a matter of going on, not of safety: where it cannot be left, it is given up.
+    It keeps planning going and is not needed for safety: where it cannot be left, it is given up.
 
     Attributes:
         position: [rad].
@@ -145,7 +145,7 @@ class Reserve:
 
     @classmethod
     def of_joints(cls) -> Reserve:
-        """Keep the part that only narrows the ends to choose from, and so never leaves nothing to choose."""
+        """Keep the part that only narrows the ends to choose from, and so always leaves a choice."""
         return cls(distance=0.0, torque=0.0)
 
     @classmethod
@@ -156,7 +156,7 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Margins:
-    """What is kept free of each kind of limit, besides tracking errors.
+    """Margins of each kind of limit, besides tracking errors.
 
     Attributes:
         torque: Share of the limits, (n,) [-].
@@ -164,7 +164,7 @@ class Margins:
         position: (n,) [rad].
         velocity: Share of the limits, (n,) [-].
         acceleration: Share of the limits, (n,) [-].
-        reserve: What is left for the plans that follow.
+        reserve: Additional margin for the following plans.
     """
 
     torque: Array
@@ -183,7 +183,7 @@ class Margins:
 
     @classmethod
     def least(cls, n: int) -> Margins:
-        """Return what is needed at least for what happens between the times looked at."""
+        """Return the least margins, for the gaps between samples."""
         ones = np.ones(n)
         steps = _STEPS
         return cls(
@@ -196,7 +196,7 @@ class Margins:
         )
 
     def grown(self, rejection: PlanRejected, joint_names: Sequence[str]) -> Margins:
-        """Enlarge the margin of the limit a candidate was rejected for, by what was missing."""
+        """Enlarge the margin of the limit a candidate was rejected for, by its shortfall."""
         kind = _MARGIN_OF[rejection.limit]
         missing = rejection.excess
         if kind in ("torque", "velocity", "acceleration"):
@@ -225,12 +225,12 @@ class Margins:
 
 @dataclass(frozen=True)
 class ConstraintSamples:
-    """Rows of B motions and what their derivatives need.
+    """Rows of B motions and the data for their derivatives.
 
     Attributes:
         torque: (B, stages, T, n) [-]: in the motion, at rest on its path, and in a stop.
         distance: (B, T, rows) [0.1 m].
-        limits: What the torque rows are shares of, (B, stages, T, n) [Nm].
+        limits: Torques of which the torque rows are shares, (B, stages, T, n) [Nm].
         states: The states of the torque rows, each (stages B T, n).
         torques: The torques there.
         distances: The distances, or None without any.
@@ -253,12 +253,12 @@ class ConstraintSamples:
 
 @dataclass(frozen=True)
 class Room:
-    """What motions may use at T sample times.
+    """Limits of motions at T sample times.
 
     Attributes:
         torque: Torque that model and feedback may need together, (T, n) [Nm].
         rest: The same at rest there, (T, n) [Nm].
-        feedback: What of it the feedback needs on the path, (n,) [Nm].
+        feedback: Part of it for the feedback on the path, (n,) [Nm].
         clearance: Distance to keep, margins included, (T,) [m].
         friction_speed: Of the control law that the feedback is bounded for [rad/s], see :func:`counted_friction`.
     """
@@ -281,7 +281,7 @@ class MotionConstraints:
         torque: Worst-case torques, with the boxes set.
         distances: Free distances, with the tracking error taken off; None without collision spheres.
         basis: The motions at the sample times.
-        room: What they may use there.
+        room: Their limits there.
         brake_time: Time to rest of the stops along the path [s]; None leaves stops out but for their end at rest.
     """
 
@@ -308,9 +308,7 @@ class MotionConstraints:
     def evaluate(self, x: Array, little: float = LITTLE) -> ConstraintSamples:
         """Compute all rows of motions with end offsets x (B, n) [rad].
 
-        Args:
-            x: The end offsets.
-            little: Torque rows that are no larger than this may come out larger than they are, but not above it.
+        Torque rows up to ``little`` may come out larger than they are, but not above it.
         """
         count, n = x.shape
         q, v, a = self._basis.states(x)
@@ -359,7 +357,7 @@ class MotionConstraints:
         """Estimate :func:`stop_torque_growths` of fast motions at the samples, (T,), the same for all of them.
 
         From rest all joints have the same course of speed, whatever the end; of other motions the first half counts as
-        fast. Samples that stand for what may follow the motion begin in the middle of it and get the largest one.
+        fast. Samples of possible later motions begin in the middle of it and get the largest one.
         """
         basis = self._basis
         is_from_rest = not np.any(basis.free[1])
@@ -381,7 +379,7 @@ class MotionConstraints:
             rows: Number of rows of each kind.
 
         Returns:
-            Values (A, 2 rows) and derivatives (A, 2 rows, n); what is missing is filled up with rows that never count.
+            Values (A, 2 rows) and derivatives (A, 2 rows, n), padded with rows that never count.
         """
         n, times = self._model_limits.shape[1], self._basis.times.size
         values = np.full((len(motions), 2 * rows), -1e3)
@@ -417,10 +415,9 @@ class MotionConstraints:
 
 
 def _pick(values: Array, rows: int) -> tuple[Index, Index]:
-    """Find the worst entries of motions (A, T, ...): of every row its worst in each part of the time, worst first.
+    """Return the times and flat row numbers of the worst entries of motions (A, T, ...), (A, at most rows) each.
 
-    Returns:
-        Their times and flat row numbers, (A, at most rows) each.
+    Of every row they are its worst in each part of the time, worst first.
     """
     flat = values.reshape(*values.shape[:2], -1)
     parts = np.array_split(np.arange(flat.shape[1]), _SEGMENTS)

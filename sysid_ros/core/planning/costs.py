@@ -1,10 +1,10 @@
-"""What a plan is chosen for, as a function of the end offsets of many motions, with exact gradients.
+"""Costs of a plan as functions of the end offsets of many motions, with exact gradients.
 
-The information of a plan is that of all windows collected so far plus that of the part of the plan which will be
-executed, ``G = G_collected + sum of row^T row``, in the unit of :meth:`StreamingEstimator.information` (rows are mean
-torques). Before anything has been measured G can be close to singular, so what is optimised contains the prior too:
+The information of a plan is that of all windows collected so far plus the executed part of the plan,
+``G = G_collected + sum of row^T row``, in the unit of :meth:`StreamingEstimator.information` (rows are mean torques).
+Before any measurement G can be close to singular, so the optimised matrix contains the prior too:
 ``G + s^2 diag(radius)^-2``, the information of ten rows that measure each parameter to within its radius in the
-payload's prior with the torque error s. The condition numbers that are reported are those of G itself.
+payload's prior with the torque error s. Reported condition numbers are of G itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WindowRule:
     """Times and weights of a Gauss rule for the windows that the executed part of a motion fills.
 
     A window's row divided by its length is the mean of the torque regressor over it (SAFE-ID (21): the momentum
-    equation is the integral of the torque equation), which two nodes give to about 1e-5.
+    equation is the integral of the torque equation), which two nodes integrate to about 1e-5.
 
     Args:
         regressor: Regressor of the last body, whose columns are the payload's.
@@ -109,21 +109,19 @@ class WindowRows:
 def prior_information(radius: Array, error: float) -> Array:
     """Compute the information of ten rows that measure each parameter to within its radius, (10, 10).
 
-    Args:
-        radius: Radii of the payload's prior, (10,).
-        error: Torque error of the rows [Nm].
+    The radii are the payload prior's, (10,); the rows have this torque error [Nm].
     """
     scale = np.maximum(radius, 1e-6 * max(float(radius.max()), 1e-6))
     return np.diag((error / scale) ** 2)
 
 
 class InformationCost:
-    """A function of the information that will have been collected.
+    """A function of the information at the end of the executed part.
 
     Args:
         rows: Windows of the part of the plan that will be executed.
         collected: Information collected so far, (10, 10).
-        prior: That of the prior, see :func:`prior_information`.
+        prior: The prior's, see :func:`prior_information`.
         kind: "condition" or "determinant".
 
     Source: SAFE-ID (30), with the data collected before.
@@ -136,7 +134,7 @@ class InformationCost:
         self.collected, self._prior = collected, prior
 
     def information(self, x: Array) -> Array:
-        """Compute the information with that of the motions, without the prior's, (B, 10, 10)."""
+        """Compute the information with the motions', without the prior's, (B, 10, 10)."""
         return self.collected + self._rows.information(x)
 
     def evaluate(self, x: Array) -> Array:
@@ -257,7 +255,6 @@ class WidthCost:
         return [self._basis.states(one[None]) for one in x]
 
     def _evaluate_one(self, states: State) -> tuple[float, Array]:
-        """Compute the value and its derivative with respect to the mean rows (windows, n, 14 n + 10)."""
         arm = self._regressor.evaluate(*states)
         last = arm[..., INERTIAL * (self._n - 1) : INERTIAL * self._n]
         samples = np.concatenate([arm, last], axis=-1).reshape(

@@ -1,13 +1,13 @@
 """Free distances of many motions at samples, and exact gradients of chosen ones.
 
 Rows: pairs of spheres, then movable spheres to the ground, then to each obstacle. A row is the distance of the centre p
-of a sphere along a direction n, which points from what must not be touched to the sphere, less the radii and less what
-position errors e of the joints between the two can take from it,
+of a sphere along a direction n, which points from the other object to the sphere, less the radii and less the largest
+effect of position errors e of the joints between the two,
 
     sum_j e_j |n . J_j| + sum_ij R_ij e_i e_j / 2,
 
 with ``J_j = z_j x (p - p_j)`` and R_ij the largest possible distance of p to the axis of the later joint. The first sum
-is worked out only where a bound of it that does not depend on the posture leaves little room.
+is computed only where a posture-independent bound of it leaves little room.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ _TINY = 1e-12
 
 
 class Boxes:
-    """Solid boxes.
-
-    Args:
-        obstacles: The boxes, in the base frame.
-    """
+    """Solid boxes."""
 
     def __init__(self, obstacles: Sequence[Obstacle]):
         self._obstacles = tuple(obstacles)
@@ -105,12 +101,7 @@ class DistanceSamples:
 
 
 class ArmSpheres:
-    """What free distances need of arm and environment, whatever the errors are.
-
-    Args:
-        robot: The arm.
-        collision: What must not touch what.
-    """
+    """Posture-independent data of arm and environment for free distances, whatever the errors are."""
 
     def __init__(self, robot: RobotModel, collision: CollisionModel):
         self.n = robot.n
@@ -174,7 +165,6 @@ class FreeDistances:
         self._index()
 
     def _index(self) -> None:
-        """List the rows: the sphere that moves; the other sphere, or -1 for the ground, or -2 - k for obstacle k."""
         inner, outer = self._pairs.T
         movable = self._spheres.movable
         others = [np.full(movable.size, -1)] * (self._spheres.ground is not None)
@@ -190,7 +180,7 @@ class FreeDistances:
         self._most_lost = np.concatenate([self._pairs_lost, *[self._lost] * len(others)])
 
     def keep_near(self, samples: DistanceSamples, distance: float) -> None:
-        """Leave out, for speed, pairs and obstacles that no sample comes near to; what is left is renumbered."""
+        """Leave out, for speed, pairs and obstacles that no sample comes near to; the rest is renumbered."""
         is_near = samples.free.min(axis=0) < distance
         pairs = is_near[: len(self._pairs)]
         near = set(-2 - self._other[is_near & (self._other <= -2)])
@@ -236,7 +226,7 @@ class FreeDistances:
         return gradients
 
     def _jacobian(self, centers: Array, axes: Array, chosen: Index, rows: Index) -> Array:
-        """Compute how the moving spheres' centres move against the other thing with each joint, (P, n, 3) [m]."""
+        """Compute the motion of the moving spheres' centres against the other object with each joint, (P, n, 3) [m]."""
         point, axis = centers[chosen, self._moving[rows]][:, None], axes[chosen]
         jacobian: Array = (cross(axis[..., 3:], point) + axis[..., :3]) * self._counts[rows][..., None]
         return jacobian
@@ -259,5 +249,4 @@ class FreeDistances:
 
 
 def _turned(vectors: Array, rotation: Array) -> Array:
-    """Multiply vectors (..., 3) by a matrix (3, 3), all rows in one product."""
     return (vectors.reshape(-1, 3) @ rotation).reshape(vectors.shape)

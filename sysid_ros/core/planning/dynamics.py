@@ -30,7 +30,7 @@ class TorqueSamples:
     Attributes:
         demand: Largest ``|tau|`` of any parameters in the boxes, with the share of Coulomb friction that counts in the
             worst direction, (N, n) [Nm].
-        side: Sign of the torque that is that large, (N, n).
+        side: Sign of that torque, (N, n).
         regressor: The torque regressor, (N, n, 14 n), its Coulomb columns zero.
     """
 
@@ -41,9 +41,6 @@ class TorqueSamples:
 
 class WorstTorque:
     """Largest torques over boxes of the parameters of arm and payload.
-
-    Args:
-        robot: The arm.
 
     Attributes:
         coulomb: Largest Coulomb friction, (n,) [Nm].
@@ -78,8 +75,8 @@ class WorstTorque:
         Args:
             states: The states, each (N, n).
             friction: Shares of Coulomb friction that count, (N, n) or one for all [-].
-            little: Torques that do not matter, (N, n) or one for all [Nm]. What is known of the torque at rest, which
-                takes time, is not taken off where the torque is no larger than this without it.
+            little: Torques that do not matter, (N, n) or one for all [Nm]. The known torque at rest, which takes time,
+                is not subtracted where the torque is no larger than this without it.
         """
         regressor = self._regressor.evaluate(*states, direction=np.zeros_like(states[1]))
         nominal = regressor @ self._center

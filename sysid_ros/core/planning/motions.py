@@ -26,7 +26,6 @@ _SHAPES = (
 
 
 def _coefficients(order: int) -> Array:
-    """Return the coefficients of a derivative of the shapes by power of s, (3, 6)."""
     derivatives = [shape.deriv(order).coef for shape in _SHAPES]
     return np.stack([np.pad(coefficients, (0, 6 - coefficients.size)) for coefficients in derivatives])
 
@@ -58,7 +57,7 @@ class MotionBasis:
     Attributes:
         times: Times since the start, (T,) [s].
         free: Positions, velocities and accelerations of the motion that ends where it starts, (3, T, n).
-        blend: What they change by per unit of ``x``, (3, T) [-, 1/s, 1/s^2].
+        blend: Their change per unit of ``x``, (3, T) [-, 1/s, 1/s^2].
     """
 
     times: Array
@@ -76,7 +75,7 @@ class MotionBasis:
 
     @classmethod
     def continuation(cls, start: State, duration: float, take_over: float, times: Array) -> MotionBasis:
-        """Build the motions that take over and go to the same ends in another ``duration``: a way on from every motion.
+        """Build the continuations of every motion: they take over and go to the same ends in another ``duration``.
 
         Args:
             start: Position, velocity and acceleration of the first motions, each (n,).
@@ -86,7 +85,7 @@ class MotionBasis:
         """
         q0, v0, a0 = start
         first, second = shape_functions(duration, np.array([take_over]))[..., 0], shape_functions(duration, times)
-        # Per v0, a0 and x: state at take-over, distance left to the end, and what they make of the second motion.
+        # Per v0, a0 and x: state at takeover, remaining distance to the end, and their part of the second motion.
         left = np.array([0.0, 0.0, 1.0]) - first[0]
         shapes = np.einsum("oct,ci->oit", second, np.stack([first[1], first[2], left]))
         shapes[0] += first[0][:, None]
@@ -120,9 +119,9 @@ def minimum_acceleration_offset(start: State, duration: float) -> Array:
 
 
 _TIMES = 120
-"""Intervals between the times looked at: what a motion does between them is below the shares left of the limits."""
+"""Intervals between samples: overshoot between them is below the shares left of the limits."""
 _SMALL = 1e-4
-"""Influence of the end below which a time says nothing about it."""
+"""Influence of the end below which a time does not limit it."""
 
 
 @dataclass(frozen=True)
@@ -176,16 +175,16 @@ def allowed_ends(
 ) -> tuple[Array, Array]:
     """Compute the end offsets to choose from: allowed, and within reach of the minimum-acceleration stop.
 
-    Each joint respects the preferred limits all the way if it can, else at least at the end, else not at all.
-    Where a motion respects limits, so does one that takes over from it halfway: that was never found otherwise in
-    20 000 random cases, and is not asked for.
+    Each joint respects the preferred limits all the way if it can, else at least at the end, else not at all. Where a
+    motion respects limits, so does one that takes over from it halfway: 20 000 random cases showed no exception, and it
+    is not required.
 
     Args:
         start: Position, velocity and acceleration, each (n,).
         limits: The limits.
         preferred: Limits with something to spare.
         duration: Duration of the motions [s].
-        reach: Largest distance of the end from that of the minimum-acceleration stop, (n,) [rad].
+        reach: Largest distance of the end from the minimum-acceleration stop's, (n,) [rad].
 
     Returns:
         Lower and upper offsets, each (n,) [rad]; ``lower > upper`` for joints without any.

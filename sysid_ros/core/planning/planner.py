@@ -1,6 +1,6 @@
 """Plan certified motions that may take over from each other, SAFE-ID Algorithm 2.
 
-The planner searches with sampled constraints, and returns only what has been bounded and proven safe.
+The search uses sampled constraints; only bounded and proven motions are returned.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ _WAYS = 3
 _LEG_PARTS = (1.0, 0.5, 0.25)
 """Parts of the first leg of a way that are tried."""
 _HOLD = 1.0
-"""How long an arm is held whose errors at rest are looked at [s]."""
+"""Duration of a hold for errors at rest [s]."""
 _LONG = 5.0
 """Straight motions that take longer are tried in two parts [s]."""
 _PAUSE = 1.5
-"""What a rest between two motions takes, and planning the second one [s]."""
+"""Duration of a rest between two motions, and of planning the second one [s]."""
 _PROFILE = 41
-"""Postures of a straight way whose torque is looked at."""
+"""Postures of a straight way at which the torque is evaluated."""
 _TIGHT = 0.12
-"""Share of the torque limits below which what an end leaves for feedback slows down the whole motion [-]."""
+"""Share of the torque limits left for feedback at an end below which it slows down the whole motion [-]."""
 _RADII = (0.1, 0.2, 0.4, 0.8, 1.6)
 """How far random postures may be from where the arm cannot be held [rad]."""
 _POSTURES = 1200
-"""Random postures that are looked at."""
+"""Random postures that are tried."""
 _ROOM = 0.02
 """Share of the torque limits that a posture is to leave besides the feedback at home [-]: elsewhere it may be more."""
 _FARTHER = 1.15
 """How much farther than a posture that could not be certified the next one is that is tried [-]."""
 _HARDLY_EXCITING = 1e4
-"""Condition number from which on a motion from rest tells so little that moving to another posture comes first [-]."""
+"""Condition number above which a motion from rest is so uninformative that another posture comes first [-]."""
 _SAME_POSTURE = 1e-3
 """Postures closer than this are the same [rad]."""
 
@@ -78,12 +78,12 @@ def _never() -> bool:
     return False
 
 
-class Patience:
-    """How long something may take, from now on.
+class Deadline:
+    """A deadline, from now on, that also polls for cancellation.
 
     Args:
-        seconds: How long [s].
-        is_cancelled: Whether it is not wanted any more.
+        seconds: The time [s].
+        is_cancelled: Whether the work is cancelled.
     """
 
     def __init__(self, seconds: float, is_cancelled: Callable[[], bool] = _never):
@@ -94,20 +94,20 @@ class Patience:
         """Return whether the time is up.
 
         Raises:
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
         """
         if self._is_cancelled():
             raise Cancelled("the planner was cancelled")
         return time.monotonic() > self._deadline
 
-    def part(self, share: float) -> Patience:
-        """Return the patience for a part of what is left to do."""
-        return Patience(share * (self._deadline - time.monotonic()), self._is_cancelled)
+    def part(self, share: float) -> Deadline:
+        """Return the deadline for a part of the remaining time."""
+        return Deadline(share * (self._deadline - time.monotonic()), self._is_cancelled)
 
 
 @dataclass(frozen=True)
 class Try:
-    """How to search for a motion that is to be proven throughout.
+    """Parameters of the search for a motion that is to be proven throughout.
 
     Attributes:
         room: By how much larger than bounded with estimated terms the errors may be [-].
@@ -120,15 +120,15 @@ class Try:
 
 _TRIES = Try(0.02), Try(0.05, 1.1), Try(0.12, 1.3)
 _SMALLER, _LEAST, _REGROW = 0.5, 1.0 / 32.0, 1.5
-"""What is left of the share of the settings' k_range that exciting motions may use where one could not be bounded
+"""Factor on the share of the settings' k_range that exciting motions may use where one could not be bounded
 throughout, the least that is left of it, and by how much it grows with each one that could."""
 
 
 class CertifiedPlanner:
     """Plans and certifies motions of one arm.
 
-    It remembers how long bounds and proofs took, the last tracking errors and the last end position, to start the next
-    search with; :meth:`forget` makes it plan as if it were new. Not safe to share between threads.
+    It keeps durations of bounds and proofs, the last tracking errors and the last end position to start the next search
+    with; :meth:`forget` discards them. Not safe to share between threads.
 
     Args:
         robot: The arm.
@@ -158,29 +158,28 @@ class CertifiedPlanner:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what earlier plans have taught about tracking errors and good ends."""
+        """Discard tracking errors and good ends of earlier plans."""
         self._warm_start = WarmStart(AssumedErrors.guess(self.robot.limits))
         self._share = 1.0
 
     def plan(self, request: PlanRequest, now: float = 0.0, is_cancelled: Callable[[], bool] = _never) -> CertifiedPlan:
         """Plan and certify the next part of a motion: it starts exactly in the state asked for and ends at rest.
 
-        From rest to a goal that is a straight motion as fast as can be proven, or the first of a way around what is in
-        between; only where neither can be proven it is a motion of the settings' duration that gets closer. Where no
-        exciting motion can be proven from rest, or only one that hardly moves, it is one towards the home posture, to
-        its end at rest.
+        From rest to a goal that is a straight motion as fast as can be proven, or the first leg around obstacles; only
+        where neither can be proven it is a motion of the settings' duration that gets closer. Where no exciting motion
+        can be proven from rest, or only one that hardly moves, it is one towards the home posture, to its end at rest.
 
-        Where the settings ask for it the motion that is found is then proven throughout; if that fails, another one
-        that leaves more room is looked for, as long as there is time.
+        If the settings ask for it, the motion is then proven throughout; if that fails, another one that leaves more
+        room is searched for while there is time.
 
         Args:
             request: What to plan.
             now: Time of the loop's clock, for the certificate [s].
-            is_cancelled: Looked at between steps.
+            is_cancelled: Polled between steps.
 
         Raises:
             PlanFailure: Nothing could be certified in time.
-            Cancelled: ``is_cancelled`` said so.
+            Cancelled: ``is_cancelled`` returned true.
             ParameterOutOfRange: The predecessor cannot be left at the takeover time, or the prover gave no errors.
         """
         _ = request.history  # raises where the predecessor cannot be left
@@ -207,11 +206,11 @@ class CertifiedPlanner:
         is_cancelled: Callable[[], bool] = _never,
         seconds: float = np.inf,
     ) -> CertifiedPlan:
-        """Search for a motion, and where the settings ask for it, for one that can be proven throughout."""
+        """Search for a motion, and if the settings ask for it, for one that can be proven throughout."""
         if not self.settings.proves_throughout:
             return search(seconds)
         begin, proving = time.monotonic(), 0.0
-        patience, known = Patience(seconds, is_cancelled), replace(self._warm_start)
+        deadline, known = Deadline(seconds, is_cancelled), replace(self._warm_start)
         refusal: PlanRejected | BoundNotAvailable | None = None
         try:
             for one in tries:
@@ -223,7 +222,7 @@ class CertifiedPlanner:
                     if refusal is not None or failure.code is not PlanFailureCode.NO_TIME:
                         raise refusal or failure from None
                     plan = None
-                if plan is None or patience.is_up() or time.monotonic() - begin + expected > seconds:
+                if plan is None or deadline.is_up() or time.monotonic() - begin + expected > seconds:
                     raise refusal or self._no_time(request, seconds)
                 assert plan.bound is not None  # noqa: S101  # of a plan that was certified here
                 proof, took = None, time.monotonic()
@@ -237,7 +236,7 @@ class CertifiedPlanner:
                 took = time.monotonic() - took
                 proving += took
                 self._proof_time.note(took)
-                _ = patience.is_up()  # raises where it was cancelled
+                _ = deadline.is_up()  # raises where it was cancelled
                 if proof is not None:
                     return _with_proof(request, now, plan, proof, proving, time.monotonic() - begin)
         finally:
@@ -246,7 +245,7 @@ class CertifiedPlanner:
         raise refusal
 
     def _no_time(self, request: PlanRequest, seconds: float) -> PlanFailure:
-        """Return the failure that a proof throughout takes longer than there is time [s]; less is expected later."""
+        """Return the failure of a proof throughout that takes longer than the remaining time [s]; expect less later."""
         due = f"was due in {seconds:.1f} s" if seconds > 0.0 else f"was due {-seconds:.1f} s ago"
         then = "plan with a longer time_limit"
         if request.predecessor is not None:
@@ -260,12 +259,12 @@ class CertifiedPlanner:
         return PlanFailure(Rejection(PlanFailureCode.NO_TIME, text), nothing)
 
     def _plan(self, request: PlanRequest, now: float, is_cancelled: Callable[[], bool]) -> CertifiedPlan:
-        patience = Patience(request.time_limit, is_cancelled)
+        deadline = Deadline(request.time_limit, is_cancelled)
         self._model.torque.set_boxes(*request.assumptions.boxes)
         if request.goal is not None and request.predecessor is None:
             begin = time.monotonic()
             try:
-                leg = self._plan_leg(request, now, Patience(_LEG_SHARE * request.time_limit, is_cancelled))
+                leg = self._plan_leg(request, now, Deadline(_LEG_SHARE * request.time_limit, is_cancelled))
             except (PlanRejected, BoundNotAvailable) as refusal:
                 raise _not_held(refusal) from refusal
             if leg is not None:
@@ -276,17 +275,17 @@ class CertifiedPlanner:
         strategy = Strategy(candidates, self._warm_start)
         found = strategy.run()
         if found is None:
-            is_late = candidates.must_stop()  # with what calls are expected to take now; a rejection may change that
+            is_late = candidates.must_stop()  # with the present expected durations; a rejection may change them
             advice = _advice(strategy.rejection, request.assumptions)
             failure = PlanFailure(strategy.rejection, candidates.statistics(), advice)
             if is_late or request.predecessor is not None:
                 raise failure
-            return self._elsewhere(request, failure, now, patience)
+            return self._elsewhere(request, failure, now, deadline)
         information = strategy.information(found)
         is_first = request.predecessor is None and request.goal is None
-        if is_first and condition_number(information) > _HARDLY_EXCITING and not patience.is_up():
+        if is_first and condition_number(information) > _HARDLY_EXCITING and not deadline.is_up():
             with suppress(PlanRejected, BoundNotAvailable):
-                leg = self._leg_home(request, now, patience)
+                leg = self._leg_home(request, now, deadline)
                 if leg is not None:
                     return leg
         return self._certified(request, found, information, candidates, now)
@@ -296,7 +295,7 @@ class CertifiedPlanner:
 
         Args:
             trajectory: The motion.
-            assumptions: What the proof takes for given.
+            assumptions: Assumptions of the proof.
             now: Time of the loop's clock, for the certificate [s].
 
         Raises:
@@ -308,12 +307,12 @@ class CertifiedPlanner:
         return self._prove(request, now, lambda _: self._certify(request, trajectory, now), [Try()])
 
     def _certify(self, request: PlanRequest, trajectory: Trajectory, now: float, room: float = 0.0) -> CertifiedPlan:
-        """Certify a motion from rest, which leaves room for errors that are larger by a share."""
+        """Certify a motion from rest that leaves room for errors larger by a share."""
         assumptions = request.assumptions
         try:
             bound = self.prover.bound(request, trajectory)
         except BoundNotAvailable:
-            # A motion that breaks a limit even where it is followed without any error is told so.
+            # A motion that breaks a limit even without tracking error gets that message.
             self.prover.verify(request, trajectory, AssumedErrors.none(self.robot.n))
             raise
         found = self.prover.verify(request, trajectory, with_room(bound, room))
@@ -336,30 +335,30 @@ class CertifiedPlanner:
             request: Its start, its goal and the assumptions; there is no limit of time.
             now: Time of the loop's clock [s].
             duration: Duration [s]; None finds one.
-            is_cancelled: Looked at between tries.
+            is_cancelled: Polled between tries.
 
         Raises:
-            Cancelled: ``is_cancelled`` said so.
-            PlanRejected: No duration is good enough; tells what is wrong with the last one.
+            Cancelled: ``is_cancelled`` returned true.
+            PlanRejected: No duration is good enough; states the fault of the last one.
             BoundNotAvailable: No duration has a tracking bound.
             ParameterOutOfRange: The request has no goal, or takes over from a plan.
         """
         if request.start is None or request.goal is None or request.predecessor is not None:
             raise ParameterOutOfRange("request", "one without start or goal, or that takes over", "from rest to a goal")
-        goal, patience = request.goal, Patience(np.inf, is_cancelled)
+        goal, deadline = request.goal, Deadline(np.inf, is_cancelled)
 
         def search(_: float) -> CertifiedPlan:
-            return self._straight(request, goal, now, patience, duration)
+            return self._straight(request, goal, now, deadline, duration)
 
         return self._prove(request, now, search, [Try()] if duration else _TRIES, is_cancelled)
 
     def _straight(
-        self, request: PlanRequest, goal: Array, now: float, patience: Patience, duration: float | None = None
+        self, request: PlanRequest, goal: Array, now: float, deadline: Deadline, duration: float | None = None
     ) -> CertifiedPlan:
         """Certify a straight motion from the start of a request, of a duration or about as short as can be proven.
 
-        Where durations close to the shortest one are refused the longest one tells whether there is any. The shortest
-        between one that is refused and one that is not is found by bisection, as far as it saves more than it takes.
+        Where durations close to the shortest one are refused, the longest one shows whether there is any. Bisection
+        finds the shortest one as far as it saves more than it takes.
         """
         rest, start = np.zeros(self.robot.n), request.state[0]
 
@@ -370,19 +369,19 @@ class CertifiedPlanner:
         best, refused = None, 0.0
         wanted = duration or min(self._shortest(goal - start), LONGEST)
         for _ in range(_STRETCHES):
-            is_late = patience.is_up()
+            is_late = deadline.is_up()
             try:
                 best = certified(wanted)
                 break
             except (PlanRejected, BoundNotAvailable) as refusal:
-                # A longer duration follows the same path: what is wrong with the path stays wrong.
+                # A longer duration follows the same path: faults of the path remain.
                 is_path = isinstance(refusal, PlanRejected) and refusal.limit.is_of_the_path
                 if duration is not None or is_path or is_late or wanted == LONGEST:
                     raise
                 refused, wanted = wanted, min(wanted * _stretch(refusal), LONGEST)
         best = best or certified(LONGEST)
         for _ in range(_BISECTIONS if refused else 0):
-            if best.duration - refused < max(_WORTH, _PRECISION * best.duration) or patience.is_up():
+            if best.duration - refused < max(_WORTH, _PRECISION * best.duration) or deadline.is_up():
                 break
             middle = float(np.sqrt(refused * best.duration))
             try:
@@ -391,43 +390,43 @@ class CertifiedPlanner:
                 refused = middle
         return best if self._try.longer == 1.0 else certified(min(self._try.longer * best.duration, LONGEST))
 
-    def _plan_leg(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
+    def _plan_leg(self, request: PlanRequest, now: float, deadline: Deadline) -> CertifiedPlan | None:
         """Plan straight to the goal, or along the first leg of a way there; None where neither can be proven."""
         goal = request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         way, leg = self._remembered_way(request.state[0], goal), None
         if way is not None:
-            leg = self._along(way, request, now, patience)
+            leg = self._follow_route(way, request, now, deadline)
         else:
             try:
-                leg = self._straight(request, goal, now, patience)
+                leg = self._straight(request, goal, now, deadline)
             except (PlanRejected, BoundNotAvailable):
                 leg = None
-            if (leg is None or leg.duration > _LONG) and not patience.is_up():
-                leg = self._in_two(request, leg, now, patience)
-        if leg is not None or patience.is_up():
+            if (leg is None or leg.duration > _LONG) and not deadline.is_up():
+                leg = self._in_two(request, leg, now, deadline)
+        if leg is not None or deadline.is_up():
             return leg
         errors = self._held_errors(request, goal)
         for number in range(_WAYS):
-            way = self._find_way(request, errors, number, patience.part(1.0 / (_WAYS - number)))
-            leg = None if way is None else self._along(way, request, now, patience)
-            if leg is not None or patience.is_up():
+            way = self._find_way(request, errors, number, deadline.part(1.0 / (_WAYS - number)))
+            leg = None if way is None else self._follow_route(way, request, now, deadline)
+            if leg is not None or deadline.is_up():
                 break
         return leg
 
     def _in_two(
-        self, request: PlanRequest, whole: CertifiedPlan | None, now: float, patience: Patience
+        self, request: PlanRequest, whole: CertifiedPlan | None, now: float, deadline: Deadline
     ) -> CertifiedPlan | None:
         """Divide a straight motion with an end that leaves little torque into a fast and a slow one to save time.
 
-        A motion needs room for its largest feedback wherever it passes, so such an end makes all of it slow.
+        A motion needs room for its largest feedback all along, so such an end makes all of it slow.
         """
         goal, middle = request.goal, self._where_room_ends(request)
         if goal is None or middle is None:
             return whole
         try:
-            first = self._straight(request, middle, now, patience)
-            second = self._straight(replace(request, start=middle), goal, now, patience)
+            first = self._straight(request, middle, now, deadline)
+            second = self._straight(replace(request, start=middle), goal, now, deadline)
         except (PlanRejected, BoundNotAvailable):
             return whole
         if whole is not None and whole.duration <= first.duration + second.duration + _PAUSE:
@@ -439,7 +438,7 @@ class CertifiedPlanner:
         """Find where the straight way enters or leaves the part next to an end that leaves little torque for feedback.
 
         Returns:
-            The posture, (n,) [rad]; None where there is no such end, or little is left everywhere.
+            The posture, (n,) [rad]; None without such an end, or if little is left everywhere.
         """
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
@@ -453,22 +452,21 @@ class CertifiedPlanner:
         index = int(is_wide[-1] if room[-1] < room[0] else is_wide[0])
         return None if index in (0, _PROFILE - 1) else q[index]
 
-    def _along(
-        self, way: tuple[Array, ...], request: PlanRequest, now: float, patience: Patience
+    def _follow_route(
+        self, way: tuple[Array, ...], request: PlanRequest, now: float, deadline: Deadline
     ) -> CertifiedPlan | None:
-        """Plan along the first leg of a way, or a part of it."""
         start = request.state[0]
         for share in _LEG_PARTS:
             end = way[0] if share == 1.0 else start + share * (way[0] - start)
             try:
-                plan = self._straight(request, end, now, patience)
+                plan = self._straight(request, end, now, deadline)
             except (PlanRejected, BoundNotAvailable):
-                if patience.is_up():
+                if deadline.is_up():
                     return None
                 continue
             after = way if share < 1.0 else way[1:]
-            if plan.duration > _LONG and not patience.is_up():
-                plan = self._in_two(replace(request, goal=end), plan, now, patience) or plan
+            if plan.duration > _LONG and not deadline.is_up():
+                plan = self._in_two(replace(request, goal=end), plan, now, deadline) or plan
                 if np.abs(plan.trajectory.end - end).max() > _SAME_POSTURE:
                     after = (end, *after)
             self._warm_start.way = (plan.trajectory.end, *after)
@@ -476,21 +474,20 @@ class CertifiedPlanner:
         return None
 
     def _remembered_way(self, start: Array, goal: Array) -> tuple[Array, ...] | None:
-        """Return what is left of the way that was found for the last leg, if this is where it goes on."""
+        """Return the rest of the way found for the last leg, if the request continues it."""
         way = self._warm_start.way
         if len(way) < 2 or not np.array_equal(way[-1], goal) or np.abs(way[0] - start).max() > _SAME_POSTURE:
             return None
         return way[1:]
 
-    def _leg_home(self, request: PlanRequest, now: float, patience: Patience) -> CertifiedPlan | None:
+    def _leg_home(self, request: PlanRequest, now: float, deadline: Deadline) -> CertifiedPlan | None:
         """Plan towards the home posture, where more can be proven; None where that cannot be, or the arm is there."""
         home = self.robot.home
         if np.abs(home - request.state[0]).max() <= _SAME_POSTURE:
             return None
-        return self._plan_leg(replace(request, goal=home), now, patience)
+        return self._plan_leg(replace(request, goal=home), now, deadline)
 
-    def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, patience: Patience) -> CertifiedPlan:
-        """Plan towards the home posture where no exciting motion from rest can be proven."""
+    def _elsewhere(self, request: PlanRequest, failure: PlanFailure, now: float, deadline: Deadline) -> CertifiedPlan:
         start = request.state[0]
         try:
             try:
@@ -498,11 +495,11 @@ class CertifiedPlanner:
             except PlanRejected as refusal:
                 if refusal.limit is not LimitKind.CONTINUOUS_TORQUE:  # else it may be held until it leaves
                     raise
-            leg = self._leg_home(request, now, patience) if request.goal is None else None
+            leg = self._leg_home(request, now, deadline) if request.goal is None else None
             if leg is not None:
                 return leg
         except (PlanRejected, BoundNotAvailable) as refusal:
-            advice, nearest = failure.advice, self._nearest_held(request, patience)
+            advice, nearest = failure.advice, self._nearest_held(request, deadline)
             if nearest is not None:
                 numbers = np.array2string(nearest, precision=2, separator=", ", suppress_small=True)
                 far = float(np.abs(nearest - start).max())
@@ -511,8 +508,8 @@ class CertifiedPlanner:
             raise PlanFailure(why, failure.statistics, advice) from refusal
         raise failure
 
-    def _nearest_held(self, request: PlanRequest, patience: Patience) -> Array | None:
-        """Find the nearest posture in which the arm can be held for certain: a random one, or one on the way home."""
+    def _nearest_held(self, request: PlanRequest, deadline: Deadline) -> Array | None:
+        """Find the nearest posture in which the arm can certainly be held: a random one, or one on the way home."""
         start, home = request.state[0], self.robot.home
         try:
             errors = self._held_errors(request, home)
@@ -528,7 +525,7 @@ class CertifiedPlanner:
         room, far = self._torque_room(q, errors), np.abs(q - start).max(axis=1)
         last = 0.0
         for index in np.argsort(far, kind="stable"):
-            if far[index] >= np.abs(home - start).max() or patience.is_up():
+            if far[index] >= np.abs(home - start).max() or deadline.is_up():
                 break
             if room[index] < _ROOM or far[index] < _FARTHER * last:
                 continue
@@ -541,7 +538,7 @@ class CertifiedPlanner:
         return home
 
     def _held_errors(self, request: PlanRequest, goal: Array) -> AssumedErrors:
-        """Compute the errors of an arm that is held at the goal: those of slow motions are little larger."""
+        """Compute the errors of an arm held at the goal: errors of slow motions are little larger."""
         held = self._hold(request, goal)
         assert held.bound is not None  # noqa: S101  # of a plan that was certified here
         return AssumedErrors.of(held.bound, self.robot.n)
@@ -557,19 +554,19 @@ class CertifiedPlanner:
         return np.asarray((1.0 - needed / self.robot.limits.tau_held).min(axis=1))
 
     def _find_way(
-        self, request: PlanRequest, errors: AssumedErrors, number: int, patience: Patience
+        self, request: PlanRequest, errors: AssumedErrors, number: int, deadline: Deadline
     ) -> tuple[Array, ...] | None:
         """Find a short way, or any, with the widest margins that start and goal leave."""
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         tries = [(is_short, margins) for is_short in (True, False) for margins in MARGINS]
         for done, (is_short, margins) in enumerate(tries):
-            until = patience.part(1.0 / (len(tries) - done))
+            until = deadline.part(1.0 / (len(tries) - done))
             try:
                 check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
                 return find_route(check, start, goal, self.settings.seed + number, until.is_up, is_short)
             except NoMotion:
-                if patience.is_up():
+                if deadline.is_up():
                     break
         return None
 
@@ -605,7 +602,7 @@ class CertifiedPlanner:
 def _with_proof(
     request: PlanRequest, now: float, plan: CertifiedPlan, proof: Proof, proving: float, total: float
 ) -> CertifiedPlan:
-    """Return a plan with a certificate of what was proven throughout, and how long that and all of it took [s]."""
+    """Return a plan with the certificate of its proof throughout, and the duration of that and of all of it [s]."""
     rest = plan.certificate.rest_before
     if plan.predecessor is None:
         rest = max(rest, proof.bound.settling_time)
@@ -618,32 +615,31 @@ def _with_proof(
 
 
 def _stretch(refusal: PlanRejected | BoundNotAvailable) -> float:
-    """Return how much longer to try a motion that was refused [-]."""
+    """Return the factor on the duration of the next try of a refused motion [-]."""
     if isinstance(refusal, PlanRejected) and refusal.limit in _RATES:
         return min(_BARELY * refusal.value / refusal.allowed, _STRETCH)
     return _STRETCH
 
 
 def _not_held(refusal: PlanRejected | BoundNotAvailable) -> PlanFailure:
-    """Return the failure that tells why the arm cannot be held at a goal."""
+    """Return the failure with the reason why the arm cannot be held at a goal."""
     return _failed(_refused(refusal, "the arm cannot be held at the goal"))
 
 
 def _failed(why: Rejection) -> PlanFailure:
-    """Return the failure of a motion that was bounded once, and verified if it had a bound."""
     is_limit = why.code is PlanFailureCode.LIMIT
     return PlanFailure(why, PlanStatistics(0, 0, 1, int(is_limit), {}, (why.text,), False, np.inf))
 
 
 def _refused(refusal: PlanRejected | BoundNotAvailable, what: str) -> Rejection:
-    """Say that something cannot be certified with every payload of the box."""
+    """Describe that something cannot be certified with every payload of the box."""
     is_limit = isinstance(refusal, PlanRejected)
     code = PlanFailureCode.LIMIT if is_limit else PlanFailureCode.NO_TRACKING_BOUND
     return Rejection(code, f"{what} with every payload of the box: {refusal}", refusal)
 
 
 def _advice(rejection: Rejection, known: Assumptions) -> str:
-    """Say what else would help where there is no tracking bound: what is known of the payload, or a shorter period."""
+    """Describe remedies where there is no tracking bound: a better known payload, or a shorter period."""
     if not isinstance(rejection.cause, BoundNotAvailable):
         return ""
     usual, period, prior = RobustSettings().period, known.control_law.period, known.robot.payload_prior

@@ -1,4 +1,4 @@
-"""One planning problem: cost, constraints and coordinates for given errors and margins, and where its search begins."""
+"""One planning problem: cost, constraints and coordinates for given errors and margins, and starts of its search."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Array = NDArray[np.float64]
 _SMALLEST_HALF = 1e-6
 """Radius given to joints whose end position is fixed by their limits [rad]."""
 _COARSE = 7
-"""Times at which random motions are looked at."""
+"""Times at which random motions are evaluated."""
 _CONTINUATION = 8
-"""Times at which a motion that could take over is looked at."""
+"""Times at which a possible next motion is evaluated."""
 _NEAR = 0.3
 """Pairs and obstacles that stay further apart than this in all random motions are left out of the search [m]."""
 _APART = 0.5
@@ -49,11 +49,7 @@ class NoMotion(SysidError):
 
 
 class PlannerModel:
-    """What is built once per robot.
-
-    Args:
-        robot: The arm.
-        settings: Settings of the planner.
+    """Model of a robot, built once.
 
     Raises:
         ModelError: The arm branches.
@@ -76,20 +72,20 @@ class PlannerModel:
         return WindowRows(self._rules[request.is_last, nodes], request.state, self.settings.duration)
 
     def spheres_in(self, scene: Scene) -> ArmSpheres:
-        """Return the spheres and obstacles of a scene; those of the last one are kept."""
+        """Return the spheres and obstacles of a scene; the last one's are cached."""
         if self._last_spheres is None or self._last_spheres[0] is not scene:
             self._last_spheres = scene, ArmSpheres(self.robot, build_scene_model(self.robot, scene))
         return self._last_spheres[1]
 
 
 def build_cost(model: PlannerModel, request: PlanRequest, nodes: int = 2) -> PlanCost:
-    """Build what a plan is chosen for, with windows of 1 or 2 nodes."""
+    """Build the cost of a plan, with windows of 1 or 2 nodes."""
     if request.goal is not None:
         return GoalCost(request.state, request.goal)
     settings, rows = model.settings, model.rows(request, nodes)
     if settings.cost == "bounds":
         return WidthCost(rows, request.information, request.assumptions)
-    # Not the box in use: the cost shall not change with it.
+    # Not the present box: the cost shall not change with it.
     prior = prior_information(model.robot.payload_prior.box.radius, settings.prior_error)
     return InformationCost(rows, request.information, prior, settings.cost)
 
@@ -98,10 +94,10 @@ class PlanProblem:
     """A request with the tracking errors and margins to plan with.
 
     Args:
-        model: What is built once per robot.
-        request: What is wanted.
+        model: Model of the robot.
+        request: The request.
         errors: Tracking errors to plan with.
-        margins: What is kept free besides.
+        margins: Margins besides.
         reach: Share of the settings' k_range that may be used [-].
 
     Raises:
@@ -134,7 +130,7 @@ class PlanProblem:
 
     @cached_property
     def cost(self) -> PlanCost:
-        """What a motion is chosen for; built where it is asked for, as most problems only tell what has room."""
+        """Cost of a motion; built on demand, as most problems are only used for their constraints."""
         return build_cost(self.model, self.request)
 
     def worst_rows(self, x: Array) -> Array:
@@ -156,7 +152,7 @@ class PlanProblem:
         """Choose the best of random motions, the minimum-acceleration stop, going on as before and to the goal; (B, n).
 
         They are compared by a coarser rule for the integrals and at few samples of the motion itself, and differ from
-        each other. Pairs and obstacles that none of them comes near to are left out of the problem on the way.
+        each other. Pairs and obstacles far from all of them are left out of the problem on the way.
 
         Args:
             last_end: End position of the last plan, (n,) [rad]; None without one.
@@ -195,13 +191,13 @@ class PlanProblem:
         start, duration = self.request.state, settings.duration
         basis = MotionBasis.of(start, duration, np.linspace(0.0, duration, samples))
         if looks_ahead:
-            # A state from which the limits leave no way to rest is no use, however exciting the way there.
+            # A state from which the limits leave no way to rest is useless, however exciting the way there.
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
         is_ahead = np.where(np.arange(basis.times.size) >= samples, 1.0, 0.0)
         limits = self.model.robot.limits
         reserved = (1.0 - margins.torque) * (1.0 - margins.reserve.torque * is_ahead[:, None])
-        # Wherever a plan ends, and whatever follows it, the arm must be able to stay.
+        # Wherever a plan ends and whatever follows it, the arm must be able to stay.
         is_end = np.isin(np.arange(basis.times.size), (samples - 1, basis.times.size - 1))
         room = Room(
             torque=limits.tau_max * reserved,

@@ -1,4 +1,4 @@
-"""What a planner is asked for, how it searches, and why it may have no answer."""
+"""Requests to a planner, settings of its search, and reasons for failure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RecedingSettings(Settings):
     """Largest distance of a joint's end position from that of its minimum-acceleration stop; joint limits make it
     smaller where they must."""
     cost: str = setting("condition", choices=COSTS)
-    """What exciting plans are chosen for: the condition number of the information (SAFE-ID (30)), its determinant, or
+    """Cost of exciting plans: the condition number of the information (SAFE-ID (30)), its determinant, or
     the expected width of the bounds."""
     window: float = setting(0.1, "s", lower=0.005, upper=5.0)
     """Length of the momentum windows the data will be cut into."""
@@ -49,9 +49,9 @@ class RecedingSettings(Settings):
     distance_margin: float = setting(0.003, "m", lower=0.0, upper=0.5)
     """Distance plans keep to everything besides clearance and tracking error, for the same reason."""
     brake_time: float = setting(2.0, "s", lower=0.05, upper=10.0)
-    """Time to rest of the stops along the path whose torque is looked at."""
+    """Time to rest of the stops along the path whose torque is evaluated."""
     samples: int = setting(25, "-", lower=5, upper=500, library_only=True)
-    """Times at which torques and distances are looked at."""
+    """Times at which torques and distances are evaluated."""
     prior_error: float = setting(0.02, "Nm", lower=1e-6, upper=10.0, library_only=True)
     """Torque error with which the payload's prior counts as measured; keeps the cost defined while nothing has been
     measured, see :mod:`sysid_ros.core.planning.costs`."""
@@ -137,7 +137,7 @@ class PlanRequest:
 
     @cached_property
     def history(self) -> TrackingHistory | None:
-        """What was executed before and its tracking errors; None for a start from rest.
+        """The earlier motion and its tracking errors; None for a start from rest.
 
         Raises:
             ParameterOutOfRange: The predecessor cannot be left at the takeover time.
@@ -163,7 +163,7 @@ class PlanRequest:
 
 
 class PlanFailureCode(IntEnum):
-    """Why there is no plan; the same numbers as in the message ``PlanStatus``."""
+    """Reasons for no plan; the same numbers as in the message ``PlanStatus``."""
 
     NO_TRACKING_BOUND = 1
     LIMIT = 2
@@ -178,12 +178,12 @@ class PlanFailureCode(IntEnum):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why one candidate was not good enough.
+    """Reason for the rejection of one candidate.
 
     Attributes:
-        code: Why.
-        text: Why, in a sentence.
-        cause: The error that tells it, if it was one.
+        code: The reason.
+        text: The reason, in a sentence.
+        cause: The underlying error, if there was one.
     """
 
     code: PlanFailureCode
@@ -195,9 +195,9 @@ class PlanFailure(SysidError):
     """No motion could be certified; the arm stays at rest or comes to rest on the plan it follows.
 
     Args:
-        rejection: What was wrong with the best candidate.
-        statistics: What it took.
-        advice: What would help, in a sentence; empty if nothing is known to.
+        rejection: Fault of the best candidate.
+        statistics: Effort of the search.
+        advice: A remedy, in a sentence; empty without any.
     """
 
     def __init__(self, rejection: Rejection, statistics: PlanStatistics, advice: str = ""):

@@ -1,10 +1,10 @@
-"""Find a way between postures around what a straight motion would touch, or where it could not hold its payload.
+"""Find a way between postures around obstacles of a straight motion, or around postures that cannot hold the payload.
 
-Mostly one or two postures beside the straight way are enough: of many random ones the best count. Where there are none,
-two trees of postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), and the
-way is shortened. In the end its postures are moved to where the legs are about the fastest: short, and with much torque
-left. Postures count as free where samples say so, with margins for tracking errors; nothing is proven here: every leg
-is certified before the arm moves.
+Usually one or two postures beside the straight way suffice: of many random ones the best count. Otherwise two trees of
+postures grow towards each other from start and goal (RRT-Connect: Kuffner and LaValle, ICRA 2000), and the way is
+shortened. In the end its postures are moved to where the legs are about the fastest: short, and with much torque left.
+Postures count as free by samples, with margins for tracking errors; nothing is proven here: every leg is certified
+before the arm moves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Bools = NDArray[np.bool_]
 _STEP = 0.4
 """Largest step of a tree in any joint [rad]."""
 _RESOLUTION = 0.05
-"""Largest step between postures of an edge that are looked at, in any joint [rad]."""
+"""Largest step between tested postures of an edge, in any joint [rad]."""
 _DRAWS = 8
 """Random postures that a tree grows towards at once."""
 _GOAL_SHARE = 0.2
@@ -36,7 +36,7 @@ _SHORTCUTS = 120
 _TREES = 3
 """Ways that are found by trees, of which the fastest counts: they differ by much."""
 _NOT_FREE = 30.0
-"""What a leg counts that is free in other samples only [s]."""
+"""Cost of a leg that is free in other samples only [s]."""
 _REACHES = (0.25, 0.5, 1.0, 2.0)
 """How far from the straight way the postures are that are tried to go around by [rad]."""
 _BESIDE = 256
@@ -46,7 +46,7 @@ _MOVES, _MOVED = 24, (0.4, 0.2, 0.1, 0.05)
 _ENOUGH_ROOM = 0.3
 """Share of the torque limits that a motion as fast as speed and acceleration allow needs about, besides holding [-]."""
 _LEG_TIME = 1.5
-"""What another leg costs: the arm settles and the next one is planned [s]."""
+"""Cost of another leg: the arm settles and the next one is planned [s]."""
 _NEAR_END = 0.5
 """Where margins that start or goal do not keep are kept again, in any joint [rad]."""
 _ROUNDING = 1e-9
@@ -56,11 +56,11 @@ _PEAK_SPEED, _PEAK_ACCELERATION = 1.875, 10.0 / np.sqrt(3.0)
 
 @dataclass(frozen=True)
 class RouteMargins:
-    """What is kept free along a way, besides tracking errors.
+    """Margins along a way, besides tracking errors.
 
     Attributes:
         distance: Distance besides the scene's clearance [m].
-        growth: By how much tracking errors may be larger than those of an arm at rest [-].
+        growth: Increase of tracking errors over an arm at rest [-].
     """
 
     distance: float
@@ -72,15 +72,15 @@ MARGINS = (RouteMargins(0.03, 0.5), RouteMargins(0.01, 0.3), RouteMargins(0.002,
 
 
 class PostureCheck:
-    """Tell which postures between a start and a goal are free.
+    """Tests which postures between a start and a goal are free.
 
     Start and goal may leave less room than the margins: then less is enough, the closer to them the less.
 
     Args:
-        model: Model of the planner; its boxes are those of the assumptions.
-        scene: What surrounds the arm.
-        errors: Tracking errors at rest, and what feedback needs then.
-        margins: What is to be kept free besides.
+        model: Model of the planner; with the boxes of the assumptions.
+        scene: Environment of the arm.
+        errors: Tracking errors at rest, and the feedback torque then.
+        margins: Margins besides.
         ends: Start and goal, (2, n) [rad].
     """
 
@@ -110,7 +110,7 @@ class PostureCheck:
         return self._look(q)[0]
 
     def _look(self, q: Array) -> tuple[Bools, Array]:
-        """Return which postures (N, n) are free, and what is left of the torque, the least share of a limit, (N,)."""
+        """Return which postures (N, n) are free, and the torque left there, the least share of a limit, (N,)."""
         torque, free = self._rooms(q)
         room = ((self._torque_limit - torque) / self._limits.tau_held).min(axis=1)
         near = np.maximum(1.0 - np.abs(q[:, None] - self._ends).max(axis=2) / _NEAR_END, 0.0)[..., None]  # (N, 2, 1)
@@ -128,8 +128,8 @@ class PostureCheck:
     def times(self, begins: Array, ends: Array) -> Array:
         """Estimate how long straight motions from rest at (B, n) to rest at (B, n) take, (B,) [s]; inf if not free.
 
-        What limits speed and acceleration, and longer where little torque is left: accelerations take a share of the
-        torque that falls with the square of the duration.
+        Time by the limits of speed and acceleration, longer where little torque is left: accelerations take a share of
+        the torque that falls with the square of the duration.
         """
         count = max(2, int(np.ceil(np.abs(ends - begins).max() / _RESOLUTION)) + 1)
         along = np.linspace(0.0, 1.0, count)[:, None]
@@ -149,8 +149,6 @@ def shortest_time(limits: JointLimits, distance: Array) -> Array:
 
 
 class _Tree:
-    """Postures, each with the one it was reached from."""
-
     def __init__(self, root: Array):
         self.postures, self._parents = root[None].copy(), [-1]
 
@@ -165,7 +163,6 @@ class _Tree:
         self._parents.extend(int(parent) for parent in parents)
 
     def way_to_root(self, index: int) -> list[Array]:
-        """Return the postures from one back to the root."""
         way = []
         while index >= 0:
             way.append(self.postures[index])
@@ -179,12 +176,12 @@ def find_route(
     """Find postures between which straight ways are free, from start to goal.
 
     Args:
-        check: Tells which postures are free.
+        check: Test of postures.
         start: Where it begins, (n,) [rad].
         goal: Where it ends, (n,) [rad].
         seed: Of the random postures; the same seed gives the same way, unless the time runs out.
         must_stop: Whether to give up.
-        is_short: Whether only ways by one or two postures beside the straight one are looked for.
+        is_short: Whether to search only for ways by one or two postures beside the straight one.
 
     Returns:
         The postures after the start, (n,) each; the goal is the last.
@@ -219,7 +216,7 @@ def _beside(
 ) -> list[Array] | None:
     """Find the fastest of some ways by one or two postures beside the straight way; None where none is free.
 
-    Two postures are beside it in the same direction: what is in between is passed at a distance.
+    Two postures are beside it in the same direction: the obstacle in between is passed at a distance.
     """
     best, least = None, np.inf
     for reach in _REACHES:
@@ -256,7 +253,7 @@ def _fastest(
 def _faster(
     check: PostureCheck, way: list[Array], rng: np.random.Generator, must_stop: Callable[[], bool]
 ) -> list[Array]:
-    """Move the postures of a way to where its legs take the least time, and leave out those that only cost time."""
+    """Move the postures of a way to where its legs take the least time, and remove needless ones."""
     way = list(way)
     for reach in _MOVED:
         index = 1
@@ -317,7 +314,7 @@ def _connect(
 def _shortened(
     check: PostureCheck, way: list[Array], rng: np.random.Generator, must_stop: Callable[[], bool]
 ) -> list[Array]:
-    """Cut corners between random points of a way, then leave out what is not needed."""
+    """Cut corners between random points of a way, then remove needless postures."""
     for _ in range(_SHORTCUTS):
         if len(way) == 2 or must_stop():
             break

@@ -36,7 +36,7 @@ _SLACK_CURVATURE = 1e-6
 
 @dataclass(frozen=True)
 class Iterate:
-    """A motion that the search has come to.
+    """A motion reached by the search.
 
     Attributes:
         k: Coordinates, (n,).
@@ -52,12 +52,12 @@ class Iterate:
 
     @property
     def merit(self) -> float:
-        """Cost with the penalty of what it violates."""
+        """Cost with the penalty of its violations."""
         return self.cost + PENALTY * max(self.worst, 0.0)
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What solutions are compared by: feasible ones first, then by cost, or by merit."""
+        """Key for comparing solutions: feasible ones first, then by cost, or by merit."""
         is_infeasible = self.worst > FEASIBLE
         return is_infeasible, self.merit if is_infeasible else self.cost
 
@@ -89,8 +89,8 @@ class StepProblem:
         self._size = size
         pattern = {"h": ca.Sparsity.dense(size + 1, size + 1), "a": ca.Sparsity.dense(rows, size + 1)}
         solver = ca.conic("step", "daqp", pattern, {"error_on_fail": False})
-        # Arrays that the solver reads and writes in place. A call with arrays takes six times as long, for CasADi tries
-        # its types in turn, and has once ended with a symbolic result.
+        # Arrays that the solver reads and writes in place: a call with arrays takes six times as long, since CasADi
+        # tries its types in turn, and once returned a symbolic result.
         self._given = {
             "h": np.zeros((size + 1, size + 1)),
             "g": np.full(size + 1, PENALTY),
@@ -151,14 +151,7 @@ class Space:
 
 
 class Search:
-    """One search over the motions of a space.
-
-    Args:
-        cost: What is minimised.
-        constraints: What must not be positive.
-        space: Coordinates.
-        step_problem: Quadratic program for n unknowns and ``2 * ROWS`` rows.
-    """
+    """One search over the motions of a space."""
 
     def __init__(self, cost: PlanCost, constraints: MotionConstraints, space: Space, step_problem: StepProblem):
         self._cost, self._constraints, self._space, self._step_problem = cost, constraints, space, step_problem
@@ -170,7 +163,7 @@ class Search:
         Args:
             starts: Coordinates, (B, n).
             iterations: Iterations per start.
-            must_stop: Looked at before every iteration; the solutions so far count.
+            must_stop: Polled before every iteration; the solutions so far count.
         """
         begins, samples = self._evaluate(starts)
         runs = [_Run(begin, place, self._cost.little) for place, begin in enumerate(begins)]
@@ -186,7 +179,6 @@ class Search:
         return min(found, key=lambda one: one.rank)
 
     def _advance(self, runs: list[_Run], samples: ConstraintSamples) -> ConstraintSamples:
-        """Take a step of each run."""
         self._linearise([run for run in runs if run.rows is None], samples)
         tried = [(run, run.propose(self._step_problem)) for run in runs]
         tried = [(run, step) for run, step in tried if not run.is_done]
@@ -199,7 +191,6 @@ class Search:
         return samples
 
     def _evaluate(self, k: Array) -> tuple[list[Iterate], ConstraintSamples]:
-        """Compute costs and rows of motions with coordinates k (B, n)."""
         x = self._space.offsets(k)
         costs, gradients = self._cost.gradient(x)
         samples = self._constraints.evaluate(x)
@@ -207,7 +198,7 @@ class Search:
         return [Iterate(*part) for part in parts], samples
 
     def _linearise(self, runs: list[_Run], samples: ConstraintSamples) -> None:
-        """Model the rows of the motions that runs have come to, which are among those of the samples."""
+        """Model the rows of the motions that runs have reached, which are among the samples."""
         if not runs:
             return
         values, slopes = self._constraints.linearise(samples, np.array([run.place for run in runs]), ROWS)
@@ -219,7 +210,7 @@ class _Run:
     """State of one start.
 
     Attributes:
-        now: Where it has come to.
+        now: Its present motion.
         place: Place of that motion among those evaluated with it.
         rows: Linear model of its rows; None until it is needed.
         is_done: Whether no step is worth it any more.

@@ -1,8 +1,8 @@
-"""How a planner gets from a request to a proven motion, and from there to better ones.
+"""The steps of a planner from a request to a proven motion, and from there to better ones.
 
-The errors of a motion are known only once it has been bounded, and a better motion mostly has larger ones. So a search
-with about the errors of the known motion tells where to go, and how far follows from the errors there: those of a
-motion between two that have been bounded lie about between theirs.
+The errors of a motion are known only after it has been bounded, and a better motion mostly has larger ones. So a search
+with about the errors of the known motion gives the direction, and the errors there the distance: between two bounded
+motions, errors are about in between.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _GROWTH = 0.4
 With 0.12 plans excite more, as long as any time may be taken; within the planning time they do not, and one in three
 plans in motion is only certified after two more bounds."""
 _FIRST_GROWTH = 0.2
-"""By how much those of the minimum-acceleration stop are enlarged for the first search."""
+"""Factor on the errors of the minimum-acceleration stop for the first search."""
 _SHRINK = 0.5
-"""What is left of the reach when a motion could not be bounded."""
+"""Factor on the reach when a motion could not be bounded."""
 _FALLBACK_REACH = 0.25
-"""What is left of the reach where the errors of a motion have no room; unlike the above nothing to remember."""
+"""Factor on the reach where the errors of a motion have no room; unlike the above not kept."""
 _REGROW = 1.25
 """By how much the reach may grow again from plan to plan."""
 _STEP_GROWTH = 0.05
@@ -41,7 +41,7 @@ _STEP_GROWTH = 0.05
 _BROKEN = 0.05
 """Largest row (share of a torque limit, 0.1 m) with which a motion is still worth going towards."""
 _SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
-"""Parts of the way that are looked at, by bisection."""
+"""Parts of the way that are tried, by bisection."""
 _LITTLE = 0.2
 """Part of the way that is tried where no part of it seems to have room."""
 _UNBOUNDED_SHARE = 0.5
@@ -54,7 +54,7 @@ _GAIN = 0.03
 
 @dataclass
 class WarmStart:
-    """What is kept from plan to plan.
+    """State that is kept from plan to plan.
 
     Attributes:
         errors: Tracking errors to plan with.
@@ -70,23 +70,13 @@ class WarmStart:
 
 
 class Improvement:
-    """Steps to better motions.
-
-    Args:
-        candidates: Looks for motions, bounds and verifies them.
-        margins: What is kept free besides the errors.
-    """
+    """Steps to better motions."""
 
     def __init__(self, candidates: Candidates, margins: Margins):
         self._candidates, self._margins = candidates, margins
 
     def improve(self, best: Candidate, is_good: Callable[[Candidate], bool]) -> Candidate:
-        """Step as long as there is time, the motion is not good enough, and a step is worth it.
-
-        Args:
-            best: Where to begin.
-            is_good: Whether a motion is good enough.
-        """
+        """Step while there is time, the motion is not good enough, and a step is worth it."""
         for _ in range(self._candidates.model.settings.improvements):
             if is_good(best):
                 break
@@ -99,12 +89,7 @@ class Improvement:
         return best
 
     def beyond(self, known: Candidate, gain: float = 0.0) -> Candidate | None:
-        """Find a better motion than one whose errors are known.
-
-        Args:
-            known: That motion.
-            gain: By how much the cost has to promise to be lower.
-        """
+        """Find a better motion than one whose errors are known; the cost has to promise this gain."""
         candidates = self._candidates
         if candidates.must_stop():
             return None
@@ -122,12 +107,7 @@ class Improvement:
         return None if wanted is None else self.between(known, wanted)
 
     def between(self, known: Candidate, wanted: Candidate) -> Candidate | None:
-        """Prove a motion, or the largest part of the way to it that can be proven and is better than where it begins.
-
-        Args:
-            known: Where the way begins.
-            wanted: Where it ends.
-        """
+        """Prove a motion, or the largest provable part of the way to it that is better than its start."""
         candidates = self._candidates
         for _ in range(_TRIES):
             if candidates.holds(wanted.offset, wanted.errors, self._margins):
@@ -144,7 +124,7 @@ class Improvement:
         return None
 
     def _a_little(self, known: Candidate, wanted: Candidate) -> Candidate | None:
-        """Try a small part of the way: what samples with their margins do not allow is for the verifier to decide."""
+        """Try a small part of the way: samples with their margins may be too strict, and the verifier decides."""
         candidates = self._candidates
         motion = candidates.bound(candidates.trajectory(_on_the_way(known, wanted.offset, _LITTLE)))
         if motion is None or motion.cost > known.cost:
@@ -153,7 +133,7 @@ class Improvement:
         return None if isinstance(found, PlanRejected) else found
 
     def _room_on_the_way(self, known: Candidate, wanted: Candidate) -> Array | None:
-        """Find the furthest end offset on the way that respects the limits with the errors expected, (n,) [rad]."""
+        """Find the furthest end offset on the way that respects the limits with the expected errors, (n,) [rad]."""
         low, high, best = 0, len(_SHARES), None
         while low < high:
             middle = (low + high) // 2
@@ -170,12 +150,7 @@ def _on_the_way(known: Candidate, offset: Array, share: float) -> Array:
 
 
 class Strategy:
-    """The steps of one call of the planner.
-
-    Args:
-        candidates: Finds motions, bounds and verifies them.
-        warm_start: What earlier plans have taught; changed in place.
-    """
+    """The steps of one call of the planner."""
 
     def __init__(self, candidates: Candidates, warm_start: WarmStart):
         self._candidates, self._warm_start = candidates, warm_start
@@ -196,7 +171,7 @@ class Strategy:
         return self._rejection or self._candidates.last_rejection()
 
     def run(self) -> Candidate | None:
-        """Try candidates until one is proven and good, or nothing is left to try or no time to try it.
+        """Try candidates until one is proven and good, or candidates or time run out.
 
         Returns:
             The best proven candidate; None if there is none, see :attr:`rejection`.
@@ -216,12 +191,11 @@ class Strategy:
         return found
 
     def information(self, found: Candidate) -> Array:
-        """Compute the information before and that of a motion together, (10, 10)."""
+        """Compute the information before and of a motion together, (10, 10)."""
         gained: Array = self._model.rows(self._request).information(found.offset[None])[0]
         return self._request.information + gained
 
     def _first(self) -> Candidate | None:
-        """Find the first motion that can be proven."""
         warm: Array | None = None
         if not self._errors.is_measured:
             stop = self._bound_stop()
@@ -261,12 +235,12 @@ class Strategy:
         return None
 
     def _judge(self, candidate: Candidate, solution: Iterate, is_tight: bool) -> Candidate | None:
-        """Verify a candidate, and note what a rejection teaches."""
+        """Verify a candidate, and record the effect of a rejection."""
         errors = candidate.errors
         has_room = solution.worst <= FEASIBLE and errors.is_within(self._errors.grown(_GROWTH))
         self._warm_start.errors = errors
         self._errors = errors.larger(self._errors)
-        # The verifier has the last word on what the samples, which have margins and look further ahead, do not allow.
+        # The verifier decides where the samples, which have margins and look further ahead, are too strict.
         reach = self._share * self._reach
         if not (has_room or is_tight or self._candidates.holds(candidate.offset, errors, self._margins, reach)):
             text = "the tracking errors of the best motion are larger than it leaves room for"
@@ -275,13 +249,13 @@ class Strategy:
         found = self._candidates.verify(candidate)
         if isinstance(found, PlanRejected):
             if not is_tight:
-                # Widen the margin that was missing
+                # Widen the margin that was missing.
                 self._margins = self._margins.grown(found, self._robot.joint_names)
             return None
         return found
 
     def _between_fallback_and(self, wanted: Candidate | None) -> Candidate | None:
-        """Prove what lies between the fallback and a motion that leaves too little room for its errors."""
+        """Prove motions between the fallback and a motion that leaves too little room for its errors."""
         is_first = self._fallback is None
         fallback = self._fallback = self._fallback or self._bound_fallback()
         if fallback is None:
@@ -310,7 +284,7 @@ class Strategy:
         return self._bound_stop()
 
     def _verify_fallback(self, fallback: Candidate) -> Candidate | None:
-        """Verify the fallback itself; what is wrong with it is the plainest reason why there is no plan."""
+        """Verify the fallback itself; its fault is the plainest reason for no plan."""
         found = self._candidates.verify(fallback)
         if isinstance(found, PlanRejected):
             self._rejection = Rejection(PlanFailureCode.LIMIT, str(found), found)
@@ -321,9 +295,9 @@ class Strategy:
         return self._candidates.problem(errors, self._margins, self._share * self._reach)
 
     def _fall_back(self) -> bool:
-        """Go on with the errors of the minimum-acceleration stop, and with smaller motions the next time.
+        """Continue with the errors of the minimum-acceleration stop, and with smaller motions the next time.
 
-        Next to a limit there may be no room for the errors of the motions that were looked at, or that were guessed.
+        Next to a limit there may be no room for the errors of the tried motions, or for guessed ones.
 
         Returns:
             Whether that leaves something to try.
@@ -354,7 +328,7 @@ class Strategy:
         self._candidates.rejections.append(Rejection(PlanFailureCode.NO_MOTION, text))
 
     def _relax(self) -> None:
-        """Give up what the search keeps free for what lies between samples; the verifier decides then."""
+        """Give up the search's margins for gaps between samples; the verifier decides then."""
         if not self._is_relaxed:
             self._is_relaxed, self._margins = True, Margins.least(self._robot.n)
 

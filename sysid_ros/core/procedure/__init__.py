@@ -1,7 +1,7 @@
 """The identification procedure, free of ROS: move certified, estimate, until a stop rule holds (SAFE-ID Algorithm 2).
 
-What moves the arm and looks at it is behind the protocols of :mod:`sysid_ros.core.procedure.ports`, so the same
-procedure, with the same :class:`ModelPolicy`, runs over topics and services, and in lock-step with a simulated arm.
+Motion and measurement are behind the protocols of :mod:`sysid_ros.core.procedure.ports`, so the same procedure, with
+the same :class:`ModelPolicy`, runs over topics and services, and in lock-step with a simulated arm.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def build_procedure(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Procedure:
-    """Build the procedure of the strategy that is asked for, to be run once.
+    """Build the procedure of the requested strategy, to be run once.
 
     Args:
         ports: The planner, the arm and the source of estimates.
         policy: Decides on the payload model that planner and controller use: an :class:`EmptyHandPolicy` for a tare, a
-            :class:`KnownLoadPolicy` where data about the arm itself are wanted and the load is known.
-        settings: What the user asks for.
-        is_cancelled: Looked at between all steps and while the arm moves.
+            :class:`KnownLoadPolicy` for data about the arm itself with a known load.
+        settings: Settings of the user.
+        is_cancelled: Polled between steps and while the arm moves.
         on_progress: Called with every change.
     """
     return _PROCEDURES[settings.strategy](ports, policy, settings, is_cancelled, on_progress)
@@ -116,10 +116,10 @@ def run_identification(
 
 
 def end_tare(ports: Ports, policy: ModelPolicy) -> None:
-    """Keep what a tare has told, and be ready for any payload again, at rest where the arm may hold one.
+    """Keep the result of a tare, and be ready for any payload again, at rest where the arm may hold one.
 
     Raises:
-        IdentificationFailed: The samples are no tare, or the controller does not take the prior.
+        IdentificationFailed: The samples are no tare, or the controller does not accept the prior.
     """
     ports.estimates.reset("the tare ends", TareStep.END)
     give_prior(ports.arm, policy)

@@ -1,7 +1,7 @@
 """Move an arm whose hand holds a known load, for data about the arm itself.
 
-The known load makes planner and controller sure of what they move, so that motions are certified that an unknown
-payload would not allow. What is estimated of the load meanwhile shows whether the stated one is really there.
+The known load narrows the model of planner and controller, so that motions are certified that an unknown payload would
+not allow. The estimate of the load meanwhile shows whether the stated one is really there.
 """
 
 from __future__ import annotations
@@ -22,15 +22,11 @@ from sysid_ros.core.procedure.types import IdentificationErrorCode, Identificati
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload
 
 _LEAST_MASS = 0.02
-"""What an empty hand counts with for planner and controller [kg]: dust and cables, and bounds with an inside."""
+"""Assumed load of an empty hand for planner and controller [kg]: dust and cables, and bounds with an interior."""
 
 
 class StatedLoadPolicy(ModelPolicy):
-    """Decide on the payload model from the data alone, and end where they contradict what was stated of the load.
-
-    Args:
-        robot: The arm.
-        load: What the hand holds.
+    """Decides on the payload model from the data alone, and ends where they contradict the stated load.
 
     Raises:
         ParameterOutOfRange: The payload prior of the arm excludes the load.
@@ -55,18 +51,14 @@ class StatedLoadPolicy(ModelPolicy):
             i = int(gap.argmax())
             raise IdentificationFailed(
                 IdentificationErrorCode.INCONSISTENT,
-                f"the hand does not hold the stated load ({self._load.name}): {PARAMETER_NAMES[i]} of what it holds is "
+                f"the hand does not hold the stated load ({self._load.name}): {PARAMETER_NAMES[i]} of its load is "
                 f"within [{estimate.lower[i]:.4g}, {estimate.upper[i]:.4g}] {PARAMETER_UNITS[i]}, stated "
                 f"was [{self._stated.lower[i]:.4g}, {self._stated.upper[i]:.4g}]; or the box of the arm is wrong",
             )
 
 
 class EmptyHandPolicy(StatedLoadPolicy):
-    """Decide on the payload model of a tare: the hand is stated to be empty, and nothing rests on that.
-
-    Args:
-        robot: The arm.
-        may_tighten: Whether estimates make the model tighter.
+    """Decides on the payload model of a tare: the hand is stated to be empty, but no proof depends on it.
 
     Raises:
         ParameterOutOfRange: The payload prior of the arm excludes the empty hand.
@@ -78,10 +70,10 @@ class EmptyHandPolicy(StatedLoadPolicy):
 
 
 class KnownLoadPolicy(StatedLoadPolicy):
-    """Decide on the payload model while the load is known: its box, cut down to what the data say of it."""
+    """Decides on the payload model with a known load: its box, cut down to the data."""
 
     def for_plan(self, estimate: ParameterEstimate | None) -> PayloadModel:
-        """Return the model for the next plan: what was stated of the load, and what is estimated of it.
+        """Return the model for the next plan: the stated load, cut down to its estimate.
 
         Raises:
             IdentificationFailed: With the code ``INCONSISTENT``: the hand does not hold the stated load.

@@ -1,4 +1,4 @@
-"""Share between all ways of moving the arm: weigh first, watch the estimate, bring the arm to rest on any failure."""
+"""Common parts of all strategies: weigh first, monitor the estimate, bring the arm to rest on any failure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ MOTION_GRACE = 2.0
 
 
 def require_identified(estimate: ParameterEstimate) -> None:
-    """Refuse an estimate that says no more of the mass than its prior.
+    """Refuse an estimate whose mass is no narrower than its prior.
 
     Raises:
-        IdentificationFailed: With the code ``NO_WINDOWS`` or ``NOT_IDENTIFIED``; the text says what was missing.
+        IdentificationFailed: With the code ``NO_WINDOWS`` or ``NOT_IDENTIFIED``; the text has the shortfall.
     """
     if estimate.status is EstimateStatus.NO_DATA:
         text = f"no momentum window could be made of the samples: {estimate.shortfall}"
@@ -50,7 +50,7 @@ def give_prior(arm: Arm, policy: ModelPolicy) -> None:
     """Give the controller the prior again: the payload may be another one than the last time.
 
     Raises:
-        IdentificationFailed: With the code ``DRIVER_NOT_READY`` where it keeps the model it has.
+        IdentificationFailed: With the code ``DRIVER_NOT_READY`` where it keeps its model.
     """
     model = policy.reset()
     try:
@@ -67,8 +67,8 @@ class Procedure(ABC):
     Args:
         ports: The planner, the arm and the source of estimates.
         policy: Decides on the payload model that planner and controller use.
-        settings: What the user asks for.
-        is_cancelled: Looked at between all steps and while the arm moves.
+        settings: Settings of the user.
+        is_cancelled: Polled between steps and while the arm moves.
         on_progress: Called with every change.
     """
 
@@ -98,7 +98,7 @@ class Procedure(ABC):
         return self._end_at_rest(self._identify)
 
     def collect(self) -> Collection:
-        """Move as :meth:`run` does, but for the data alone: what is estimated of the payload need not be narrow.
+        """Move as :meth:`run` does, but for the data alone: the estimate of the payload need not be narrow.
 
         Raises:
             IdentificationFailed: With the code and a sentence.
@@ -106,9 +106,9 @@ class Procedure(ABC):
         return self._end_at_rest(self._collect)
 
     def tare(self) -> Collection:
-        """Move as :meth:`run` does, with the empty hand; :func:`end_tare` keeps what that tells of the arm.
+        """Move as :meth:`run` does, with the empty hand; :func:`end_tare` keeps the result.
 
-        Nothing rests on the hand being empty: motions are proven for every payload that agrees with the data.
+        No proof depends on the empty hand: motions are proven for every payload that agrees with the data.
 
         Raises:
             IdentificationFailed: With the code and a sentence.
@@ -118,11 +118,11 @@ class Procedure(ABC):
     @property
     @abstractmethod
     def _expected(self) -> int:
-        """How many plans there may be."""
+        """Largest number of plans."""
 
     @abstractmethod
     def _move(self) -> str:
-        """Move until a stop rule holds, with the arm at rest in the end; return which one, for people."""
+        """Move until a stop rule holds, with the arm at rest in the end; return the rule, for people."""
 
     def _identify(self) -> Identification:
         collection = self._collect()
@@ -145,7 +145,6 @@ class Procedure(ABC):
         return Collection(tuple(self._plans), self._motion_time, stop_reason)
 
     def _end_at_rest(self, work: Callable[[], T]) -> T:
-        """Do the work; brake the arm before any failure leaves."""
         try:
             return work()
         except IdentificationFailed as failure:
@@ -173,7 +172,7 @@ class Procedure(ABC):
         self._estimates.reset(reason, tare)
 
     def _give_model(self, model: PayloadModel, phase: Phase = Phase.PLANNING) -> None:
-        """Give the controller of the resting arm a model; where it refuses, all go on with the one in use."""
+        """Give the controller of the resting arm a model; where it refuses, the one in use stays."""
         if model is self._policy.in_use:
             return
         try:
@@ -184,14 +183,14 @@ class Procedure(ABC):
             self._policy.note_given(model)
 
     def _give_final_model(self, estimate: ParameterEstimate) -> None:
-        """Give the controller what was identified."""
+        """Give the controller the identified payload."""
         if not self._policy.may_tighten:
             return
         posture: NDArray[np.float64] | None
         try:
             posture = self._arm.posture()
         except IdentificationFailed:
-            posture = None  # an arm that somebody else moves need not say where it is
+            posture = None  # an arm under another controller need not report its posture
         self._give_model(self._policy.final(estimate, posture), Phase.REPORTING)
 
     # Estimates
@@ -223,7 +222,7 @@ class Procedure(ABC):
         return estimate
 
     def _target_is_met(self, estimate: ParameterEstimate | None) -> str | None:
-        """Say that the mass is known well enough; None where it is not."""
+        """Report that the mass is known well enough; None where it is not."""
         target = self._settings.target_mass_width
         if estimate is None or estimate.upper[0] - estimate.lower[0] > target:
             return None
@@ -232,7 +231,7 @@ class Procedure(ABC):
     # The arm
 
     def _require_moving_well(self) -> MotionState:
-        """Return what the arm is doing."""
+        """Return the state of the arm; raise an error after a fault."""
         self._require_not_cancelled()
         state = self._arm.motion_state()
         if state.has_failed:
@@ -254,9 +253,9 @@ _LOOK_PERIOD = 0.5
 
 
 class ObserveProcedure(Procedure):
-    """Watch for a while, or until the payload is known well enough.
+    """Monitors for a while, or until the payload is known well enough.
 
-    Whatever the arm does is data. Where it does nothing, the bounds say what gravity alone tells.
+    Any motion of the arm gives data. Without motion, the bounds follow from gravity alone.
     """
 
     @property
@@ -264,7 +263,7 @@ class ObserveProcedure(Procedure):
         return 0
 
     def _weigh(self) -> None:
-        """Skip it: there is no rest to wait for, the arm may be moving."""
+        """Skip it: the arm may be moving, so there is no rest to wait for."""
 
     def _move(self) -> str:
         estimates, longest = self._estimates, self._settings.max_motion_time

@@ -1,4 +1,4 @@
-"""Decide which payload model the controller uses: what bounds it may assume, and which nominal payload.
+"""Decide which payload model the controller uses: its bounds and its nominal payload.
 
 Planner, verifier and controller must work with one model. It starts from the payload's prior, only ever gets tighter,
 and is never built from data that contradict it.
@@ -37,7 +37,7 @@ PAYLOAD = "payload"
 
 @dataclass(frozen=True, eq=False)
 class PayloadModel:
-    """The payload as a controller assumes it.
+    """The payload model of a controller.
 
     Attributes:
         box: Box that contains the true parameters, (10,).
@@ -52,24 +52,24 @@ class PayloadModel:
 
     @classmethod
     def prior(cls, robot: RobotModel) -> PayloadModel:
-        """Build the model of a payload of which nothing has been measured."""
+        """Build the model of a payload before any measurement."""
         assumed = Assumptions.of_payload(robot)
         return cls(assumed.boxes[1], assumed.nominal)
 
 
 class ModelPolicy:
-    """Decide on the payload model of one goal, from the latest estimate and the model in use.
+    """Decides on the payload model of one goal, from the latest estimate and the model in use.
 
     Every decision first checks the data: where they are inconsistent, with each other or with the model in use, it
     raises :class:`IdentificationFailed` with the code ``INCONSISTENT``, so that no such model is ever sent.
 
     Args:
         robot: The arm.
-        in_use: Model that the controller has; None for that of the prior.
+        in_use: Model of the controller; None for the prior's.
         may_tighten: Whether estimates make the model tighter; False keeps the one in use.
 
     Attributes:
-        in_use: Model that the controller has.
+        in_use: Model of the controller.
         may_tighten: Whether estimates make it tighter.
     """
 
@@ -81,7 +81,7 @@ class ModelPolicy:
         self.in_use = in_use or PayloadModel.prior(robot)
 
     def note_given(self, model: PayloadModel) -> None:
-        """Note that the controller has accepted a model."""
+        """Record that the controller has accepted a model."""
         self.in_use = model
 
     def reset(self) -> PayloadModel:
@@ -123,12 +123,9 @@ class ModelPolicy:
         return PayloadModel(inside.box, self.in_use.nominal, inside)
 
     def easiest_to_hold(self, posture: Array) -> PayloadModel:
-        """Return the model in use with the nominal payload that leaves the most torque in holding a posture.
+        """Return the model in use with the nominal payload that leaves the most torque to hold a posture (n,) [rad].
 
         Its motions are less exact, but they can begin where little torque is left.
-
-        Args:
-            posture: Where the arm rests, (n,) [rad].
         """
         model, robot = self.in_use, self._robot
         if not self.may_tighten or model.estimate is None:
@@ -143,8 +140,8 @@ class ModelPolicy:
         """Return the model to work with from now on.
 
         Args:
-            estimate: What was identified.
-            posture: Where the feedback is to need the least torque, (n,) [rad]; None for the home posture.
+            estimate: The result.
+            posture: Posture at which the feedback should need the least torque, (n,) [rad]; None for the home posture.
         """
         model, robot = self.for_plan(estimate), self._robot
         # Bounds may hold although the fit found no point estimate: the nominal payload stays then.
@@ -172,8 +169,8 @@ class ModelPolicy:
         if before is not None and before.origin != estimate.origin:
             raise IdentificationFailed(
                 IdentificationErrorCode.INCONSISTENT,
-                "the bounds in use are of another payload or session of the driver: somebody has given the controller "
-                "its prior back, or announced a change of the payload",
+                "the bounds in use are of another payload or session of the driver: another client has given the "
+                "controller its prior back, or announced a change of the payload",
             )
         gap = np.maximum(estimate.lower - box.upper, box.lower - estimate.upper)
         if gap.max() > 0.0:

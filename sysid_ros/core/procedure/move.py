@@ -1,7 +1,7 @@
-"""Move to a goal by certified plans, from rest to rest, with the payload as it is known.
+"""Move to a goal by certified plans, from rest to rest, with the present payload model.
 
-Mostly that is one straight motion. Where something is in between it is the legs of a way around, each proven before it
-begins with what is known by then.
+Usually that is one straight motion. With an obstacle in between it is the legs of a way around, each proven before it
+begins.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HARDLY = 0.02
 
 @dataclass(frozen=True)
 class MoveSettings:
-    """What is asked of a move.
+    """Request for a move.
 
     Attributes:
         goal: Posture to get to, (n,) [rad].
@@ -65,7 +65,7 @@ class Move:
 
     Attributes:
         distance: Distance of the joint that is farthest from its goal, where the arm rests [rad].
-        motion_time: How long the arm has moved [s].
+        motion_time: Time the arm has moved [s].
         plans: Plans that were executed.
         smallest_torque_margin: Of their certificates, as a share of the limits [-].
     """
@@ -88,8 +88,8 @@ def run_move(
     Args:
         ports: The planner, the arm and the source of estimates.
         policy: Decides on the payload model; one that may not tighten keeps the model in use.
-        move: What is asked for.
-        is_cancelled: Looked at between all steps and while the arm moves.
+        move: The request.
+        is_cancelled: Polled between steps and while the arm moves.
         on_progress: Called with every change.
 
     Raises:
@@ -120,7 +120,7 @@ class _MoveProcedure(RecedingProcedure):
         self._arm.wait_until_ready()
         if self._wanted.forget_payload:
             self._forget_payload("a move with the prior of the payload starts")
-        # What was noticed at rest, as that the payload is another one, must be known before anything moves.
+        # Findings at rest, such as another payload, must be known before the arm moves.
         self._estimates.catch_up()
         self._policy.require_consistent(self._estimates.latest())
         reason = self._move()
@@ -164,7 +164,7 @@ class _MoveProcedure(RecedingProcedure):
             self._note(plan)
             self._follow(plan, None)
             self._motion_time += plan.duration
-            self._arm.wait(self._settings.settle_time)  # the controller settles; nothing is estimated
+            self._arm.wait(self._settings.settle_time)  # the controller settles; no estimation
             if self._distance <= self._wanted.tolerance:
                 return "the goal is reached"
             moved = np.abs(plan.trajectory.end - plan.trajectory.start).max()
@@ -174,7 +174,7 @@ class _MoveProcedure(RecedingProcedure):
         return "no plan gets closer to it"
 
     def _plan_leg(self) -> CertifiedPlan | None:
-        """Plan from rest; None where nothing is found any more; it is a failure only if the arm has not moved yet."""
+        """Plan from rest; None without a plan, which is a failure only if the arm has not moved yet."""
         try:
             return self._plan_first()[0]
         except IdentificationFailed as failure:

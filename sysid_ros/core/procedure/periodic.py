@@ -45,7 +45,7 @@ class PeriodicProcedure(Procedure):
         return f"all {self._expected} trajectories are done"
 
     def _plan_certified(self, index: int) -> CertifiedPlan:
-        """Plan until a plan is certified: how large tracking errors can get is known only once there is a motion."""
+        """Plan until a plan is certified: the size of tracking errors is known only after there is a motion."""
         *faster, slowest = LIMIT_SHARES
         text = "planning an exciting trajectory"
         for limit_share in faster:

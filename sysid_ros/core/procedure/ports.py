@@ -1,4 +1,4 @@
-"""What the procedure needs of the world around it: a planner, an arm, and a source of estimates.
+"""Ports of the procedure: a planner, an arm, and a source of estimates.
 
 Every method raises :class:`IdentificationFailed` with its code when it cannot do its work; one that waits may end with
 the code ``CANCELED`` as soon as the goal is cancelled.
@@ -23,12 +23,12 @@ Array = NDArray[np.float64]
 
 
 class ModelRefused(SysidError):
-    """The controller does not take a model and goes on with the one it has."""
+    """The controller refuses a model and keeps the one it has."""
 
 
 @dataclass(frozen=True)
 class MotionState:
-    """What the arm is doing.
+    """State of the arm.
 
     Attributes:
         is_moving: Whether a trajectory or a brake is being executed.
@@ -45,12 +45,12 @@ class MotionState:
 
 @dataclass(frozen=True)
 class MotionRequest:
-    """The next certified plan that is wanted.
+    """Request for the next certified plan.
 
     Attributes:
         model: Payload model that the controller uses from its beginning on.
         information: Gram matrix of the data that will have been collected by then, (10, 10).
-        start: Posture it starts from at rest, (n,) [rad]; None where it takes over.
+        start: Posture it starts from at rest, (n,) [rad]; None for a takeover.
         predecessor: Plan it takes over from, at the hand-over time of that plan; None for a start from rest.
         time_left: Time until the plan must be there, to be checked and handed over [s]; infinite before the predecessor
             is executed.
@@ -67,7 +67,7 @@ class MotionRequest:
 
 @dataclass(frozen=True)
 class ExcitationRequest:
-    """A periodic exciting trajectory that is wanted.
+    """Request for a periodic exciting trajectory.
 
     Attributes:
         index: Number of the trajectory, from 0.
@@ -104,13 +104,13 @@ class Arm(Protocol):
 
     @property
     def check_time(self) -> float:
-        """Return how long before its takeover a plan must be there, for the arm to prove it and let it wait [s]."""
+        """Return the time before its takeover at which the arm needs a plan, to prove it and let it wait [s]."""
 
     def wait_until_ready(self) -> None:
         """Return when the arm holds still and samples arrive."""
 
     def posture(self) -> Array:
-        """Return where the arm is held, or desired to be, (n,) [rad]."""
+        """Return the held or desired posture of the arm, (n,) [rad]."""
 
     def set_model(self, model: PayloadModel, is_reset: bool = False) -> None:
         """Give the resting controller a model.
@@ -120,7 +120,7 @@ class Arm(Protocol):
             is_reset: Whether it may be wider than the one in use.
 
         Raises:
-            ModelRefused: The controller keeps the one it has.
+            ModelRefused: The controller keeps its model.
         """
 
     def wait_until_holding(self, model: PayloadModel) -> None:
@@ -131,11 +131,11 @@ class Arm(Protocol):
 
         Args:
             plan: The plan.
-            model: Model that the controller uses from the take-over on; None keeps the one in use.
+            model: Model of the controller from the takeover on; None keeps the one in use.
         """
 
     def motion_state(self) -> MotionState:
-        """Return what the arm is doing now."""
+        """Return the present state of the arm."""
 
     def has_begun(self, plan: CertifiedPlan) -> bool:
         """Return whether the arm follows this plan now, or has done so."""
@@ -150,7 +150,7 @@ class Arm(Protocol):
         """Bring the arm to rest along its path.
 
         Raises:
-            StopUnconfirmed: It cannot be seen to rest.
+            StopUnconfirmed: The rest was not observed.
         """
 
     def wait(self, duration: float) -> None:
@@ -158,10 +158,10 @@ class Arm(Protocol):
 
 
 class EstimateSource(Protocol):
-    """Estimates the payload from what the arm measures."""
+    """Estimates the payload from measurements of the arm."""
 
     def reset(self, reason: str, tare: TareStep = TareStep.KEEP) -> None:
-        """Forget all data up to now, but for a tare; or begin or end one with the empty hand."""
+        """Discard all data up to now, but for a tare; or begin or end one with the empty hand."""
 
     def latest(self) -> ParameterEstimate | None:
         """Return the latest estimate, None before the first."""
@@ -178,13 +178,7 @@ class EstimateSource(Protocol):
 
 @dataclass(frozen=True)
 class Ports:
-    """What a procedure works with.
-
-    Attributes:
-        planner: Plans and certifies.
-        arm: Executes plans.
-        estimates: Estimates the payload.
-    """
+    """The planner, the arm and the source of estimates of a procedure."""
 
     planner: Planner
     arm: Arm

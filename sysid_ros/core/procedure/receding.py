@@ -1,8 +1,8 @@
 """Identify by plans that take over from each other in motion, SAFE-ID Algorithm 2.
 
-While one certified plan is followed, the next one is planned, as late as there is time for it, with the bounds as they
-are by then; it takes over in motion, together with the tighter model. Every plan ends at rest by itself, so where there
-is no next one in time the arm comes to rest on a certified path.
+While one certified plan is followed, the next one is planned, as late as possible, with the bounds known by then; it
+takes over in motion, together with the tighter model. Every plan ends at rest by itself, so where there is no next one
+in time the arm comes to rest on a certified path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EARLIER = 0.5
 _SHORTEST_WAIT = 0.01
 """Less time than this is not waited for [s]: clocks differ, and the time of an emulated arm may pass more slowly."""
 _STARTS = 3
-"""How often in a row a motion may come to rest for want of a second plan before the procedure ends."""
+"""Consecutive motions that may come to rest without a second plan before the procedure ends."""
 _TRIES = 3
 """How often a first plan is asked for."""
 _SHRINK_PLANS = 3
@@ -111,7 +111,7 @@ class RecedingProcedure(Procedure):
     # Plans
 
     def _plan_first(self) -> tuple[CertifiedPlan, PayloadModel]:
-        """Plan from rest; the planner learns from what it could not certify, so it is asked more than once.
+        """Plan from rest, more than once: the planner learns from refused plans.
 
         The last time with the nominal payload that is easiest to hold: the arm may rest where little torque is left.
         """
@@ -129,7 +129,7 @@ class RecedingProcedure(Procedure):
     def _plan_after(
         self, before: CertifiedPlan, ahead: Sequence[CertifiedPlan]
     ) -> tuple[CertifiedPlan, PayloadModel] | None:
-        """Plan the motion that will take over; None where there is none in time, which is no failure."""
+        """Plan the motion that will take over; None without one in time, which is no failure."""
         try:
             return self._plan(before, ahead)
         except IdentificationFailed as failure:
@@ -140,7 +140,7 @@ class RecedingProcedure(Procedure):
             return None
 
     def _plan(self, before: CertifiedPlan | None, ahead: Sequence[CertifiedPlan]) -> tuple[CertifiedPlan, PayloadModel]:
-        """Plan with the model as it will be by then; return both. ``ahead`` are plans whose data are not all in yet."""
+        """Plan with the model known by then; return both. ``ahead`` are plans whose data are not all in yet."""
         information = self._estimates.information()
         for one in ahead:
             information = information + self._share_to_come(one) * one.information_gained
@@ -161,11 +161,11 @@ class RecedingProcedure(Procedure):
 
     @property
     def _posture_wanted(self) -> NDArray[np.float64] | None:
-        """Posture that plans are to get to, (n,) [rad]; None for exciting ones."""
+        """Goal of plans, (n,) [rad]; None for exciting ones."""
         return None
 
     def _share_to_come(self, plan: CertifiedPlan) -> float:
-        """Return the share of what a plan gains that is not in the information yet, 0..1, as if it came evenly."""
+        """Return the share of a plan's information that has not been measured yet, 0..1, assumed to come evenly."""
         begin_ns = self._arm.begin_ns(plan)
         if begin_ns is None:
             return 1.0
@@ -180,7 +180,6 @@ class RecedingProcedure(Procedure):
     # Motion
 
     def _hand_over(self, plan: CertifiedPlan, model: PayloadModel) -> bool:
-        """Let a plan take over, with its model; return whether it will."""
         self._require_not_cancelled()
         try:
             self._arm.execute(plan, None if model is self._policy.in_use else model)
@@ -196,9 +195,9 @@ class RecedingProcedure(Procedure):
         self._report(Phase.MOVING, f"the motion will come to rest: {failure}", self._fraction)
 
     def _wait_to_plan(self, plan: CertifiedPlan, following: CertifiedPlan) -> None:
-        """Return when the plan that will take over from the following one is to be asked for."""
-        # What is measured after the request neither tightens the box of the plan nor tells it which motion is worth
-        # most, so it is asked for as late as possible: the planner is to have t_p, and the arm time to check the plan.
+        """Return when to request the plan that will take over from the following one."""
+        # Measurements after the request neither tighten the box of the plan nor guide its choice, so it is requested as
+        # late as possible: the planner needs t_p, and the arm time to check the plan.
         lead = (1.0 + self._earlier) * following.time_until_next + ANSWER_TIME + self._arm.check_time
         self._follow(plan, following, lambda: self._time_until_handover(following) - lead)
 
@@ -235,11 +234,10 @@ class RecedingProcedure(Procedure):
     # When it ends
 
     def _stop_rule(self, widths: Sequence[NDArray[np.float64]], ahead: int) -> Ending | None:
-        """Say why no further plan is made; None where there is a next one.
+        """Return why no further plan is made; None where there is a next one.
 
-        Args:
-            widths: Widths of the intervals when each plan so far was first seen to be followed.
-            ahead: Plans that wait to take over from the present one.
+        ``widths`` are those of the intervals when each plan so far was first seen to be followed; plans ``ahead`` wait
+        to take over.
         """
         settings = self._settings
         if met := self._target_is_met(self._estimates.latest()):

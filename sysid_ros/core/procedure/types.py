@@ -33,16 +33,16 @@ class IdentificationErrorCode(IntEnum):
 
 
 class StopUnconfirmed(SysidError):
-    """The arm was told to brake, or could not be told, and nobody has said that it rests."""
+    """The arm was to brake, or could not be commanded, and its rest is not confirmed."""
 
 
 class IdentificationFailed(SysidError):
-    """The procedure ended without a result it can stand for.
+    """The procedure ended without a valid result.
 
     Args:
         code: Why, as a number.
         text: Why, in a sentence.
-        stop_unconfirmed: Why nobody knows whether the arm has come to rest since; None if it has.
+        stop_unconfirmed: Why the arm's rest is not confirmed; None if it is.
     """
 
     def __init__(self, code: IdentificationErrorCode, text: str, stop_unconfirmed: StopUnconfirmed | None = None):
@@ -52,7 +52,7 @@ class IdentificationFailed(SysidError):
 
 
 class Phase(IntEnum):
-    """Where the procedure is; the same numbers as in the feedback of the ``Identify`` action."""
+    """Phase of the procedure; the same numbers as in the feedback of the ``Identify`` action."""
 
     WAITING = 0
     PLANNING = 1
@@ -64,7 +64,7 @@ class Phase(IntEnum):
 
 
 class TareStep(IntEnum):
-    """What becomes of a tare where the estimator begins anew; the same numbers as in the service ``ResetEstimator``."""
+    """Step of a tare when the estimator is reset; the same numbers as in the service ``ResetEstimator``."""
 
     KEEP = 0
     BEGIN = 1
@@ -76,7 +76,7 @@ STRATEGIES = ("receding", "periodic", "observe")
 
 @dataclass(frozen=True)
 class IdentificationSettings(Settings):
-    """What the user asks for."""
+    """Settings of the user."""
 
     strategy: str = setting("receding", choices=STRATEGIES)
     """receding: certified plans that take over from each other in motion (SAFE-ID Algorithm 2); periodic: trajectories
@@ -85,7 +85,7 @@ class IdentificationSettings(Settings):
     trajectories: int = setting(0, "-", lower=0, upper=100)
     """Largest number of exciting trajectories; 0: as many as the time allows."""
     max_motion_time: float = setting(15.0, "s", above=0.0, upper=600.0)
-    """Largest total time of motion of one goal; how long an arm is watched that somebody else moves."""
+    """Largest total time of motion of one goal; monitoring time of an arm under another controller."""
     trajectory_duration: float = setting(6.0, "s", lower=1.0, upper=30.0)
     """Duration of one periodic trajectory."""
     target_mass_width: float = setting(0.0, "kg", lower=0.0, upper=1000.0)
@@ -110,11 +110,11 @@ class Progress:
     """One line of progress.
 
     Attributes:
-        phase: Where the procedure is.
+        phase: The phase.
         text: In words.
         progress: Part of the whole that is done, 0..1.
         trajectory: Number of the trajectory, from 1; 0 before the first.
-        trajectories: How many there may be.
+        trajectories: Largest number of them.
         estimate: Latest estimate, None before the first.
     """
 
@@ -134,7 +134,7 @@ class Identification:
         estimate: The final estimate.
         plans: The plans that were executed.
         motion_time: Total time of motion [s].
-        stop_reason: Which stop rule ended it, for people.
+        stop_reason: Stop rule that ended it, for people.
     """
 
     estimate: ParameterEstimate
@@ -145,13 +145,7 @@ class Identification:
 
 @dataclass(frozen=True)
 class Collection:
-    """Motions that were made for their data.
-
-    Attributes:
-        plans: The plans that were executed.
-        motion_time: Total time of motion [s].
-        stop_reason: Which stop rule ended it, for people.
-    """
+    """Motions that were made for their data, with the executed plans, the motion time [s] and the stop rule."""
 
     plans: tuple[CertifiedPlan, ...]
     motion_time: float

@@ -1,4 +1,4 @@
-"""Which columns of a regressor there are, and what samples they are evaluated for."""
+"""Columns of a regressor, and checks of the samples it is evaluated for."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Columns:
 
         Args:
             robot: The robot; a bare Pinocchio model counts as measured on the motor side.
-            meaning: What the effort signal measures; by default what the robot's sensors say.
-            bodies: Bodies whose inertial columns are wanted, 1..n; all by default.
+            meaning: Meaning of the effort signal; by default the robot's.
+            bodies: Bodies with inertial columns, 1..n; all by default.
 
         Raises:
             ParameterOutOfRange: A body does not exist or is listed twice.
@@ -81,10 +81,6 @@ class Columns:
 
 def as_samples(n: int, **arrays: ArrayLike | None) -> tuple[Array, ...]:
     """Convert arrays to float (N, n) and check them.
-
-    Args:
-        n: Number of joints.
-        **arrays: The arrays by name; the first sets N.
 
     Returns:
         The arrays in the given order.

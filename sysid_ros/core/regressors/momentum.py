@@ -56,9 +56,9 @@ class MomentumRegressor:
 
     Args:
         robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
-        meaning: What the effort signal measures, by default the robot's own setting. On the link side friction and
-            armature do not act on the measured torque and their columns are zero.
-        bodies: Bodies whose inertial columns are wanted, 1..n, by default all.
+        meaning: Meaning of the effort signal, by default the robot's. On the link side friction and armature do not act
+            on the measured torque and their columns are zero.
+        bodies: Bodies with inertial columns, 1..n; all by default.
 
     Attributes:
         columns: The columns, with their ``indices`` in ``theta``.
@@ -89,8 +89,8 @@ class MomentumRegressor:
         Args:
             q: Positions, (N, n) [rad].
             v: Velocities, (N, n) [rad/s].
-            direction: What to use for ``sign(v)``, (N, n) in [-1, 1]: the middle of an interval where the sign is not
-                certain. The F_c column of ``W_c`` is minus this.
+            direction: Values in place of ``sign(v)``, (N, n) in [-1, 1]: the middle of an interval where the sign is
+                not certain. The F_c column of ``W_c`` is minus this.
             out: Arrays to write ``W_m`` and ``W_c`` into.
 
         Returns:

@@ -1,12 +1,12 @@
-"""Torques at rest: what weighing proves of arm and payload together, and what that takes off worst-case torques.
+"""Torques at rest: bounds of arm and payload together by weighing, and their effect on worst-case torques.
 
-Boxes of single parameters forget what belongs together. Where an arm has rested, the torque that gravity needs in each
-joint is known almost as well as it was measured, whatever the masses behind it: a strip ``|d (theta - c) - m| <= w``
-for each joint, with the row d of the torque regressor in that posture and the centre c of the boxes. For any number z,
+Boxes of single parameters ignore their coupling. Where an arm has rested, the torque that gravity needs in each joint
+is known almost as well as it was measured, whatever the masses behind it: a strip ``|d (theta - c) - m| <= w`` for each
+joint, with the row d of the torque regressor in that posture and the centre c of the boxes. For any number z,
 
     y theta  <=  y c + |y - z d| radius + z m + |z| w,
 
-which is the dual of the linear programme over boxes and strip, and least for one of the z at which an entry of
+which is the dual of the linear program over boxes and strip, and least for one of the z at which an entry of
 ``y - z d`` vanishes, or for 0.
 """
 
@@ -25,7 +25,7 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-12
-"""Share of the size of a torque that rounding is allowed for, some thousand times what it can be."""
+"""Allowance for rounding, relative to a torque, some thousand times the largest possible one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class WeighedBox(Box):
 
 
 def rest_of(box: Box) -> RestTorque | None:
-    """Return the torque at rest that belongs to a box; None where there is none."""
+    """Return the torque at rest of a box; None without one."""
     return box.rest if isinstance(box, WeighedBox) else None
 
 
@@ -89,10 +89,7 @@ def gravity_rows(robot: RobotModel, posture: Array) -> Array:
 def largest_rest_torque(robot: RobotModel, boxes: tuple[Box, Box], posture: Array) -> Array:
     """Compute the largest torques that any parameters in the boxes need at rest, without Coulomb friction, (n,) [Nm].
 
-    Args:
-        robot: The arm.
-        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
-        posture: The posture, (n,) [rad].
+    ``boxes`` are those of the parameters of arm (14 n,) and payload (10,), ``posture`` is (n,) [rad].
     """
     (arm, payload), last = boxes, robot.inertial_slice(robot.n)
     center, radius = (values[: INERTIAL * robot.n].copy() for values in (arm.center, arm.radius))
@@ -111,7 +108,7 @@ def largest_rest_torque(robot: RobotModel, boxes: tuple[Box, Box], posture: Arra
 
 
 class RestSavings:
-    """What a torque at rest takes off the largest torques over the boxes.
+    """Reduction of the largest torques over the boxes by a torque at rest.
 
     Args:
         robot: The arm.
@@ -139,7 +136,7 @@ class RestSavings:
         self._rows = rows
 
     def evaluate(self, joint: int, rows: Array) -> Array:
-        """Bound by how much less than ``|row| radius`` the torque of a joint can exceed that of the centre.
+        """Bound the reduction from ``|row| radius`` of the largest torque of a joint beyond the centre's.
 
         Args:
             joint: The joint, counted from 0.
@@ -152,7 +149,7 @@ class RestSavings:
         return own
 
     def evaluate_both(self, joint: int, rows: Array) -> tuple[Array, Array]:
-        """Return what :meth:`evaluate` does of the rows, and of their negatives, (N,) each [Nm]."""
+        """Return :meth:`evaluate` of the rows, and of their negatives, (N,) each [Nm]."""
         columns, moved = self._columns(joint), slice(INERTIAL * joint, None)
         if not columns.size:
             return np.zeros(len(rows)), np.zeros(len(rows))
@@ -188,7 +185,7 @@ class RestSavings:
         some, d, r = rows[np.ix_(active, columns)], self._rows[joint, INERTIAL * joint :][columns], radius[columns]
         z = self._solve(joint, columns, some)[0]
         rest = some - z[:, None] * d
-        # The strip is active: the entries that vanish are where the others leave them, in equal shares.
+        # The strip is active: the vanishing entries share the remainder of the others equally.
         vanish = np.abs(rest) <= _ROUNDING * (np.abs(some) + np.abs(z[:, None] * d))
         at = np.where(vanish, 0.0, np.sign(rest)) * r
         room, needed = vanish @ (np.abs(d) * r), self._middle[joint] + self._half[joint] * np.sign(z) - at @ d
@@ -197,12 +194,12 @@ class RestSavings:
         return places
 
     def _columns(self, joint: int) -> NDArray[np.intp]:
-        """Return the columns of the bodies a joint moves in which the strip says something."""
+        """Return the columns of the bodies a joint moves on which the strip depends."""
         moved = slice(INERTIAL * joint, None)
         return np.flatnonzero(self._rows[joint, moved] * self._radius[moved])
 
     def _solve(self, joint: int, columns: NDArray[np.intp], some: Array) -> tuple[Array, Array]:
-        """Return the best z for each row and for its negative, (N,) each, of rows of these columns, (N, columns).
+        """Return the best z for each row and for its negative, (N,) each, from rows of these columns, (N, columns).
 
         The cost is a convex polygon in z, the sum of weights |z - corner| and m z: its slope changes sign at a corner.
         That of a negative row is the same polygon, with the other sign of m, turned over.

@@ -25,9 +25,8 @@ class TorqueRegressor:
 
     Args:
         robot: The robot, or a bare Pinocchio model of joints with one degree of freedom.
-        meaning: What the effort signal measures, by default the robot's own setting; on the link side the friction
-            columns are zero.
-        bodies: Bodies whose inertial columns are wanted, 1..n, by default all.
+        meaning: Meaning of the effort signal, by default the robot's; on the link side the friction columns are zero.
+        bodies: Bodies with inertial columns, 1..n; all by default.
         sign_width: Width of a smooth ``tanh(v / width)`` in place of ``sign(v)``, for an optimisation [rad/s].
 
     Attributes:
@@ -63,7 +62,7 @@ class TorqueRegressor:
             q: Positions, (N, n) [rad].
             v: Velocities, (N, n) [rad/s].
             a: Accelerations, (N, n) [rad/s^2].
-            direction: What to use for ``sign(v)``, (N, n) in [-1, 1].
+            direction: Values in place of ``sign(v)``, (N, n) in [-1, 1].
             out: Array to write into.
 
         Returns:

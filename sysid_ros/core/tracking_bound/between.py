@@ -1,4 +1,4 @@
-"""What samples of a motion miss of the smooth model error: bounds of its second time derivative (step 1 of the proof).
+"""Bounds of the second time derivative of the smooth model error, for the gaps between samples (step 1 of the proof).
 
 A function f that is known at the ends of an interval of length h is within ``h^2 / 8 max |f''|`` of the straight line
 between them. The model error is a sum over the bodies of Jacobian columns times the wrenches of their motion. Columns,
@@ -7,8 +7,8 @@ exceeds its value at the nearer one by at most ``h / 2`` times the largest of th
 bounded by magnitudes: a column is a sum of products in which every rotation between joint and body appears once, with
 coefficients that add up to the length L of the chain between them, and ``|R'| <= |v|``, ``|R''| <= |a| + v^2``, ...:
 with ``s = sum |v_k|`` over these joints, ``|J'| <= L s``, ``|J''| <= L (s^2 + s')`` and so on, where derivatives of s
-are sums of bounds of those of the ``v_k``. Parameters of a body are three numbers, which bound what its mass, first
-moments and moments of inertia can be.
+are sums of bounds of the ``v_k``'s derivatives. A body has three parameters: bounds of its mass, first moments and
+moments of inertia.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class BodySizes:
     """Largest magnitudes of inertial parameters, for each of n bodies.
 
     Attributes:
-        mass: Of the mass, (n,) [kg].
-        first: Of the vector of first moments, (n,) [kg m].
-        second: Of the matrix of moments of inertia, its norm, (n,) [kg m^2].
-        armature: Of the armatures, (n,) [kg m^2].
+        mass: Mass, (n,) [kg].
+        first: Norm of the first moments, (n,) [kg m].
+        second: Norm of the matrix of moments of inertia, (n,) [kg m^2].
+        armature: Armatures, (n,) [kg m^2].
     """
 
     mass: Array
@@ -176,7 +176,7 @@ class ChainJets:
         v, a, jerk, snap = (one[:, :, None] for one in rates.orders)
         jump = jumps[:, :, None]
         a = a + jump
-        # What jerk, snap and a jump add to the rows, and how fast the rows change.
+        # Parts of jerk, snap and a jump in the rows, and rates of the rows.
         added = [
             jump * column[0],
             jerk * column[0] + 2.0 * jump * column[1] + v * bent,
@@ -232,7 +232,7 @@ def _turned(vectors: Array, axis: Array, q: Array, v: Array, a: Array) -> Array:
     sines = [sine, cosine * v, cosine * a - sine * v**2, -3.0 * sine * v * a - cosine * v**3]
     turn = skew(axis).T
     aside = vectors @ turn
-    across = -aside @ turn  # what is perpendicular to the axis
+    across = -aside @ turn  # perpendicular to the axis
     result: Array = vectors.copy()
     for order in range(4):
         for k in range(order + 1):
@@ -243,26 +243,26 @@ def _turned(vectors: Array, axis: Array, q: Array, v: Array, a: Array) -> Array:
 
 
 def chain_lengths(robot: RobotModel) -> Array:
-    """Bound how far the origin of each body can be from the axis of each joint before it, (joint, body) [m]."""
+    """Bound the distance of each body's origin from the axis of each joint before it, (joint, body) [m]."""
     n, model = robot.n, robot.pin_model
     offsets = [np.array(model.jointPlacements[index + 1].translation) for index in range(n)]
     lengths = np.zeros((n, n))
     for joint in range(n):
         for body in range(joint + 1, n):
             offset = offsets[body]
-            if body == joint + 1:  # what lies along the axis does not move with it
+            if body == joint + 1:  # the part along the axis does not move with it
                 offset = np.cross(joint_axis(model, body), offset)
             lengths[joint, body] = lengths[joint, body - 1] + np.linalg.norm(offset)
     return lengths
 
 
 class ChainRates:
-    """Everything about P intervals that no parameter enters.
+    """Parameter-free part of the rates in P intervals.
 
     Args:
         jets: The chain between finer nodes.
         starts: Number of the first fine interval in each, (P,).
-        added: What jumps of jerk and acceleration add to the rates of the motion.
+        added: Additional rates of the motion by jumps of jerk and acceleration.
     """
 
     def __init__(self, jets: ChainJets, starts: NDArray[np.intp], added: MotionRates):
@@ -280,13 +280,7 @@ class ChainRates:
 
 
 class TermRates:
-    """Bounds of time derivatives of what the model's terms are made of, for parameters within given sizes.
-
-    Args:
-        chain: The chain in P intervals.
-        sizes: Largest magnitudes of the parameters.
-        rates: Largest rates of the motion in the intervals.
-    """
+    """Bounds of time derivatives of the parts of the model's terms, for parameters within given sizes."""
 
     def __init__(self, chain: ChainRates, sizes: BodySizes, rates: MotionRates):
         self._chain, self._sizes, self._rates = chain, sizes, rates
@@ -305,10 +299,7 @@ class TermRates:
         return self._paired(columns.expand(2), columns.expand(1), order)
 
     def pushed(self, order: int, accelerations: Array) -> Array:
-        """Bound a derivative of the inertia times constant accelerations of at most (P, n), (P, n).
-
-        Without the armatures, which do not change.
-        """
+        """Bound a derivative of the inertia, armatures excluded, times constant accelerations (P, n), (P, n)."""
         columns, weight = self._chain.columns, accelerations[:, :, None]
         parts = ([(weight * x).sum(axis=1) for x in part] for part in (columns.linear, columns.angular))
         return self._paired(columns, Twists(*parts).expand(1), order)
@@ -331,10 +322,10 @@ class TermRates:
 
 @dataclass(frozen=True)
 class InertiaChange:
-    """How the nominal inertia M changes in P intervals, in the order of energies (Lemma 4).
+    """Change of the nominal inertia M in P intervals, in the order of energies (Lemma 4).
 
     Attributes:
-        nearby: M is between that at the nearer end divided by this and that times this, (P,) [-].
+        nearby: M is between its value at the nearer end divided by this and times this, (P,) [-].
         rate: Largest norm of its rate, relative to M itself, (P,) [1/s].
     """
 
@@ -349,7 +340,7 @@ class ModelRates:
         robot: The arm.
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         chain: The chain in the intervals.
-        rates: Largest rates in the intervals; with what jumps of jerk and acceleration add.
+        rates: Largest rates in the intervals, jumps of jerk and acceleration included.
         width: Widths of the intervals, (P,) [s].
     """
 
@@ -368,7 +359,7 @@ class ModelRates:
         self.deviation = TermRates(chain, BodySizes.of(uncertainty.largest_deviation, n), rates)
 
     def inertia_change(self, inertia: Array, inverse: Array) -> InertiaChange:
-        """Bound how the nominal inertia changes, by how much it differs from straight lines between the nodes.
+        """Bound the change of the nominal inertia by its difference from straight lines between the nodes.
 
         A matrix with entries up to R has a norm of at most ``sum_ijkl R_ij R_kl |M^-1_ik| |M^-1_jl|``, squared.
 
@@ -395,15 +386,15 @@ class ModelRates:
     def missed_torque(
         self, size: Array, rate: Array, of: Callable[[TermRates, int], Array] = TermRates.torque
     ) -> Array:
-        """Bound by how much M times a polygon of accelerations differs from the inertial model error, (P, n) [Nm].
+        """Bound the difference of M times a polygon of accelerations and the inertial model error, (P, n) [Nm].
 
         With ``w = M a`` known at the ends and b the straight line between these a, ``w - M b`` vanishes there, and its
         second derivative is that of w less ``M'' b + 2 M' b'``.
 
         Args:
             size: Largest entries of b, (P, n) [rad/s^2].
-            rate: Those of its slope, (P, n) [rad/s^3].
-            of: The torque whose error it is; that of the motion if not given.
+            rate: Largest entries of its slope, (P, n) [rad/s^3].
+            of: The torque whose error it is; by default the motion's.
         """
         second = of(self.deviation, 2) + self.nominal.pushed(2, size) + 2.0 * self.nominal.pushed(1, rate)
         missed: Array = self.sag[:, None] * second

@@ -1,7 +1,7 @@
 """The theorem: the tracking bound of the robust controller, per joint and for every parameter in the boxes.
 
-An invariant tube, one that the map of :mod:`tube` takes into itself, contains the errors of every arm in the boxes
-(step 5 of the proof); the history of a bound carries it over to the next motion (step 7). Assumptions and proof are in
+An invariant tube, which the map of :mod:`tube` takes into itself, contains the errors of every arm in the boxes (step 5
+of the proof); the history of a bound carries it over to the next motion (step 7). Assumptions and proof are in
 docs/theory/tracking_bound.md.
 """
 
@@ -68,12 +68,12 @@ class TrackingHistory:
 
 @dataclass(frozen=True)
 class TubeProof:
-    """A tube and why it is invariant, which bounds of stops go on from.
+    """A tube and the proof of its invariance, the start of the bounds of stops.
 
     Attributes:
         tube_map: The map that takes it into itself.
         tube: The tube.
-        bounds: What the map makes of it.
+        bounds: Its image.
         duration: Duration of the motion: stops may begin from its start to then [s].
     """
 
@@ -94,12 +94,10 @@ class TubeProof:
 
     @cached_property
     def _stops(self) -> dict[float, StopBound]:
-        """Bounds of stops that have been asked for, by their time to rest [s]."""
         return {}
 
     @cached_property
     def _cells(self) -> PathCells:
-        """What stops of any time to rest share."""
         return PathCells(self.tube_map)
 
 
@@ -119,12 +117,12 @@ class TrackingBound:
         shares: Contributions to ``position`` by cause, each (n,) [rad].
         torque_shares: Contributions to ``torque`` where it is largest, by cause, each (n,) [Nm]; see
             :meth:`LoopBounds.torque_by_cause`.
-        torques: Bounds of that torque in J intervals from the start of the motion, as long as those of ``whole``; the
-            last one with what follows, (J, n) [Nm].
+        torques: Bounds of that torque in J intervals from the start of the motion, as long as the intervals of
+            ``whole``; the last one with all later ones, (J, n) [Nm].
         whole: Motion and tube, from the history to half a second after the end.
         start: Start of the motion in it [s].
-        proof: What bounds of stops go on from; None where it was dropped, see :meth:`without_proof`.
-        claims: What is proven and on what assumptions, in a sentence.
+        proof: Start of the bounds of stops; None where it was discarded, see :meth:`without_proof`.
+        claims: The proven claim and its assumptions, in a sentence.
     """
 
     position: Array
@@ -167,9 +165,7 @@ class TrackingBound:
     def torque_over(self, middle: Array, half: Array) -> Array:
         """Return the bounds of the feedback's torque over pieces of the motion, (P, n) [Nm].
 
-        Args:
-            middle: Middles of the pieces, (P,) [s].
-            half: Their half lengths, (P,) [s].
+        Pieces have their middles (P,) [s] and half lengths (P,) [s].
         """
         times = np.arange(len(self.torques) + 1, dtype=np.float64) * self.whole.samples.step
         return largest_over(times, self.torques, middle, half)
@@ -177,25 +173,21 @@ class TrackingBound:
     def in_stops(self, brake_time: float) -> StopBound:
         """Bound the errors in all stops along the path, whenever they begin in the motion.
 
-        Args:
-            brake_time: Time to rest of the stops [s].
+        ``brake_time`` is the time to rest of the stops [s].
 
         Raises:
-            BoundNotAvailable: No bound was found, or the proof was dropped.
+            BoundNotAvailable: No bound was found, or the proof was discarded.
         """
         if self.proof is None:
-            raise BoundNotAvailable("what stops go on from was dropped")
+            raise BoundNotAvailable("the tube that stops start from was discarded")
         return self.proof.in_stops(brake_time)
 
     def without_proof(self) -> TrackingBound:
-        """Return the bound without what only stops need, which takes memory."""
+        """Return the bound without the proof, which only stops need and which takes memory."""
         return replace(self, proof=None)
 
     def until(self, time: float) -> TrackingHistory:
-        """Return the history for a motion that takes over from this one.
-
-        Args:
-            time: Takeover time [s] in this motion, a multiple of ten sampling periods.
+        """Return the history for a motion that takes over at a time [s], a multiple of ten sampling periods.
 
         Raises:
             ParameterOutOfRange: The time is not such a multiple or not within the motion.
@@ -219,8 +211,8 @@ def tracking_bound(
 ) -> TrackingBound:
     """Compute the bound of the robust controller for a motion.
 
-    The search begins with an empty tube and enlarges it until the tube map takes it into itself; the bound is the
-    largest value of the invariant tube that is found.
+    The search enlarges an empty tube until the tube map takes it into itself; the bound is the largest value of this
+    invariant tube.
 
     Args:
         robot: The arm.
@@ -229,8 +221,8 @@ def tracking_bound(
         settings: Gains and timing of the controller; the arm's default ones if None.
         history: History of the predecessor, in whose last state the motion starts; without it, the motion starts from
             rest. The controller's nominal parameters must be those of the history: they change at rest only.
-        encloses_terms: Whether the slowly varying terms are bounded, not estimated: all of it is proven then, and takes
-            seconds. The history must be proven, too.
+        encloses_terms: Whether the slowly varying terms are bounded, not estimated: then all is proven, in seconds. The
+            history must be proven, too.
 
     Raises:
         BoundNotAvailable: The uncertainty is too large for these gains or this motion, or the nominal parameters of the
@@ -265,7 +257,7 @@ def tracking_bound(
 
 
 def _enclose(tube_map: TubeMap, tube: Tube) -> tuple[TubeMap, Tube, ErrorBounds]:
-    """Find an invariant tube again, with terms that are bounded in one that is a little larger."""
+    """Find an invariant tube again, with terms that are bounded in a slightly larger one."""
     for _ in range(_ENCLOSED_ROUNDS):
         errors = _ENLARGED * tube.position
         tube_map = EnclosedMap(tube_map, errors)
@@ -276,11 +268,11 @@ def _enclose(tube_map: TubeMap, tube: Tube) -> tuple[TubeMap, Tube, ErrorBounds]
 
 
 def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
-    """Enlarge an empty tube until it maps into itself, and return its image.
+    """Enlarge an empty tube until it is invariant, and return its image.
 
-    But for friction, which jumps where errors reach the desired speed, the map is convex in the size of the tube, so
-    secant steps towards the smallest invariant tube seldom overshoot it. From a tube that is on average larger than its
-    image plain iteration goes on, which also makes it smaller; from one without an image it goes on from before.
+    Except for friction, which jumps where errors reach the desired speed, the map is convex in the size of the tube, so
+    secant steps towards the smallest invariant tube seldom overshoot it. Plain iteration continues from a tube that is
+    on average larger than its image, and makes it smaller; from the last one before if a tube has no image.
     """
     tube, found = tube_map.empty_tube(), None
     longest, before = _LONGEST_STEP, None
@@ -314,7 +306,6 @@ def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
 
 
 def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: float) -> TrackingBound:
-    """Take the maximum over all intervals of the motion itself."""
     samples, settings = tube_map.samples, tube_map.settings
     now = slice(samples.past, None)
     take_over, settling_time = _take_over(tube_map, tube, bounds)
@@ -348,8 +339,8 @@ def _summarise(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds, duration: flo
 def _take_over(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> tuple[Array, float]:
     """Bound the position error after the arm was taken over, (n,) [rad], and the time until it has settled [s].
 
-    Whether the controller begins with the torque that was measured to balance the arm or without one: the step at the
-    begin is what is wrong with that torque, or the whole model error.
+    The controller begins with the torque measured to balance the arm, or without one: the initial step is the error of
+    that torque, or the whole model error.
     """
     inputs, model_error, balance = bounds.inputs, tube_map.smooth.size, _balance_error(tube_map)
     step = inputs.kernels.step
@@ -366,7 +357,7 @@ def _take_over(tube_map: TubeMap, tube: Tube, bounds: ErrorBounds) -> tuple[Arra
 
 
 def _balance_error(tube_map: TubeMap) -> Signal:
-    """Bound ``M^-1 h``, h what is wrong with a measured torque that should balance the arm: sensor and friction."""
+    """Bound ``M^-1 h``, h the error of a measured torque that should balance the arm: sensor and friction."""
     robot, model, rest = tube_map.robot, tube_map.model, np.zeros_like(tube_map.samples.q[:1])
     rows = tube_map.regressor.evaluate(tube_map.samples.q[:1], rest, rest, direction=rest)[0]
     arm, payload = model.theta_box, model.payload_box

@@ -28,7 +28,7 @@ def bound_convolution(kernel: Array, signal: Array) -> Array:
 
 
 def bound_change_convolution(kernel: Array, kernel_age: Array, rate: Array, signal: Array, width: float) -> Array:
-    """Bound the same convolution where the signal acts in proportion to how far something has changed since then.
+    """Bound the same convolution where the signal acts in proportion to a quantity's change since then.
 
     Args:
         kernel: By bins of age, (B,) or (B, K).
@@ -70,7 +70,6 @@ def _with_previous(signal: Array) -> Array:
 
 
 def _delayed(signal: Array, count: int) -> Array:
-    """Delay a signal by ``count`` intervals, continuing it backwards with its first value."""
     if count == 0:
         return signal
     head = np.repeat(signal[:1], min(count, len(signal)), axis=0)
@@ -90,16 +89,8 @@ def _convolve(kernel: Array, signal: Array) -> Array:
 
 
 def _valid(kernel: Array, padded: Array) -> Array:
-    """Compute the sums ``kernel[b] padded[i - b]`` for the entries after the first ``len(kernel)`` of ``padded``.
-
-    Args:
-        kernel: (B, K).
-        padded: (P, n).
-
-    Returns:
-        (P - B, n, K).
-    """
-    length = next_fast_len(len(padded), real=True)  # what wraps around falls on the entries cut off
+    """Return the sums ``kernel[b] padded[i - b]``, (P - B, n, K), for all i >= B; kernel (B, K), padded (P, n)."""
+    length = next_fast_len(len(padded), real=True)  # wrapped-around parts fall on the entries cut off
     spectrum = rfft(padded.T, length)[:, None] * rfft(kernel.T, length)
     sums: Array = irfft(spectrum, length)[..., len(kernel) : len(padded)].transpose(2, 0, 1)
     return sums

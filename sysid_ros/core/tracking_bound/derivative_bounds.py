@@ -1,11 +1,11 @@
 """Bounds of the derivatives of inertia and torque by position that hold at any positions near a node (step 1c).
 
 *Inertia.* With ``B v`` the velocities of all bodies and E their inertias, ``M = B^T E B``. A derivative of B by joints,
-the innermost of them k, is the velocity of the link before k, crossed with the axis of k and turned by what is between
-k and the body, however often it is differentiated further. In the energy of the bodies beyond, of which distances are
-at most the lengths of the chain, its norm is at most ``kappa_k`` at the node, and at most that plus
-``sum_(i < k) kappa_i |e_i|`` near it. So all derivatives of B are bounded by one number for each joint, and those of
-its products follow.
+the innermost of them k, is the velocity of the link before k, crossed with the axis of k and turned by the joints
+between k and the body, for any number of derivatives. In the energy of the bodies beyond, of which distances are at
+most the lengths of the chain, its norm is at most ``kappa_k`` at the node, and at most that plus
+``sum_(i < k) kappa_i |e_i|`` near it. So one number for each joint bounds all derivatives of B, and bounds of its
+products follow.
 
 *Torque.* An entry of the inertia is a sum over the bodies of products of two columns, of magnitudes that the chain
 bounds, in which a joint turns none, one or both.
@@ -40,7 +40,7 @@ class Energies:
         q: Positions of the nodes, (S, n) [rad].
         speed: Largest speeds near them, (S, n) [rad/s].
         factor: ``M^-1/2`` there, (S, n, n).
-        is_nominal: Whether M itself is meant: then ``|B|`` is 1.
+        is_nominal: Whether the bodies are those of M: then ``|B|`` is 1.
 
     Attributes:
         kappa: See above, (S, n).
@@ -81,23 +81,21 @@ class Energies:
     def inertia(self, away: Array, *directions: Array) -> Array:
         """Bound the derivative of the inertia of the bodies along directions (S, n) [rad] of joints, (S,).
 
-        Args:
-            away: It holds within (S, n) [rad] of the nodes.
-            directions: Largest magnitudes, one for each order.
+        It holds within ``away`` (S, n) [rad] of the nodes, for one direction of largest magnitudes per order.
         """
         form = self._near(away)
         return _of_product(form, form, directions)
 
     def slope(self, away: Array, *directions: Array) -> Array:
-        """Bound that of the slope of the inertia, for any velocity of norm one; see :meth:`inertia`."""
+        """Bound the derivative of the slope of the inertia, for any velocity of norm one; see :meth:`inertia`."""
         return self._turned(self._any_direction, away, directions)
 
     def rate(self, away: Array, *directions: Array) -> Array:
-        """Bound that of the rate of the inertia; see :meth:`inertia`."""
+        """Bound the derivative of the rate of the inertia; see :meth:`inertia`."""
         return self._turned(lambda kappa: np.einsum("s...k,sk->s...", kappa, self._speed), away, directions)
 
     def coriolis(self, away: Array, *directions: Array) -> Array:
-        """Bound that of the Coriolis matrix of the velocity; see :meth:`inertia`.
+        """Bound the derivative of the Coriolis matrix of the velocity; see :meth:`inertia`.
 
         Half of it is the rate; in both other parts the velocity takes the place of a direction.
         """
@@ -150,12 +148,12 @@ def _of_product(left: tuple[Array, Array], right: tuple[Array, Array], direction
 class TorqueDerivatives:
     """Bounds of the derivatives of a torque by position, entry by entry, at any positions.
 
-    For a derivative of some order along a direction in which all joints together turn by one radian.
+    The derivative has this order, along a direction in which all joints together turn by one radian.
 
     Args:
         robot: The arm.
         sizes: Largest magnitudes of the bodies.
-        order: That order.
+        order: The order.
     """
 
     def __init__(self, robot: RobotModel, sizes: BodySizes, order: int):
@@ -176,7 +174,7 @@ class TorqueDerivatives:
         # The torque of velocities is sum_jl (dM_ij/dq_l - dM_jl/dq_i / 2) v_j v_l.
         self._quadratic = self._slope.transpose(1, 2, 0) + 0.5 * self._slope  # (i, j, l)
         self._bent = bent.transpose(1, 2, 3, 0) + 0.5 * bent.transpose(1, 0, 2, 3)  # (k, i, j, l)
-        # Of the potential energy: only what is beyond the outermost of two joints moves with both.
+        # Of the potential energy, only the part beyond the outermost of two joints moves with both.
         beyond = np.einsum("b,ob->o", sizes.mass, lengths) + np.cumsum(sizes.first[::-1])[::-1]
         self._weight = float(np.linalg.norm(robot.gravity)) * beyond
 

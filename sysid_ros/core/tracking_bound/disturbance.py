@@ -3,7 +3,7 @@
 The smooth model error ``M^-1 Y(q_d, v_d, v_d, a_d) (theta - theta_0)`` is a function of time and linear in the unknown
 parameters, so its rate is bounded too, and the integral action suppresses it. The residual disturbance is bounded in
 magnitude only: friction near rest, and the effects of the errors themselves, of measuring, delay and sampling. Norms
-are those of :mod:`model_terms`.
+are defined in :mod:`model_terms`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Signal:
-    """Bounds of a vector signal, sample by sample.
-
-    Attributes:
-        entries: Of the magnitude of each entry, (N, n).
-        norm: Of its norm, (N,).
-    """
+    """Bounds of a vector signal, sample by sample: the magnitude of each entry, (N, n), and the norm, (N,)."""
 
     entries: Array
     norm: Array
@@ -42,12 +37,12 @@ class Signal:
 
 @dataclass(frozen=True)
 class SmoothDisturbance:
-    """Bounds of the smooth model error between nodes, a polygon, and of what differs from it.
+    """Bounds of the smooth model error between nodes: a polygon, and the difference from it.
 
     Attributes:
-        size: Of the magnitude of the polygon, at its N nodes [rad/s^2].
-        rate: Of its rate, over the intervals; the norm is that of the mean of the inertias at both ends [rad/s^3].
-        missed: Of the torque by which the model error differs from the polygon, in the intervals, (N - 1, n) [Nm].
+        size: Magnitude of the polygon, at its N nodes [rad/s^2].
+        rate: Its rate, over the intervals; the norm uses the mean of the inertias at both ends [rad/s^3].
+        missed: Torque by which the model error differs from the polygon, in the intervals, (N - 1, n) [Nm].
     """
 
     size: Signal
@@ -114,7 +109,7 @@ def compute_smooth_disturbance(
 
 
 def _missed_friction(friction: Array, settings: RobustSettings, samples: MotionSamples, rates: MotionRates) -> Array:
-    """Bound by how much friction errors of at most (n, 4) differ from straight lines between the nodes, (N - 1, n)."""
+    """Bound the difference of friction errors of at most (n, 4) from straight lines between the nodes, (N - 1, n)."""
     sag, slope = samples.step**2 / 8.0, 2.0 / settings.friction_speed
     speeds = speed_range(samples.v, sag * rates.jerk)
     # The ramp bends where the speed passes half of its end and its end; otherwise it is a straight line.
@@ -129,9 +124,7 @@ def _missed_friction(friction: Array, settings: RobustSettings, samples: MotionS
 def speed_range(v_d: Array, sag: Array) -> tuple[Array, Array]:
     """Bound the smallest and largest speeds in the intervals between nodes, (N - 1, n) each [rad/s].
 
-    Args:
-        v_d: Velocities at the nodes, (N, n) [rad/s].
-        sag: By how much they differ from straight lines between the nodes, (N - 1, n) [rad/s].
+    ``v_d`` is at the nodes, (N, n) [rad/s]; ``sag`` is its largest difference from straight lines, (N - 1, n) [rad/s].
     """
     speed = np.abs(v_d)
     turns = v_d[:-1] * v_d[1:] <= 0.0
@@ -170,7 +163,7 @@ def bound_torques(inverse: Array, torques: Array) -> Signal:
 def largest_norm(metric: Array, sizes: Array) -> Array:
     """Compute the largest ``(x^T G x)^1/2`` for ``|x| <= sizes``, (N, n), with a positive definite G (N, n, n), (N,).
 
-    It is that of a corner: ``sum_ij s_i s_j x_i x_j G_ij`` for the signs s of its entries.
+    A corner attains it: ``sum_ij s_i s_j x_i x_j G_ij`` for the signs s of its entries.
     """
     n = sizes.shape[1]
     rows, columns = np.triu_indices(n)
@@ -216,8 +209,8 @@ def compute_residual(arm: ControlledArm, terms: ModelTerms, inverses: Array, rat
     Args:
         arm: The arm, with its sensors, under its controller.
         terms: Terms in the intervals.
-        inverses: Inverse inertias of which a convex combination bounds that in the interval, (K, S, n, n).
-        rates: Largest rates of the motion there; the jerk is that of what is held over the age of a measurement.
+        inverses: Inverse inertias of which a convex combination bounds the one in the interval, (K, S, n, n).
+        rates: Largest rates of the motion there; the jerk covers the age of a held measurement.
     """
     robot, model, settings, v, a = arm.robot, arm.model, arm.settings, rates.v, rates.a
     k, age = settings.position_gain, settings.period + settings.delay

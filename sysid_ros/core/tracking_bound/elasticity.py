@@ -1,6 +1,6 @@
-"""Elastic joints beside the tracking bound, which is proven for rigid ones: where it is given, and what is added to it.
+"""Elastic joints beside the tracking bound, which is proven for rigid ones: conditions, and additions to the bound.
 
-The proof of :mod:`bound` knows no springs. With elastic joints the bound is given only where the linear loop about the
+The proof of :mod:`bound` has no springs. With elastic joints the bound is given only where the linear loop about the
 motion is stable with a gain to spare, at every end of the stiffness; and where positions are measured on the motor side
 the links may be off by the deflection of the gears besides. docs/theory/tracking_bound.md, "Elastic joints".
 """
@@ -31,11 +31,7 @@ CLAIM = (
 def require_elastic_margin(robot: RobotModel, model: ControlModel, settings: RobustSettings, q: Array) -> None:
     """Require that the loop about postures of a motion survives :data:`GAIN_TO_SPARE`; rigid joints always do.
 
-    Args:
-        robot: The arm.
-        model: Nominal parameters and boxes.
-        settings: Gains and timing.
-        q: The motion's positions, (N, n) [rad]; start, middle and end count.
+    Start, middle and end of its positions q (N, n) [rad] count.
 
     Raises:
         BoundNotAvailable: It does not.
@@ -56,7 +52,7 @@ def require_elastic_margin(robot: RobotModel, model: ControlModel, settings: Rob
 
 
 def link_errors(robot: RobotModel) -> tuple[Array, Array]:
-    """Return by how much links may be off where motors are measured, (n,) [rad] and (n,) [rad/s]; else zero."""
+    """Return the largest deviation of links where motors are measured, (n,) [rad] and (n,) [rad/s]; else zero."""
     elasticity = robot.elasticity
     if elasticity is None or elasticity.position_side is PositionSide.LINK:
         return np.zeros(robot.n), np.zeros(robot.n)
@@ -64,7 +60,7 @@ def link_errors(robot: RobotModel) -> tuple[Array, Array]:
 
 
 def _possible_payloads(model: ControlModel) -> list[Array]:
-    """List the lightest and the heaviest payload of the box, of the shape of the nominal one where that has a mass."""
+    """List the lightest and the heaviest payload of the box, of the nominal one's shape where that has a mass."""
     lower, upper = float(model.payload_box.lower[0]), float(model.payload_box.upper[0])
     shape = model.payload_box.center if model.payload_box.center[0] > 0.0 else model.payload
     if not shape[0] > 0.0:

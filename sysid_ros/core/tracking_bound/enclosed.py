@@ -1,7 +1,7 @@
 """The tube map, and bounds of stops, with proven terms of the model in place of estimates and their allowance.
 
-Terms are bounded in given position errors (:mod:`term_growth`). So a tube is found with estimated ones first, the terms
-are bounded in one that is a little larger, and the tube that they map into itself must lie in that; otherwise the same
+Terms are bounded in given position errors (:mod:`term_growth`). So a tube is found with estimated ones first, then the
+terms are bounded in a slightly larger one, which must contain the tube that is invariant with them; otherwise the same
 again.
 """
 
@@ -31,7 +31,7 @@ _ROUNDS = 5
 _IN_STOPS = 1.3
 """Size of the errors in stops in which they are bounded first, relative to those on the path."""
 _LARGER, _CLOSE = 1.1, 1.03
-"""Size of the errors next, relative to those that were found: where these are larger than assumed, or much smaller."""
+"""Size of the errors next, relative to the found ones: where these are larger than assumed, or much smaller."""
 
 
 class EnclosedMap(TubeMap):
@@ -52,7 +52,7 @@ class EnclosedMap(TubeMap):
         else:
             self._nodes = self._choose_nodes()
             self._enclosure = Enclosure(self, self._nodes)
-        # Of positions as they are measured; what is held is of a moment before, in this interval or the one before it.
+        # Of measured positions; held values are from a moment before, in this interval or the one before it.
         errors = errors + self.sensor_errors[1]
         found = self._enclosure.bound(np.maximum.reduceat(errors, self._nodes[:-1], axis=0))
         starts = np.searchsorted(self.samples.step * self._nodes, self.terms.times[:-1] - 1e-9)
@@ -68,7 +68,7 @@ class EnclosedMap(TubeMap):
         self._use_terms()
 
     def _choose_nodes(self) -> NDArray[np.intp]:
-        """Choose the nodes: those of the slowly varying terms, and between them as many as the motion takes."""
+        """Choose the nodes: the ones of the slowly varying terms, and as many between as the motion takes."""
         speed, acceleration, jerk, snap = (rate.sum(axis=1) for rate in self.samples.rates.orders)
         fastest, hardest = max(float(speed.max()), _SPEED), max(float(acceleration.max()), _ACCELERATION)
         sags = acceleration / _SAG, jerk / (_SHARE * fastest), snap / (_LARGE_SHARE * hardest)

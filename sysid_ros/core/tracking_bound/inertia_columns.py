@@ -99,7 +99,6 @@ def body_jacobians(robot: RobotModel, q: Array) -> Array:
 
 
 def _without_outer(jacobian: Array) -> Array:
-    """Cut a Jacobian (S, 6, n) after the last joint that moves the body, (S, 6, m)."""
     return jacobian[..., : np.flatnonzero(jacobian.any(axis=(0, 1)))[-1] + 1]
 
 
@@ -107,7 +106,7 @@ def position_derivative(jacobian: Array) -> Array:
     """Differentiate the Jacobians (S, 6, m) of a body by the first m joints, base first, (S, j, 6, m)."""
     m = jacobian.shape[-1]
     linear, angular = jacobian[:, None, :3], jacobian[:, None, 3:]  # (S, 1, 3, j)
-    # Matrices that make J_k x J_j of J_j, (S, k, 3, 3).
+    # Matrices of the cross product J_k x J_j with J_j, (S, k, 3, 3).
     by_linear, by_angular = (skew(x[:, 0].swapaxes(1, 2)) for x in (linear, angular))
     turned = np.concatenate([by_angular @ linear + by_linear @ angular, by_angular @ angular], axis=2)  # (S, k, 6, j)
     is_before = np.arange(m)[:, None] < np.arange(m)  # [k, j]: joint k is nearer to the base

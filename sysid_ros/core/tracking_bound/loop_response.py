@@ -1,16 +1,16 @@
-"""Sampled closed-loop response: what a disturbance of size one does to the tracking errors (step 3 of the proof).
+"""Sampled closed-loop response: the effect of a disturbance of size one on the tracking errors (step 3 of the proof).
 
 In a basis that diagonalises the true inertia H and the nominal one M together, the closed loop with both held constant
 decouples into scalar loops, one per generalised eigenvalue E of (H, M),
 
     E dde + f = a(t),   f_k = (c + K) de_k + c K e_k + eta_k,   eta_(k+1) = eta_k + period * L * c (de_k + K e_k),
 
-where L is the integral gain and the feedback of sample k acts from ``delay`` after it for one period. Held torque,
+where L is the integral gain and the feedback of sample k acts from ``delay`` after it for one period. Zero-order hold,
 delay and integral are exact. Where the velocity is the difference of the last two positions, ``de_k`` is the difference
-of the last two ``e`` over the period, which is exact, too: then only errors of positions enter.
-An error is the convolution of the disturbance with the impulse response g_E of its loop. Kernels are magnitudes of
-these responses, summed over bins of age: of the middle of their range over all loops, of half that range, and the
-largest of all. Source: docs/theory/tracking_bound.md, "The sampled closed-loop response".
+of the last two ``e`` over the period, which is exact, too: then only errors of positions enter. An error is the
+convolution of the disturbance with the impulse response g_E of its loop. Kernels are magnitudes of these responses,
+summed over bins of age: of the middle of their range over all loops, of half that range, and the largest of all.
+Source: docs/theory/tracking_bound.md, "The sampled closed-loop response".
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class LoopKernels:
         sampling_jumps: Jumps of the impulse response at the samples, times a quarter of a period, (B, 4).
         sampling_jumps_age: The same, weighted by age, (B, 4) [s].
         inertia_drift: Share of the centre's feedback that a changing inertia may add or take away [-].
-        left: Largest outputs at the end of the horizon of what is at its beginning, (6, 4): e, de, the integral state,
+        left: Largest outputs at the end of the horizon of states at its beginning, (6, 4): e, de, the integral state,
             the feedback and the measured e of the sample before, and the smooth disturbance.
         bin: Width of a bin [s].
     """
@@ -114,14 +114,10 @@ class LoopKernels:
     def left_over(
         self, position: float, velocity: float, integral: float, feedback: float, disturbance: float
     ) -> Array:
-        """Bound the norms of the outputs that are left of all that was before the horizon, (4,).
+        """Bound the norms of the remaining outputs of everything before the horizon, (4,).
 
-        Args:
-            position: Largest norm there of errors of the position, measured or not.
-            velocity: Of those of the velocity.
-            integral: Of the integral state.
-            feedback: Of the feedback.
-            disturbance: Of the smooth disturbance.
+        Arguments are the largest norms there: of position errors, measured or not, velocity errors, the integral state,
+        the feedback and the smooth disturbance.
         """
         result: Array = np.array([position, velocity, integral, feedback, position, disturbance]) @ self.left
         return result
@@ -160,7 +156,7 @@ _Sizes = Array
 
 
 class _Bins(NamedTuple):
-    """What kernels are made of by bins of age, the largest for any delay; see :class:`LoopKernels`."""
+    """Parts of kernels by bins of age, the largest for any delay; see :class:`LoopKernels`."""
 
     residual: _Sizes
     smooth: _Sizes
@@ -175,8 +171,6 @@ class _Bins(NamedTuple):
 
 @dataclass(frozen=True)
 class _BinnedKernels:
-    """Kernels of the loops with inertia ratios in an interval, before norms grow."""
-
     bins: _Bins  # The kernels
     bin: float  # Width of a bin [s]
     tail: float  # Largest share of a step response that is left at the end of the horizon
@@ -185,7 +179,7 @@ class _BinnedKernels:
     direct_acceleration: float  # Largest immediate acceleration per unit of disturbance
 
     def grown(self, growth: float, largest_exponent: float) -> LoopKernels:
-        """Weight what acts on norms by age, see :func:`loop_kernels`; what is in a bin as its oldest."""
+        """Weight effects on norms by age, see :func:`loop_kernels`; each bin as its oldest part."""
         bins = self.bins
         ages = self.bin * np.arange(1, len(bins.variation) + 1)[:, None]
         weight = np.exp(np.minimum(growth * ages, largest_exponent))
@@ -231,12 +225,12 @@ def _binned_kernels(settings: RobustSettings, lower: int, upper: int, is_differe
     bins = _Bins(*(np.concatenate(parts, axis=-2) for parts in zip(*(one.bin(powers) for one in ages), strict=True)))
     states = ages[-1].left(powers)
     last, largest = bins.step[2, -1], bins.step[2].max(axis=0)
-    # The rest of a step response, after the horizon, is what is left of its state a horizon earlier.
+    # The rest of a step response, after the horizon, is the remainder of its state a horizon earlier.
     speed = float(largest[VELOCITY] + settings.period * largest[ACCELERATION])
     position, feedback = float(largest[POSITION]), float(largest[FEEDBACK])
     integral = bound_integral(settings, feedback, position, speed)
     beyond = np.array([position, speed, integral, feedback, position]) @ states
-    # What E was at the beginning of the horizon times de, less what it is now, is a momentum that acts like an impulse.
+    # The change of E over the horizon times de is a momentum that acts like an impulse.
     momentum = (_FINE ** (upper - lower) - 1.0) * (states[1] + settings.period * states[0])
     left = np.concatenate([states, last[None]])
     left[1] += momentum
@@ -248,7 +242,7 @@ class _Part(NamedTuple):
     """Ages of responses, in samples, and how many delays from 0 to the longest are evaluated there."""
 
     begin: int  # First sample
-    end: int | None  # Last sample plus one; None for that of the horizon
+    end: int | None  # Last sample plus one; None for the horizon's
     delays: int  # Number of delays at which responses are evaluated
     nodes: int  # Number of intervals of delays in the middle of which bounds of second derivatives are evaluated
 
@@ -266,33 +260,27 @@ class _Range(NamedTuple):
 
     @property
     def center(self) -> Array:
-        """Magnitude of the middle."""
         size: Array = 0.5 * np.abs(self.lower + self.upper)
         return size
 
     @property
     def half(self) -> Array:
-        """Half of the range."""
         return 0.5 * (self.upper - self.lower)
 
     @property
     def largest(self) -> Array:
-        """Largest magnitude."""
         return np.maximum(self.upper, -self.lower)
 
 
 class _Node(NamedTuple):
-    """Bounds of what is between loops at some ages, near one inertia ratio."""
+    """Bounds of the loops in between at some ages, near one inertia ratio."""
 
     slack: Array  # How far responses may be from straight lines, by kind, (8, N, 4)
-    left: Array  # What is left at the end of the horizon, see :class:`Slack`; (5, 4)
+    left: Array  # Remainder at the end of the horizon, see :class:`Slack`; (5, 4)
 
 
 class _Ages:
-    """Responses at some ages of loops with different inertia ratios, each computed once.
-
-    Inertia ratios are given by the power of :data:`_FINE`.
-    """
+    """Responses at some ages of loops with different inertia ratios, powers of :data:`_FINE`, each computed once."""
 
     def __init__(self, settings: RobustSettings, is_difference: bool, part: _Part):
         self._settings, self._is_difference, self._part = settings, is_difference, part
@@ -316,7 +304,7 @@ class _Ages:
         return [self._loops[power] for power in powers]
 
     def nodes(self, powers: list[int]) -> dict[int, _Node]:
-        """Return what is between loops at all multiples of the stride about these powers."""
+        """Return the bounds between loops at all multiples of the stride about these powers."""
         first, last = powers[0] // _STRIDE * _STRIDE, -(-powers[-1] // _STRIDE) * _STRIDE
         wanted = range(first, last + 1, _STRIDE)
         missing = [power for power in wanted if power not in self._nodes]
@@ -339,13 +327,12 @@ class _Ages:
         return [_Node(*one) for one in zip(slack, left, strict=True)]
 
     def left(self, powers: list[int]) -> Array:
-        """Return what is left at the end of states of size one at the beginning, of any loop, (5, 4)."""
+        """Return the remainder at the end of states of size one at the beginning, of any loop, (5, 4)."""
         largest: Array = np.max([node.left for node in self.nodes(powers).values()], axis=0)
         return largest
 
     def _range(self, powers: list[int]) -> _Range:
-        """Return the range of the responses of all loops between these powers, by kind."""
-        self.responses(powers)  # an unstable loop is told before what is between loops
+        self.responses(powers)  # reports an unstable loop before the bounds between loops
         nodes, few, blocks = self.nodes(powers), {powers[0], powers[-1]}, []
         for block, members in groupby(powers[1:-1], lambda power: power // (_STRIDE * _BLOCK)):
             several = list(members)
@@ -362,7 +349,6 @@ class _Ages:
         return result
 
     def _join(self, powers: list[int], nodes: dict[int, _Node]) -> _Range:
-        """Return the range of the responses of some loops and of all beside them."""
         result: _Range | None = None
         for power, responses in zip(powers, self.responses(powers), strict=True):
             # On either side of a loop the bounds of both nodes about it count.
@@ -419,7 +405,6 @@ def _ages_of(settings: RobustSettings, is_difference: bool, part: int) -> _Ages:
 
 
 def _with_acceleration(responses: Array, ratios: Array) -> Array:
-    """Add the acceleration f / E to responses (ratios, N, 3)."""
     return np.concatenate([responses, responses[:, :, FEEDBACK:] / ratios[:, None, None]], axis=2)
 
 

@@ -1,15 +1,15 @@
 """Norms of the nominal model and of its uncertainty in the error dynamics, at samples of a motion (step 1).
 
-All of it is linear in the parameters. With ``C(q, x)``, the Christoffel matrix at velocity x, ``dH/dq . x = C(q, x) +
-C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the nominal inertia M: velocities x by
-``|x| = (x^T M x)^1/2``, torques h by ``|h| = (h^T M^-1 h)^1/2``, and a matrix that makes torques of velocities by its
-norm, the largest singular value of ``M^-1/2 X M^-1/2``. A slope, ``sum_x xi_x X_x`` for any ``|xi| <= 1``, is at most
-the norm of ``(sum_x X_x X_x^T)^1/2``.
+All of it is linear in the parameters. With ``C(q, x)``, the Christoffel matrix at velocity x,
+``dH/dq . x = C(q, x) + C(q, x)^T`` and ``C(q, x) y = C(q, y) x``. Everything is measured relative to the nominal
+inertia M: velocities x by ``|x| = (x^T M x)^1/2``, torques h by ``|h| = (h^T M^-1 h)^1/2``, and a matrix that makes
+torques of velocities by its norm, the largest singular value of ``M^-1/2 X M^-1/2``. A slope, ``sum_x xi_x X_x`` for
+any ``|xi| <= 1``, is at most the norm of ``(sum_x X_x X_x^T)^1/2``.
 
-Over the payload's set, norms are largest at its vertices, as they are convex. What is not known besides, ``sum_l d_l
-X_l`` with ``|d_l| <= r_l``, adds at most ``(sum_l r_l w_l |sum_l r_l / w_l X_l X_l^T|)^1/2`` for any weights w: with a
-unit vector u, ``sum_l r_l |X_l^T u|`` is at most that by the Cauchy-Schwarz inequality. The kernel (``terms.hpp``)
-takes the roots of the sums of squares of X_l for w.
+Over the payload's set, norms are largest at its vertices, as they are convex. Unknown parts, ``sum_l d_l X_l`` with
+``|d_l| <= r_l``, add at most ``(sum_l r_l w_l |sum_l r_l / w_l X_l X_l^T|)^1/2`` for any weights w: with a unit vector
+u, ``sum_l r_l |X_l^T u|`` is at most that by the Cauchy-Schwarz inequality. The kernel (``terms.hpp``) takes the roots
+of the sums of squares of X_l for w.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ModelTerms:
 
 @dataclass(frozen=True)
 class MotionSlopes:
-    """How the torque of a motion changes with position, at S nodes; see :class:`ModelTerms` for the first three.
+    """Derivatives of the torque of a motion by position, at S nodes; see :class:`ModelTerms` for the first three.
 
     Attributes:
         model_slope: (S,).
@@ -105,7 +105,7 @@ class MotionSlopes:
 def compute_motion_slopes(
     robot: RobotModel, uncertainty: InertialUncertainty, states: TermStates, along: Array
 ) -> MotionSlopes:
-    """Differentiate the torque of a motion, and what is not known of it, by position.
+    """Differentiate the torque of a motion and its uncertainty by position.
 
     Args:
         robot: The arm, of at most 8 joints.
@@ -117,13 +117,7 @@ def compute_motion_slopes(
 
 
 def compute_model_terms(robot: RobotModel, uncertainty: InertialUncertainty, states: TermStates) -> ModelTerms:
-    """Evaluate the terms.
-
-    Args:
-        robot: The arm, of at most 8 joints.
-        uncertainty: Deviation of the true inertial parameters from the nominal ones.
-        states: Where to evaluate them.
-    """
+    """Evaluate the terms."""
     terms, slopes, inertia = _evaluate(robot, uncertainty, states, states.v, True)
     return ModelTerms(
         model_slope=slopes.model_slope,
@@ -138,7 +132,7 @@ def compute_model_terms(robot: RobotModel, uncertainty: InertialUncertainty, sta
 def _evaluate(
     robot: RobotModel, uncertainty: InertialUncertainty, states: TermStates, along: Array, with_inertia: bool
 ) -> tuple[Array, MotionSlopes, Array]:
-    """Evaluate what depends on the inertia, (S, 8) or nothing, the slopes of the torque, and the inertia."""
+    """Evaluate the terms with the inertia, (S, 8) or nothing, the slopes of the torque, and the inertia."""
     count, n = states.q.shape
     vertices, first = uncertainty.vertices, uncertainty.last.start
     terms, slopes = np.empty((count if with_inertia else 0, 8)), np.empty((count, 3))

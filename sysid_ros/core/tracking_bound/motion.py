@@ -1,6 +1,6 @@
 """Samples of the reference motion on the grid of the kernels (step 7 of the proof).
 
-With a history the samples begin with the executed part of the predecessors.
+With a history, the samples begin with the executed part of the predecessors.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class MotionSamples:
     def curvature_over(self, nodes: NDArray[np.intp]) -> MotionRates:
         """Return rates with which ``h^2 / 8 max |f''|`` also covers jumps of jerk and acceleration between the nodes.
 
-        A function whose slope jumps by s is within ``h s / 4`` of the straight line between its ends, one that jumps
-        by s itself within s.
+        A function whose slope jumps by s is within ``h s / 4`` of the straight line between its ends, one that itself
+        jumps by s within s.
         """
         rates, width = self.rates_over(nodes), self.step * np.diff(nodes)[:, None]
         kinks, jumps = self._kinks_over(nodes), np.add.reduceat(self.jumps, nodes[:-1], axis=0)
@@ -176,7 +176,6 @@ def coarse_nodes(last: int, stride: int) -> NDArray[np.intp]:
 
 
 def _sample_states(motion: Motion, n: int, step: float, is_long: bool) -> tuple[Array, Array, Array, Array]:
-    """Return times and states."""
     if not isinstance(motion, Trajectory):
         q = np.array(motion, dtype=float)
         if q.shape != (n,) or not np.isfinite(q).all():
@@ -233,7 +232,6 @@ def _bound_rates(motion: Motion, n: int, times: Array) -> tuple[MotionRates, Arr
 
 
 def _note(times: Array, when: float, steps: Array, jumps: Array, kinks: Array) -> None:
-    """Add jumps of acceleration and jerk, (2, n), at a time to those of nodes and intervals."""
     touching = np.flatnonzero((times[:-1] <= when + _SAME_TIME) & (times[1:] >= when - _SAME_TIME))
     jumps[touching] += steps[0]
     node = int(np.argmin(np.abs(times - when)))
@@ -261,7 +259,7 @@ def _pieces(motion: Trajectory) -> list[_Piece]:
 
 
 def _inverse_clock(clock: float) -> float:
-    """Return when, as a share of the brake time, the clock of a stop has advanced so far, from 0 to 1."""
+    """Return the time, as a share of the brake time, at which the clock of a stop has advanced so far, from 0 to 1."""
     if clock <= 0.0 or clock >= 0.5:
         return 0.0 if clock <= 0.0 else 1.0
     low, high = 0.0, 1.0
@@ -341,7 +339,7 @@ def _chain_rule(q: Array, clock: tuple[Array | float, ...]) -> list[Array]:
 
 
 def _require_resolved(motion: Trajectory, step: float) -> None:
-    """Refuse motions that change too fast for their slowly varying terms to be seen."""
+    """Reject motions that change too fast for their slowly varying terms to be resolved."""
     highest = min(_HIGHEST_FREQUENCY, 1.0 / (_SAMPLES * step))
     sampled = f"samples {1e3 * step:g} ms apart do not resolve it"
     path = motion

@@ -1,7 +1,7 @@
 """Norms of the slowly varying terms and of their derivatives by position at nodes of a motion (step 1c of the proof).
 
-Everything is linear in the parameters: nominal ones, center and vertices of the payload's set, and what is not known
-about these. Norms are those of :mod:`model_terms`; of matrices and slopes the roots of sums of squares serve.
+Everything is linear in the parameters: nominal ones, center and vertices of the payload's set, and the spread about
+these. Norms are defined in :mod:`model_terms`; of matrices and slopes the roots of sums of squares serve.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ def norm_of_sum(weights: Array, products: Array) -> Array:
 
 
 class PayloadNorms:
-    """Norms of what is linear in the parameters, over all vertices of the set of the payload.
+    """Norms of functions linear in the parameters, over all vertices of the set of the payload.
 
-    Values are those of the nominal parameters, of the center, and of each parameter of the last body, (S, c, k, ...).
+    Values are for the nominal parameters, the center, and each parameter of the last body, (S, c, k, ...).
 
     Args:
         payloads: The vertices, (p, 10).
-        spread: What is not known about these, (10,).
+        spread: Radii about these, (10,).
     """
 
     def __init__(self, payloads: Array, spread: Array):
@@ -124,13 +124,13 @@ class PayloadNorms:
         return largest
 
     def spread(self, values: Array) -> Array:
-        """Bound the norms of what is not known about the vertices, (S, k)."""
+        """Bound the norms of the spread about the vertices, (S, k)."""
         norms: Array = frobenius(values[:, 2:]).swapaxes(1, 2) @ self._spread
         return norms
 
     @staticmethod
     def nominal(values: Array) -> Array:
-        """Return the norms of the nominal ones, (S, k)."""
+        """Return the norms for the nominal parameters, (S, k)."""
         return frobenius(values[:, :1])[:, 0]
 
     @staticmethod
@@ -155,12 +155,12 @@ class PayloadNorms:
         return largest
 
     def products_of_spread(self, values: Array) -> Array:
-        """Return those of what is not known about the vertices."""
+        """Return the inner products of the spread about the vertices."""
         products: Array = self._own_products(values[:, 2:]) * self._spread[:, None, None] ** 2
         return products
 
     def products_of_nominal(self, values: Array) -> Array:
-        """Return those of the nominal ones."""
+        """Return the inner products for the nominal parameters."""
         return self._own_products(values[:, :1])
 
     @staticmethod
@@ -187,28 +187,24 @@ class Derivatives:
 
     @classmethod
     def of(cls, first: Array, second: Array) -> Derivatives:
-        """Take the second ones, (S, K), in the order of :func:`joints_of`."""
+        """Take the second derivatives, (S, K), in the order of :func:`joints_of`."""
         return cls(first, second[:, places(first.shape[-1], 2)])
 
     def __add__(self, other: Derivatives) -> Derivatives:
         return Derivatives(np.concatenate([self.first, other.first], axis=1), self.second + other.second)
 
     def near(self, away: Array, third: Array) -> tuple[Array, Array]:
-        """Bound what first order and what is beyond it make, within (S, n) [rad] of the nodes.
+        """Bound the first and higher orders together, within (S, n) [rad] of the nodes.
 
-        Args:
-            away: Largest distances.
-            third: Bound of the third derivative in their direction, (S,), anywhere there.
+        ``third`` bounds the third derivative in the direction of these largest distances ``away``, (S,), anywhere
+        there.
         """
         return norm_of_sum(away, self.first), 0.5 * self.twice(away, away) + third / 6.0
 
     def first_along(self, turns: Array, away: Array, third: Array) -> Array:
-        """Bound the first derivative along turns (S, n) [rad], within (S, n) of the nodes.
+        """Bound the first derivative along turns (S, n) [rad], within ``away`` (S, n) of the nodes.
 
-        Args:
-            turns: Turns.
-            away: Largest distances.
-            third: Bound of the third derivative once along the turns and twice away, anywhere there.
+        ``third`` bounds the third derivative once along the turns and twice away, anywhere there.
         """
         return norm_of_sum(turns, self.first) + self.twice(turns, away) + 0.5 * third
 
@@ -220,15 +216,15 @@ class Derivatives:
 
 @dataclass(frozen=True)
 class ExtremeRatios:
-    """An extreme eigenvalue of E at S nodes, and how ``H - E M`` changes for K inertias H that may have it.
+    """An extreme eigenvalue of E at S nodes, and the change of ``H - E M`` for K inertias H that may have it.
 
     Attributes:
         ratio: The eigenvalue, (S,).
-        below: By how much those of the inertias are less extreme, (S, K).
+        below: By how much the inertias' own eigenvalues are less extreme, (S, K).
         gap: By how much their next ones are less extreme than that, (S, K).
-        own: How ``H - E M`` changes in the direction of the eigenvector with each joint, (S, K, n).
-        across: How it changes between that and any other one.
-        changes: How it changes at all, for any of the inertias.
+        own: Change of ``H - E M`` in the direction of the eigenvector with each joint, (S, K, n).
+        across: Its change between that and any other one.
+        changes: Its whole change, for any of the inertias.
     """
 
     ratio: Array
@@ -241,8 +237,8 @@ class ExtremeRatios:
     def first_order(self, away: Array) -> Array:
         """Bound the largest eigenvalue of ``H - E M``, or of its negative, (S,), to first order in (S, n) [rad].
 
-        With the eigenvector u and the gap g to all other directions, it is at most that of ``[[u^T X u, |X u|], [|X u|,
-        |X| - g]]`` for a change X.
+        With the eigenvector u and the gap g to all other directions, it is at most the eigenvalue of
+        ``[[u^T X u, |X u|], [|X u|, |X| - g]]`` for a change X.
         """
         own, across = (self.own @ away[..., None])[..., 0], (self.across @ away[..., None])[..., 0]
         whole = norm_of_sum(away, self.changes.first)[:, None]
@@ -254,18 +250,18 @@ class ExtremeRatios:
 
 @dataclass(frozen=True)
 class TorqueNorms:
-    """The torque of a motion, nominal and what is not known of it, at S nodes.
+    """The torque of a motion, nominal and its error by unknown parameters, at S nodes.
 
     Attributes:
-        slopes: How it changes with position.
+        slopes: Its slopes with position.
         torque: Of its position gradient.
-        rate: Of that in the direction of the motion.
-        model: Of the position gradient of what is not known: its first order includes that of the inverse inertia.
-        errors: Of what is not known.
-        error: Its norm, (S,).
-        error_spread: That without the vertices, (S,); the next two likewise, by joint, (S, n).
+        rate: Of the gradient in the direction of the motion.
+        model: Of the position gradient of the error: its first order includes the inverse inertia's.
+        errors: Of the error.
+        error: Norm of the error, (S,).
+        error_spread: The same without the vertices, (S,); the next two likewise, by joint, (S, n).
         errors_spread: Of its derivatives.
-        curved_spread: Of those of its gradient.
+        curved_spread: Of its gradient's derivatives.
         speed: Norm of the velocity with which positions change, (S,).
     """
 
@@ -287,9 +283,9 @@ class LineNorms:
 
     Attributes:
         torque: Of the position gradient of the nominal torque.
-        model: Of that of what is not known.
-        error: Of what is not known.
-        torque_slope: By how much the first one changes with each joint, (S - 1, n).
+        model: Of the position gradient of the error.
+        error: Of the error.
+        torque_slope: Change of the first one with each joint, (S - 1, n).
         model_slope: Likewise.
         error_slope: Likewise.
     """
@@ -330,15 +326,15 @@ class NodeNorms:
         factor: ``M^-1/2``, (S, n, n).
         inertia: Of M.
         deviation: Of D, for the vertices.
-        spread: Of what is not known about these, without second derivatives of the arm's part.
-        arm_change: First derivatives of the arm's part of that, (S, n).
+        spread: Of the spread about these, without second derivatives of the arm's part.
+        arm_change: First derivatives of the arm's part of the spread, (S, n).
         known: Its norm, (S,).
-        slopes: Of slope and rate: of P, of the slope of D for the vertices, and of what is not known about it, without
-            second derivatives of the arm's part. Likewise of the Coriolis matrices of the motion.
+        slopes: Of slope and rate: of P, of the slope of D for the vertices, and of the spread about it, without second
+            derivatives of the arm's part. Likewise of the Coriolis matrices of the motion.
         first: First derivatives of the terms, by name, as in :class:`Derivatives`.
         extremes: The smallest and the largest eigenvalue of E.
         moving: The torque of the motion.
-        still: That at rest.
+        still: The torque at rest.
     """
 
     terms: ModelTerms
@@ -373,12 +369,7 @@ def _joined(parts: list[Any]) -> Any:
 
 
 class NodeEvaluation:
-    """Evaluates norms at nodes of a motion, and along the lines between them.
-
-    Args:
-        tube_map: The tube map of the motion.
-        states: The nodes.
-    """
+    """Norms at nodes of a motion, and along the lines between them."""
 
     def __init__(self, tube_map: TubeMap, states: TermStates):
         uncertainty = self._uncertainty = tube_map.uncertainty
@@ -396,11 +387,7 @@ class NodeEvaluation:
         return in_batches(lambda part: self._at_nodes(part, extremes), len(self._states.q))
 
     def along_lines(self, factor: Array) -> tuple[LineNorms, LineNorms]:
-        """Evaluate them where lines between the nodes begin, and where they end; of the motion.
-
-        Args:
-            factor: ``M^-1/2`` at the nodes, (S, n, n).
-        """
+        """Evaluate norms at both ends of the lines between the nodes, of the motion; ``factor`` is at the nodes."""
         return in_batches(lambda part: self._along_lines(part, factor), len(self._states.q) - 1)
 
     def _combined(self, values: Array) -> Array:
@@ -496,9 +483,9 @@ class NodeEvaluation:
         )
 
     def _slopes_of_arm(self, q: Array, factor: Array, xi: Array) -> dict[str, Array]:
-        """Bound first derivatives of what is not known of the arm in slope, rate and Coriolis matrix, (S, k) each.
+        """Bound first derivatives of the arm's unknown part in slope, rate and Coriolis matrix, (S, k) each.
 
-        Parameters count one by one: their inertias ``J^T I J`` are differentiated by those of the Jacobians.
+        Parameters count one by one: their inertias ``J^T I J`` are differentiated through the Jacobians.
         """
         robot, n, count = self._robot, self._robot.n, len(q)
         found = {kind: np.zeros((count, n)) for kind in (*KINDS, "coriolis")}
@@ -528,12 +515,12 @@ class NodeEvaluation:
     def _extreme_ratios(
         self, sign: float, inertias: Array, payloads: Array, changes: Array, bent: Array
     ) -> ExtremeRatios:
-        """Bound the smallest or the largest eigenvalue of E, and how it changes.
+        """Bound the smallest or the largest eigenvalue of E, and its change.
 
         Args:
             sign: -1 for the smallest one, or 1.
-            inertias: Those that may have it, (S, K, n, n).
-            payloads: What they carry, (K, 10).
+            inertias: Inertias that may have it, (S, K, n, n).
+            payloads: Their payloads, (K, 10).
             changes: First derivatives of the inertia, (S, c, k, n, n).
             bent: Second derivatives.
         """
@@ -562,7 +549,7 @@ class NodeEvaluation:
         """Evaluate norms of the torque of a motion.
 
         Args:
-            states: Where to evaluate them; velocities and accelerations are those of the torque.
+            states: Nodes, with velocities and accelerations of the torque.
             slopes: The terms there.
             factor: ``M^-1/2``, (S, n, n).
             xi: Velocity with which the positions change, in coordinates in which M is the unit matrix, (S, n).

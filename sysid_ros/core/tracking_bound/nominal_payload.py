@@ -93,7 +93,7 @@ def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLik
 
     A small share of the heaviest possible payload: the integral state balances its weight, and its inertia raises the
     gains of light joints just where an unknown payload slows them down. The best share has the least product of the
-    bounds of feedback torque and position error in holding the posture.
+    bounds of feedback torque and position error when holding the posture.
 
     Args:
         robot: The arm.
@@ -120,14 +120,11 @@ def weighed_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLik
 
 
 def light_payloads(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
-    """List nothing and small shares of the heaviest possible payload, (10,) each.
+    """List no payload and small shares of the heaviest possible payload, (10,) each.
 
-    Feedback is shaped by the nominal inertia, so a light one takes less torque of it, noise of the sensors included;
-    empty where the box is that of the last body and payload together.
-
-    Args:
-        robot: The arm.
-        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+    Feedback is shaped by the nominal inertia, so a light one takes less feedback torque, noise of the sensors included;
+    empty where the box is that of the last body and payload together. ``boxes`` are those of the arm (14 n,) and
+    payload (10,).
     """
     uncertainty = inertial_uncertainties(robot, ControlModel.of_boxes(robot, boxes, None))[-1]
     if uncertainty.payloads.replaces:
@@ -136,14 +133,11 @@ def light_payloads(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
 
 
 def counterweights(robot: RobotModel, boxes: tuple[Box, Box]) -> list[Array]:
-    """List payloads that take off most of what the last body weighs, (10,) each, for an arm that can hardly be held.
+    """List payloads that offset most of the last body's weight, (10,) each, for an arm that can hardly be held.
 
     They are no bodies, and need not be: they only make the nominal inertia lighter, most of all about the joints near
-    the base, and so the feedback weaker. The integral state balances what they leave out of the weight.
-
-    Args:
-        robot: The arm.
-        boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
+    the base, and so the feedback weaker. The integral state balances the weight that they leave out. ``boxes`` are
+    those of the arm (14 n,) and payload (10,).
     """
     if boxes[1].lower[0] < 0.0:  # the payload is a body only together with the last one
         return []
@@ -180,7 +174,7 @@ def best_payload(
         boxes: Boxes of the parameters of arm (14 n,) and payload (10,).
         candidates: Payloads, (10,) each; the first is taken where none has a bound.
         posture: Posture, (n,) [rad].
-        needed: What holding needs besides the feedback, (n,) [Nm]; 0 to count the feedback alone.
+        needed: Holding torque besides the feedback, (n,) [Nm]; 0 to count the feedback alone.
     """
     still = np.asarray(posture, dtype=float)
 
@@ -195,7 +189,7 @@ def best_payload(
 
 
 def easiest_payload(robot: RobotModel, boxes: tuple[Box, Box], present: ArrayLike, posture: ArrayLike) -> Array:
-    """Choose the nominal payload with which most torque is left in holding a posture, whatever else it costs.
+    """Choose the nominal payload that leaves the most torque when holding a posture, at any other cost.
 
     Args:
         robot: The arm.

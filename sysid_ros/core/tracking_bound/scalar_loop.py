@@ -1,9 +1,9 @@
-"""The scalar loops of step 3: their responses, and how far those of loops between the evaluated ones may be from them.
+"""The scalar loops of step 3: their responses, and how far responses of loops in between may be from them.
 
-A loop is given by its inertia ratio E and by the delay, see :mod:`loop_response`. Responses are linear in the effect
-that a held feedback has within a period, which is all that E and the delay enter; so responses of one loop are those of
-another one plus what the difference of that effect adds, exactly. Source: docs/theory/tracking_bound.md, "The sampled
-closed-loop response".
+A loop is given by its inertia ratio E and by the delay, see :mod:`loop_response`. E and the delay enter only by the
+effect of a held feedback within a period, and responses are linear in that; so responses of one loop are exactly those
+of another one plus the effect of the difference. Source: docs/theory/tracking_bound.md, "The sampled closed-loop
+response".
 """
 
 from __future__ import annotations
@@ -31,15 +31,11 @@ _HORIZON = 12.0
 
 
 _LARGEST_SHARE, _ROUNDING = 0.9, 1e-12
-"""Largest gain of what changes between neighbouring loops, and what is left out of sums [-]."""
+"""Largest gain of the change between neighbouring loops, and the remainder of sums [-]."""
 
 
 class BoundNotAvailable(SysidError):
-    """No finite tracking bound exists for this model and motion.
-
-    Args:
-        reason: Cause and remedy.
-    """
+    """No finite tracking bound exists for this model and motion."""
 
     def __init__(self, reason: str):
         self.reason = reason
@@ -80,7 +76,7 @@ class Responses:
 
 @dataclass(frozen=True)
 class Cell:
-    """How far apart loops are that are compared.
+    """Distances between compared loops.
 
     Attributes:
         ratio: Largest distance of two evaluated inverse ratios, as a share of the smaller one.
@@ -98,8 +94,8 @@ class Slack:
     """How much responses of loops between those evaluated may differ, for all ratios.
 
     Attributes:
-        ratio: From straight lines between those of neighbouring ratios, by kind, (ratios, 7, N, 4).
-        delay: From straight lines between those of neighbouring delays, at any ratio, likewise.
+        ratio: From straight lines between neighbouring ratios, by kind, (ratios, 7, N, 4).
+        delay: From straight lines between neighbouring delays, at any ratio, likewise.
         left: Largest outputs at the end of the horizon of states of size one at its beginning, of any loop nearby,
             (ratios, 5, 4): e, de, the integral state, the feedback and the measured e of the sample before.
     """
@@ -185,13 +181,14 @@ def _propagate(outputs: Array, step: Array, state: Array, count: int) -> Array:
 
 
 def bound_slack(responses: Responses, ratios: Array, settings: RobustSettings, delay: float, cell: Cell) -> Slack:
-    """Bound how far responses are from straight lines between those of neighbouring loops.
+    """Bound the distance of responses from straight lines between neighbouring loops.
 
     With ``y = 1 / E`` the loop is ``dde = y (a - F f)``, where F holds the feedback f. Let w be the response to a force
-    that is held for a period, times y, u that to an impulse as the delay ends, and p that to a force from there to d
-    later. The loop with ``y (1 + s)`` and a delay longer by d is this one with the acceleration ``s y (a - F f)``
-    beside it, and with what ``(1 + s) p`` makes of the backward difference D f. So with ``Q = -s w_f + (1 + s) p_f D``
-    its feedback is ``(1 - Q)^-1`` of that of this loop, times 1 + s for impulses; a Neumann series bounds that.
+    that is held for a period, times y, u the response to an impulse as the delay ends, and p the response to a force
+    from there to d later. The loop with ``y (1 + s)`` and a delay longer by d is this one with the additional
+    acceleration ``s y (a - F f)`` and the effect of ``(1 + s) p`` on the backward difference D f. So with
+    ``Q = -s w_f + (1 + s) p_f D`` its feedback is ``(1 - Q)^-1`` times this loop's, times 1 + s for impulses; a Neumann
+    series bounds that.
 
     Second derivatives of a response o, exact at this loop and bounded at all those nearby:
 
@@ -224,7 +221,6 @@ def bound_slack(responses: Responses, ratios: Array, settings: RobustSettings, d
         return product
 
     def sizes(one: NDArray[np.complex128], other: NDArray[np.complex128]) -> Array:
-        """Convolve magnitudes."""
         return np.maximum(convolve(one, other), 0.0)
 
     # From here on responses are (ratios, k, N), by which they are convolved.
@@ -234,7 +230,7 @@ def bound_slack(responses: Responses, ratios: Array, settings: RobustSettings, d
     by_position, by_velocity = (early - late) / period, late  # y times the responses to steps of e and de at a sample
 
     def moved(position: float, velocity: float) -> Array:
-        """Return y times the response to what moves e and de so far until the next sample."""
+        """Return y times the response to the motion of e and de until the next sample."""
         return _later(position * by_position + velocity * by_velocity)
 
     # Loops nearby.
@@ -301,7 +297,7 @@ def bound_slack(responses: Responses, ratios: Array, settings: RobustSettings, d
         for index in (CORNERS, JUMPS):
             bounds[index] = _earlier(bounds[index])
 
-    # What is left of a state at the end; the last sample but one is that of a feedback that acts from the next one on.
+    # The remainder of a state at the end; the last sample but one is that of a feedback that acts from the next one on.
     states = [by_position / inverse, by_velocity / inverse, integral, previous]
     left = [(np.abs(one) + change(one))[..., -2:].max(axis=2) for one in states]
     before = wider / ratios[:, None] * (0.5 * period**2 * left[0] + settings.delay * left[1])
@@ -312,11 +308,9 @@ def bound_slack(responses: Responses, ratios: Array, settings: RobustSettings, d
 
 
 def _feedback_of_kinds(of: list[Array], period: float) -> list[Array]:
-    """List the feedback of all kinds of responses; the last two begin a sample earlier than where they are used.
+    """List the feedback of all kinds of responses; the last two begin a sample before their use.
 
-    Args:
-        of: That of late and early impulses and of errors of velocity and position.
-        period: Sampling period [s].
+    ``of`` is the feedback of late and early impulses and of errors of velocity and position.
     """
     late, early, velocity, position = of
     before = _later(early)
@@ -343,12 +337,11 @@ def _feedback(values: Array) -> Array:
 
 
 def _later(values: Array) -> Array:
-    """Delay responses (loops, k, N) by a sample."""
     return np.concatenate([np.zeros_like(values[..., :1]), values[..., :-1]], axis=-1)
 
 
 def _earlier(values: Array) -> Array:
-    """Let responses (loops, k, N) come a sample earlier; what comes after the last one is not known."""
+    """Let responses (loops, k, N) come a sample earlier; the value after the last one is unknown."""
     return np.concatenate([values[..., 1:], np.zeros_like(values[..., :1])], axis=-1)
 
 

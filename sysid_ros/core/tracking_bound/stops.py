@@ -2,9 +2,9 @@
 
 A stop that begins at t_0 passes the positions ``q(s)`` of the path at the rate ``r`` of its clock, so that
 ``(q, v, a) = (q(s), r v(s), r^2 a(s) + r' v(s))`` with ``r = 1 - 3 x^2 + 2 x^3``, ``x = (t - t_0) / brake_time``. Its
-inputs are bounded in cells of s and x, times at which it may begin are divided into parts, and time counts from t_0:
-before it there are the inputs of the path, after it those of the cells a stop of that part can be in. The tube map is
-monotone in its inputs, so a tube that the largest inputs of a part map into itself holds for every stop of that part.
+inputs are bounded in cells of s and x, and its times of beginning are divided into parts. Time counts from t_0: before
+it the inputs are the path's, after it those of the cells a stop of that part can be in. The tube map is monotone in its
+inputs, so a tube that is invariant for the largest inputs of a part holds for every stop of that part.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BEGIN_CELLS = 2
 """Such intervals in each part of the times at which stops begin."""
 _LEAST_CELLS = 100
 """Cells of the path are made of as many intervals of the model error as leave this many cells, at most of
-``_NODE_STRIDE``: what polygons miss in a cell grows with the square of its length."""
+``_NODE_STRIDE``: the error of polygons in a cell grows with the square of its length."""
 _NODE_STRIDE = 3
 _AFTERWARDS = 0.5
 """Time at rest after a stop that the bound covers [s]."""
@@ -58,7 +58,7 @@ _ROUNDS = 20
 _REFINEMENTS = 1
 """Times a tube that maps into itself is replaced by its image, which is smaller."""
 _START = 1.2
-"""Size of the first tube that is tried, in those of the path."""
+"""Size of the first tube that is tried, in units of the path's."""
 _GROWTH = 1.03
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
 
@@ -69,12 +69,12 @@ class StopBound:
 
     Attributes:
         brake_time: Time to rest of the stops [s].
-        position: Of ``|q_d - q|``, (n,) [rad].
+        position: ``|q_d - q|``, (n,) [rad].
         rates: Largest rate of the clock of the path in K intervals of the time since the stop began, (K,) [-].
-        velocity: Of ``|v_d - v|`` in these intervals, (K, n) [rad/s].
+        velocity: ``|v_d - v|`` in these intervals, (K, n) [rad/s].
         times: Ends of J cells of the time of the path, (J + 1,) [s].
-        torque: Of the commanded torque less the torque the true arm needs for the stop, while the stop passes these
-            cells of the path, (J, n) [Nm].
+        torque: Commanded torque less the torque the true arm needs for the stop, while it passes these cells of the
+            path, (J, n) [Nm].
     """
 
     brake_time: float
@@ -103,10 +103,7 @@ class StopBound:
         """Compute the velocity errors to leave to the speed of the path, so that stops keep speed limits, (n,) [rad/s].
 
         At the rate r of the clock a joint has r times its speed on the path, so with ``v_max - E`` on the path it stays
-        below ``v_max`` in an interval with errors d and rates up to r if ``E >= (d - (1 - r) v_max) / r``.
-
-        Args:
-            v_max: Speed limits, (n,) [rad/s].
+        below ``v_max`` [rad/s] in an interval with errors d and rates up to r if ``E >= (d - (1 - r) v_max) / r``.
         """
         moving = self.rates > 0.0
         rate = self.rates[moving, None]
@@ -117,9 +114,7 @@ class StopBound:
     def torque_over(self, middle: Array, half: Array) -> Array:
         """Return the largest torques while stops pass pieces of the path, (P, n) [Nm].
 
-        Args:
-            middle: Middles of the pieces, (P,) [s].
-            half: Their half lengths, (P,) [s].
+        Pieces have their middles (P,) [s] and half lengths (P,) [s].
         """
         return largest_over(self.times, self.torque, middle, half)
 
@@ -128,7 +123,7 @@ def largest_over(times: Array, values: Array, middle: Array, half: Array) -> Arr
     """Return the largest values of the cells that pieces of time touch, (P, n).
 
     Args:
-        times: Ends of J cells, (J + 1,) [s]; what is before or after them belongs to the first or the last one.
+        times: Ends of J cells, (J + 1,) [s]; times before or after them belong to the first or the last one.
         values: Values of the cells, (J, n).
         middle: Middles of the pieces, (P,) [s].
         half: Their half lengths, (P,) [s].
@@ -142,14 +137,14 @@ def largest_over(times: Array, values: Array, middle: Array, half: Array) -> Arr
 class _Clock:
     """Rates of the clock of a stop and the five factors of the rate of the model error, at the ends of cells of x.
 
-    With G the model error at rest, P that of the path and A what an acceleration equal to the velocity adds, all
-    functions of the time s of the path, the model error in a stop is ``(1 - r^2) G + r^2 P + r' A``, and its rate
+    With G the model error at rest, P the path's and A the part of an acceleration equal to the velocity, all functions
+    of the time s of the path, the model error in a stop is ``(1 - r^2) G + r^2 P + r' A``, and its rate
     ``(r - r^3) G_s + r^3 P_s + 2 r r' (P - G) + r'' A + r r' A_s``.
 
     Args:
         brake_time: Time to rest [s].
         ends: Ends of the cells, (X + 1,).
-        age: Largest age of what is held [s].
+        age: Largest age of a held value [s].
     """
 
     def __init__(self, brake_time: float, ends: Array, age: float):
@@ -173,7 +168,7 @@ class _Clock:
 
 @lru_cache(maxsize=32)
 def _clock(brake_time: float, ends: tuple[float, ...], age: float) -> _Clock:
-    """Return the clock of all stops that take so long: one for all motions."""
+    """Return the clock of all stops of this duration: one for all motions."""
     return _Clock(brake_time, np.array(ends), age)
 
 
@@ -185,17 +180,14 @@ def _largest(polynomial: np.polynomial.Polynomial, begin: float = 0.0, end: floa
 
 
 class PathCells:
-    """What J cells of the time of a path have in common for all stops along it, whatever their time to rest.
-
-    Args:
-        path: The tube map of the path.
+    """Common data of J cells of the time of a path for all stops along it, whatever their time to rest.
 
     Attributes:
         nodes: Ends of the cells, as numbers of the nodes of the path, (J + 1,).
         times: Their times from the start of the motion, (J + 1,) [s].
         inertia: Nominal inertia there, (J + 1, n, n) [kg m^2].
         inverse: Its inverse, (J + 1, n, n).
-        nearby: Factors within which the inertia in a cell is near that at the nearer end, (J,).
+        nearby: Factors by which the inertia in a cell may differ from the nearer end's, (J,).
         rates: Largest rates of the path in the cells.
         speeds: Smallest and largest speeds there, (J, n) each [rad/s].
         turning: Largest norm of the rate of the inertia, (J,) [1/s].
@@ -237,7 +229,7 @@ class PathCells:
         return largest
 
     def _bound_model(self, width: Array, between: ModelRates) -> None:
-        """Bound the smooth model errors of rest and path, what accelerations add, and their rates."""
+        """Bound the smooth model errors of rest and path, the part of accelerations, and their rates."""
         path, samples = self.path, self.path.samples
         n, split, uncertainty = samples.q.shape[1], INERTIAL * samples.q.shape[1], self.path.uncertainty
         q, v, a = (x[self.nodes] for x in (samples.q, samples.v, samples.a))
@@ -355,7 +347,7 @@ class _Cells:
         )
         missed = path.missed
         self.missed = self.mix(missed[0], missed[1]) + self.slow[:, None] * missed[2][:, None]
-        # Before the stop the model error is near the polygon of the path, which may differ from that of these cells.
+        # Before the stop the model error is near the polygon of the path, which may differ from these cells'.
         jump = self.torques((missed[1] + path.over(whole.missed))[:, None])
         self.jump = Signal(jump.entries[:, 0], jump.norm[:, 0])
         polygons = [np.sqrt(nearby) * larger_neighbour(size) for size in sizes.norm[:3]]
@@ -367,7 +359,7 @@ class _Cells:
         largest, rates = terms.largest, terms.rates
         speed = np.sqrt(np.einsum("si,sij,sj->s", rates.v, largest.inertia, rates.v))[:, None]
         upper, slow, curve = self.upper, self.slow, self.curve
-        if path.turned is not None:  # an allowance does not cover that what is held is of a moment before
+        if path.turned is not None:  # an allowance does not cover the age of held values
             upper, slow, curve = self.clock.held
         pushed = slow * speed
 
@@ -452,7 +444,7 @@ def bound_stops(path: PathCells, tube: Tube, bounds: ErrorBounds, duration: floa
 
     Args:
         path: Cells of the motion.
-        tube: A tube that its map takes into itself.
+        tube: An invariant tube.
         bounds: Its image.
         duration: Duration of the motion: stops begin from 0 to it [s].
         brake_time: Time to rest of the stops [s].
@@ -464,7 +456,7 @@ def bound_stops(path: PathCells, tube: Tube, bounds: ErrorBounds, duration: floa
 
 
 class _StopMap(LoopBounds):
-    """The tube map of all stops: like that of a motion, for P parts of the times at which stops begin, K intervals."""
+    """The tube map of all stops, for P parts of the times at which stops begin and K intervals."""
 
     def __init__(self, path_cells: PathCells, tube: Tube, inputs: LoopInputs, duration: float, brake_time: float):
         path, samples = path_cells.path, path_cells.path.samples
@@ -491,7 +483,7 @@ class _StopMap(LoopBounds):
         self._first = np.clip(np.searchsorted(path_cells.times, begin, side="right") - 1, 0, last)
         self._last = np.clip(np.searchsorted(path_cells.times, end, side="left") - 1, self._first, last)
         self._past = int(np.ceil(horizon(path.settings) / width - 1e-9)) + 1
-        # That of the cells of the path in which the stop begins.
+        # The norm of the cells of the path in which the stop begins.
         self._jump = Signal(*(self._gather_path(one)[:, 0] for one in (cells.jump.entries, cells.jump.norm)))
         self._rate_entries, self._rate_norm = (
             _joined(self._before(past_rate), self._gather(rate))
@@ -520,7 +512,7 @@ class _StopMap(LoopBounds):
         self.error_norms = [self._gather_path(cells.norm_of(error)) for error in path.sensor_errors]
 
     def solve(self) -> StopBound:
-        """Find a tube that the map takes into itself, and the bound it gives."""
+        """Find an invariant tube, and the bound it gives."""
         tube, settled = self._first_tube(), 1.0 + SETTLED
         bounds, refinements = None, 0
         for _ in range(_ROUNDS):
@@ -548,7 +540,6 @@ class _StopMap(LoopBounds):
         return StopBound(self._brake_time, position, rates, velocity, cells.path.times, torque)
 
     def _first_tube(self) -> Tube:
-        """Return the largest tube of the path in the time before and after each instant, enlarged."""
         after = np.minimum(self._begins[1:, None] + self._times[1:], self._path.samples.step * self._path.intervals)
         return Tube(
             *(
@@ -578,7 +569,6 @@ class _StopMap(LoopBounds):
         return result
 
     def _before(self, values: Array) -> Array:
-        """Take the largest values (I, ...) of the path in the intervals before stops begin, (P, B, ...)."""
         past, fine = self._path.samples.past, self._fine
         front = -past % fine
         total = past + fine * _BEGIN_CELLS * (len(self._begins) - 1)
@@ -631,7 +621,6 @@ class _StopMap(LoopBounds):
         )
 
     def _evaluate(self, tube: Tube) -> ErrorBounds:
-        """Bound the errors given that they stay in ``tube``, fields (P, K, ...)."""
         inputs = self._bound_inputs(tube)
         kernels, grown, n = inputs.kernels, inputs.growth, self.robot.n
         own = self.bound_self_induced(tube, inputs)
@@ -661,7 +650,6 @@ class _StopMap(LoopBounds):
         return ErrorBounds(inputs, causes, norms)
 
     def feedback_errors(self, tube: Tube) -> list[tuple[Array, Array]]:
-        """Bound the measuring errors, see :class:`LoopBounds`; norms (P, K)."""
         path, cells = self._path, self._cells
         sensors = path.robot.sensors
         if not sensors.velocity_is_difference:
@@ -679,7 +667,6 @@ class _StopMap(LoopBounds):
         return _joined(self._past_errors[name], values)
 
     def largest(self, tube: Tube, name: str) -> float:
-        """Return the largest bound of a norm in the stops and on the path."""
         return max(float(getattr(one, name).max()) for one in (tube, self._tube))
 
     def apply_gradient(self, errors: Array) -> Array:
@@ -694,7 +681,7 @@ class _StopMap(LoopBounds):
         return result
 
     def _seen(self, signal: Array) -> Array:
-        """Return what bins of age see of signals (P, B + K, ...), (P, K, ..., B): the larger of two intervals."""
+        """Return the signals (P, B + K, ...) that bins of age see, (P, K, ..., B): the larger of two intervals."""
         larger = np.maximum(signal[:, 1:], signal[:, :-1])
         windows: Array = sliding_window_view(larger, self._past, axis=1)[..., ::-1]
         return windows
@@ -706,7 +693,7 @@ class _StopMap(LoopBounds):
         return bound
 
     def convolve_change(self, kernels: tuple[Array, Array], rate: Array, signal: Array) -> Array:
-        """Bound the same where the signal acts in proportion to what has changed since, (P, K, k)."""
+        """Bound the same where the signal acts in proportion to the change since, (P, K, k)."""
         wide, wide_age = (self._widened(kernel) for kernel in kernels)
         back = sliding_window_view(rate, self._past + 1, axis=1)[..., ::-1]  # (P, K, B + 1)
         largest = np.maximum.accumulate(back, axis=-1)[..., 1:]
@@ -729,7 +716,6 @@ class _StopMap(LoopBounds):
 
 
 def _joined(past: Array, present: Array) -> Array:
-    """Put intervals before the stops before those of stops, (P, B + K, ...)."""
     return np.concatenate([past, present], axis=1)
 
 

@@ -2,7 +2,7 @@
 
 *Inertia.* Let i <= j. With axes s as twists and the composite inertia I of the bodies beyond j, all in the frame of the
 base, ``M_ij = s_i^T I s_j``. It depends on the joints k > i only. One of these up to j turns ``I s_j``, a wrench, and
-one beyond j turns the inertia ``I_k`` of what is beyond k: ``D_k I = crf(s_k) I_k - I_k crm(s_k)``. With several of
+one beyond j turns the inertia ``I_k`` of the bodies beyond k: ``D_k I = crf(s_k) I_k - I_k crm(s_k)``. With several of
 them outer joints turn first, so that derivatives are products of these.
 
 *Torque.* It is linear in the parameters, and differences of its regressor serve.
@@ -44,7 +44,7 @@ def joints_of(n: int, order: int) -> list[tuple[int, ...]]:
 
 @lru_cache
 def places(n: int, order: int) -> Index:
-    """Tell which of :func:`joints_of` a derivative by any joints is, (n, ..., n)."""
+    """Return the number in :func:`joints_of` of a derivative by any joints, (n, ..., n)."""
     found = np.zeros((n,) * order, dtype=np.intp)
     numbers = {joints: k for k, joints in enumerate(joints_of(n, order))}
     for at in np.ndindex(found.shape):
@@ -54,7 +54,7 @@ def places(n: int, order: int) -> Index:
 
 @lru_cache
 def by_pair_and_joint(n: int) -> Index:
-    """Tell which third derivative one by each pair of joints and another one is, (K, n)."""
+    """Return the number of the third derivative by each pair of joints and another one, (K, n)."""
     return np.stack([places(n, ORDER)[pair] for pair in joints_of(n, ORDER - 1)])
 
 
@@ -92,10 +92,8 @@ def inertia_derivatives(robot: RobotModel, bodies: Array, q: Array) -> list[Arra
 def jacobian_derivatives(jacobian: Array) -> tuple[Array, Array]:
     """Differentiate Jacobians of a body in its own frame once and twice, (S, k, 6, m) and (S, k, j, 6, m).
 
-    A column turns with all joints between its own and the body: ``dJ_i/dq_j = J_i x J_j`` for i before j.
-
-    Args:
-        jacobian: Those of the m joints that move it, base first, (S, 6, m).
+    A column turns with all joints between its own and the body: ``dJ_i/dq_j = J_i x J_j`` for i before j. The Jacobian
+    (S, 6, m) has the m joints that move the body, base first.
     """
     columns, joint = jacobian.swapaxes(1, 2), np.arange(jacobian.shape[2])  # (S, i, 6)
     once = position_derivative(jacobian)
@@ -106,7 +104,7 @@ def jacobian_derivatives(jacobian: Array) -> tuple[Array, Array]:
 
 
 def _assemble(axes: Array, turned: list[Array], lefts: list[Array], order: int) -> Array:
-    """Put derivatives of one order together: joints up to j act from the left, those beyond it on the inertia."""
+    """Combine derivatives of one order: joints up to j act from the left, outer ones on the inertia."""
     count, n, _ = axes.shape
     sets = turned[0].shape[2]
     result = np.zeros((count, sets, len(joints_of(n, order)), n, n))
@@ -163,7 +161,7 @@ def points_about(n: int) -> Array:
 
 
 def up_to_second_order(values: Array, n: int) -> tuple[Array, Array, Array]:
-    """Differentiate by position what is known at :func:`points_about`, (S, P, ...).
+    """Differentiate values known at :func:`points_about`, (S, P, ...), by position.
 
     Returns:
         Values (S, ...), first (S, k, ...) and second derivatives (S, j, k, ...).
@@ -181,10 +179,7 @@ def up_to_second_order(values: Array, n: int) -> tuple[Array, Array, Array]:
 def third_derivatives(regressor: TorqueRegressor, states: TermStates, combine: Callable[[Array], Array]) -> Array:
     """Differentiate the torque three times by position, (S, c, K, i), in the order of :func:`joints_of`.
 
-    Args:
-        regressor: Torque of the arm.
-        states: S states.
-        combine: Makes of values (S, ..., l) by parameter those of some parameters, (S, c, ...).
+    ``combine`` turns values (S, ..., l) by parameter into those of some parameters, (S, c, ...).
     """
     shifts = _THIRD * _odd_points(states.q.shape[1])
     more, less = (combine(evaluate_near(regressor, states, sign * shifts)) for sign in (1.0, -1.0))

@@ -1,9 +1,9 @@
 """Proven bounds of the slowly varying terms between their nodes and anywhere in the tube (step 1c of the proof).
 
-*Along a line between two nodes, moved by the errors of the moment,* a function is that of the straight line between
-both ends, plus at most an eighth of its second derivative. *Near a node* it is that of the node, plus the sum of the
-norms of its derivatives by each joint times the errors, plus what is beyond first order: of that the second order is
-exact, too, and the third derivatives are bounded anywhere near (:mod:`derivative_bounds`).
+*Along a line between two nodes, moved by the errors of the moment,* a function is its straight line between both ends,
+plus at most an eighth of its second derivative. *Near a node* it is the node's value, plus the sum of the norms of its
+derivatives by each joint times the errors, plus higher orders: the second order is exact, too, and the third
+derivatives are bounded anywhere near (:mod:`derivative_bounds`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _LARGEST_CHANGE = 0.5
 """Relative change of the inertia from which there are no bounds."""
 
 Parts = tuple[Array, Array, Array]
-"""A value, its change of first order and what is beyond that; or, along a line, value, first and second derivative."""
+"""A value, its change of first order and the rest; or, along a line, value, first and second derivative."""
 Both = tuple[Array, Array]
-"""Of the nominal inertia, and of what is not known."""
+"""Of the nominal inertia, and of its error."""
 Bound = Callable[..., Array]
 """A method of :class:`Energies`: bounds a derivative near the nodes, along directions."""
 
@@ -59,7 +59,7 @@ def both_sides(values: Array) -> Array:
 
 
 def carried(p: Parts, w: Parts, x: Parts) -> Array:
-    """Bound what ``P M^-1 X`` has beyond first order: the product of all bounds less what there is up to it."""
+    """Bound the orders of ``P M^-1 X`` above the first: the product of all bounds less the terms up to it."""
     whole = sum(p) * sum(x) / (1.0 - w[1] - w[2])
     return whole - p[0] * x[0] - p[1] * x[0] - p[0] * w[1] * x[0] - p[0] * x[1]
 
@@ -81,9 +81,9 @@ def by_name(kind: str, slope: Both, coriolis: Both, product: Array) -> dict[str,
 
 @dataclass(frozen=True)
 class _Growth:
-    """How slopes, rates or Coriolis matrices of M, and of D, change near nodes and along the lines between them."""
+    """Change of slopes, rates or Coriolis matrices of M, and of D, near nodes and along the lines between them."""
 
-    beyond: Both  # What is beyond first order near the nodes, (S,)
+    beyond: Both  # Higher orders near the nodes, (S,)
     first: Both  # First derivative along lines, (S - 1,)
     second: Both  # Second derivative
 
@@ -92,7 +92,7 @@ class _Growth:
         return _Growth(*((factor * nominal, factor * off) for nominal, off in parts))
 
     def with_velocity(self, slopes: _Growth, thirds: Both, changed: Array) -> _Growth:
-        """Add to the second derivative that the velocity changes, too.
+        """Add the change of the velocity to the second derivative.
 
         That is twice the first derivative of the slope, times that change, at both ends; between these a second
         derivative has twice the third one of the slope besides its fourth one.
@@ -110,7 +110,7 @@ class _Growth:
 
 
 def are_bodies(theta: Array, n: int) -> bool:
-    """Tell whether no body has a negative kinetic energy."""
+    """Return whether no body has a negative kinetic energy."""
     bodies = theta[: INERTIAL * n].reshape(n, INERTIAL)
     return bool(np.linalg.eigvalsh(np.tensordot(bodies, unit_inertias(), (1, 0))).min() >= -1e-12)
 
@@ -120,17 +120,17 @@ def are_bodies(theta: Array, n: int) -> bool:
 
 @dataclass(frozen=True)
 class ParameterBounds:
-    """What is known of the parameters, for bounds of derivatives at any positions.
+    """Sizes of the parameters, for bounds of derivatives at any positions.
 
     Attributes:
-        nominal: Sizes of the nominal bodies.
-        off: Of their largest deviations.
-        last: Of what is not known of the last body about the vertices of the payload's set.
-        arm: Of what is not known of the other ones.
+        nominal: The nominal bodies.
+        off: Their largest deviations.
+        last: Spread of the last body about the vertices of the payload's set.
+        arm: Spread of the other bodies.
         is_nominal: Whether no nominal body has a negative kinetic energy.
-        known: Of the nominal torque, by the order of the derivative.
-        error: Of what is not known of the torque, likewise.
-        arm_error: Of what is not of that of the arm, likewise.
+        known: Nominal torque, by the order of the derivative.
+        error: Error of the torque, likewise.
+        arm_error: Error of the arm's torque, likewise.
     """
 
     nominal: BodySizes
@@ -144,7 +144,7 @@ class ParameterBounds:
 
     @classmethod
     def of(cls, robot: RobotModel, uncertainty: InertialUncertainty) -> ParameterBounds:
-        """Collect them."""
+        """Collect the sizes."""
         of_last = np.zeros_like(uncertainty.spread)
         of_last[uncertainty.last] = uncertainty.spread[uncertainty.last]
         parameters = uncertainty.nominal, uncertainty.largest_deviation, of_last, uncertainty.spread - of_last
@@ -158,7 +158,7 @@ class ParameterBounds:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """What the inertia is near the nodes and along the lines between them, in the errors of the moment."""
+    """The inertia near the nodes and along the lines between them, in the errors of the moment."""
 
     away: Array  # Largest distances from the nodes, (S, n) [rad]
     turns: Array  # Turns between the nodes, (S - 1, n) [rad]
@@ -210,16 +210,16 @@ class _Metric:
 
 
 class _Torque:
-    """The torque of a motion about the nodes and between them, and what is not known of it.
+    """The torque of a motion about the nodes and between them, and its error.
 
     Args:
         norms: Norms at the nodes.
         lines: Norms where the lines between the nodes begin, and where they end; None at rest.
-        states: The nodes; velocities and accelerations are those of the torque.
+        states: The nodes, with velocities and accelerations of the torque.
         along: Velocity with which the positions change, (S, n) [rad/s].
         sags: By how much position, velocity and acceleration differ from straight lines, (S - 1, n) each.
         metric: Norms between the nodes.
-        bounds: What is known of the parameters.
+        bounds: Sizes of the parameters.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class _Torque:
         )
         coriolis = 1.5 * near.line_off_slope
         error_one = error_one + 2.0 * coriolis * speed * changed + near.line_off[0] * pushed_on
-        # The gradient is quadratic in the velocity, so that between both ends it is less by that.
+        # The gradient is quadratic in the velocity, so between both ends it is less by that.
         bow = bounds.error[0].slope(changes, np.zeros_like(changes), none)
         error_one = error_one + metric.flat(bow) * metric.norm(near.turns) / 4.0
         parts = larger_neighbour(error[0] + error[1] + error[2]) + error_two / 8.0, error_one, error_two
@@ -305,7 +305,7 @@ class _Torque:
     def _bent_along(self, near: _Surroundings) -> tuple[Array, Array, Array]:
         """Bound second derivatives along the lines, moved by the errors, (S - 1,) each; see :class:`LineNorms`.
 
-        They are those at both ends, what the errors change there, and an eighth of the fourth derivative.
+        They are those at both ends, their change by the errors, and an eighth of the fourth derivative.
         """
         metric, bounds, norms = self._metric, self._bounds, self._norms
         v, a = (larger_neighbour(np.abs(x)) for x in (self._states.v, self._states.a))
@@ -319,7 +319,7 @@ class _Torque:
 
         known, error = bent(bounds.known, ORDER + 1)[0], bent(bounds.error, ORDER + 1)
         if self._lines is None:
-            # At rest second derivatives at the nodes are known, but for the arm's part of what is not known.
+            # At rest, second derivatives at the nodes are known except for the arm's part of the error.
             longest, beyond = both_sides(near.turns), turn[:, 0] ** 2 / 8.0
             ends = [larger_neighbour(of.twice(longest, longest)) for of in (norms.torque, norms.model, norms.errors)]
             changed, arm = bent(bounds.error, ORDER), bent(bounds.arm_error, ORDER - 1)[0]
@@ -347,7 +347,7 @@ class EnclosedTerms:
     """Bounds of the terms between S nodes, by name, (S - 1,) each but for the last ones.
 
     Attributes:
-        moving: Those of the motion; ``turned`` is the norm by which the gradient of its torque differs from that at the
+        moving: Terms of the motion; ``turned`` is the norm by which the gradient of its torque differs from that at the
             nodes, and ``torque_gradient`` has the largest magnitudes there, (S - 1, n, n) [Nm/rad].
         still: Slopes of the torque at rest, likewise with ``turned`` and ``gradient``.
         ratios: Range of the eigenvalues of E.
@@ -359,7 +359,7 @@ class EnclosedTerms:
 
 
 class Enclosure:
-    """The terms at nodes of a motion, and what they may be between these and in position errors of the moment.
+    """The terms at nodes of a motion, and their bounds between these and in position errors of the moment.
 
     Args:
         tube_map: The tube map of the motion.
@@ -401,11 +401,11 @@ class Enclosure:
     def _along(of: Derivatives, bound: Bound, turns: Array, away: Array) -> tuple[Array, Array]:
         """Bound the first and the second derivative along lines between the nodes, (S - 1,) each.
 
-        The second one is that at both ends, what distances change there, and an eighth of the fourth derivative.
+        The second one is that at both ends, its change by the distances, and an eighth of the fourth derivative.
 
         Args:
             of: Derivatives at the nodes.
-            bound: Bound of those near them.
+            bound: Bound of the derivatives near them.
             turns: Largest turns on either side, (S, n) [rad].
             away: Largest distances from the lines, (S, n) [rad].
         """
@@ -492,7 +492,7 @@ class Enclosure:
                     across = across + found[name.replace("rate", "slope")] * sagging
                 found[name] = metric.line * larger_neighbour(at) + metric.far * across
         p, p_line = steep["slope"]
-        # Of D at the nodes and between them: E has that less what a changing M does to it.
+        # Of D at the nodes and between them: E has that less the effect of a changing M.
         off_slope = found["ratio_slope"] + inverse * found["inertia_slope"] * line_off[0]
         around = _Surroundings(away, turns, p, w, p_line, line_inertia, line_off, off_slope, inverse)
         still = self._rest.terms(around)
@@ -504,7 +504,6 @@ class Enclosure:
         )
 
     def _bound_ratios(self, near: _Surroundings, longest: Array) -> tuple[float, float]:
-        """Bound the range of the eigenvalues of E."""
         away, w, norms, found = near.away, near.inertia, self._norms, []
         beside = away + 0.5 * longest
         widest, *several = (x.inertia for x in self._ratio_energies)
@@ -515,7 +514,7 @@ class Enclosure:
             more = more + 0.5 * widest(away, away, away)
             at = larger_neighbour(sign * extreme.ratio + more / (1.0 - w[1] - w[2]))
             _, bent = self._along(extreme.changes, third, longest, away)
-            # Between two nodes of which that eigenvalue is not the same, of the more extreme one.
+            # Between two nodes with different eigenvalues, the more extreme one counts.
             differs = at + larger_neighbour(-sign * extreme.ratio)
             bent = bent + differs * near.line_inertia[2] + larger_neighbour(widest(beside, longest, longest))
             bent = near.inverse * bent
@@ -524,14 +523,13 @@ class Enclosure:
 
 
 def _sum_of(one: Bound, other: Bound, share: Array) -> Bound:
-    """Add shares of the bounds of another form."""
     return lambda within, *directions: one(within, *directions) + share * other(within, *directions)
 
 
 def _sizes_of_ratios(uncertainty: InertialUncertainty, n: int) -> list[BodySizes]:
-    """List what is not known of the arm, and sizes of the bodies that are lightest and heaviest, less nominal ones.
+    """List the uncertainty of the arm, and sizes of the lightest and heaviest bodies less nominal ones.
 
-    Bodies in the order of energies take the place of the payload, so only the arm is not known.
+    Bodies in the order of energies take the place of the payload, so only the arm is uncertain.
     """
     payloads, last, off = uncertainty.payloads, uncertainty.last, uncertainty.arm - uncertainty.nominal
     found = [uncertainty.radius]

@@ -1,8 +1,8 @@
-"""At which nodes of a motion slowly varying terms are evaluated, and how large they are estimated to be in between.
+"""Nodes of a motion for slowly varying terms, and estimates of the terms in between.
 
 Terms change with the position, and some are proportional to the velocity, so they follow the turns of the joints as
-well as their oscillations, however small these are. What they reach between two nodes is estimated from how they bend
-at the nodes about them; where that is more than a little, nodes are added.
+well as their oscillations, however small these are. Their values between two nodes are estimated from their curvature
+at the nodes about them; where these exceed the nodes by more than a little, nodes are added.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANGLE, _STEP, _PHASE = 0.35, 0.25, 0.8
 _BENT = 1.5
 """Factor on the downward curvature that is estimated."""
 _MOST, _AIM = 0.02, 0.01
-"""Share of a term by which it may exceed its nodes, where nodes can be added, and what these should leave of it."""
+"""Share of a term by which it may exceed its nodes, where nodes can be added, and the target after adding."""
 _SMALL = 0.05
 """Share of the largest value of a term below which nodes are not added for it."""
 
@@ -38,10 +38,6 @@ def choose_term_nodes(samples: MotionSamples, nodes: Index) -> Index:
     """Choose the nodes at which the slowly varying terms are evaluated, the first and the last among them.
 
     They are the denser the faster the joints turn, and the faster they oscillate.
-
-    Args:
-        samples: The motion.
-        nodes: Numbers of the nodes to choose from.
     """
     sums = [rate.sum(axis=1) for rate in samples.rates.orders]
     reach = round(_STEP / samples.step)
@@ -61,8 +57,7 @@ def choose_term_nodes(samples: MotionSamples, nodes: Index) -> Index:
 def largest_between(times: Array, values: Array) -> Array:
     """Estimate the largest values of functions in the intervals between nodes, (S - 1, ...).
 
-    In each, that of the parabola through both ends with the largest downward curvature at these and the nodes beside
-    them, times 1.5.
+    The parabola through both ends with the largest downward curvature at these and the nodes beside them, times 1.5.
 
     Args:
         times: Times of the nodes, (S,) [s].
@@ -89,7 +84,7 @@ def nodes_to_add(samples: MotionSamples, nodes: Index, chosen: Index, terms: Ite
     Args:
         samples: The motion.
         nodes: Numbers of the nodes to choose from.
-        chosen: Those at which the terms are known, S of them.
+        chosen: The S nodes at which the terms are known.
         terms: The terms, (S,) each.
     """
     times, share = samples.step * chosen.astype(np.float64), np.zeros(len(chosen) - 1)

@@ -84,7 +84,7 @@ _LEAST_INTERVALS = 125
 _PHASE = 0.5
 """Largest phase of the fastest oscillation between every other node [rad]; otherwise the model error needs all."""
 _REFINEMENTS = 2
-"""Times that nodes are added to those of the slowly varying terms."""
+"""Times that nodes are added to the slowly varying terms."""
 _PROBES = 3
 """Number of these nodes at which the slope of the inertia ratio by position is evaluated."""
 _MOSTLY = 0.5
@@ -112,12 +112,12 @@ class Tube:
     """Bounds of the errors in I intervals of a motion, for each joint and in the norm of the nominal inertia.
 
     Attributes:
-        position: Of ``|q_d - q|``, (I, n) [rad].
-        velocity: Of ``|v_d - v|``, (I, n) [rad/s].
-        position_norm: Of the norm of ``q_d - q``, (I,).
-        velocity_norm: Of the norm of ``v_d - v``, (I,).
-        acceleration_norm: Of the norm of ``a_d - a``, (I,).
-        feedback_norm: Of the norm of the feedback less the smooth disturbance it balances, (I,).
+        position: ``|q_d - q|``, (I, n) [rad].
+        velocity: ``|v_d - v|``, (I, n) [rad/s].
+        position_norm: Norm of ``q_d - q``, (I,).
+        velocity_norm: Norm of ``v_d - v``, (I,).
+        acceleration_norm: Norm of ``a_d - a``, (I,).
+        feedback_norm: Norm of the feedback less the smooth disturbance it balances, (I,).
     """
 
     position: Array
@@ -170,7 +170,8 @@ class LoopInputs:
     Attributes:
         shift: Relative change of M between desired and true position [-].
         ratios: Smallest and largest eigenvalue of E.
-        ratio_rate: Bounds of the rate of E, (I,) [1/s]; this and the next ones of stops begin with those before them.
+        ratio_rate: Bounds of the rate of E, (I,) [1/s]; for stops, this and the next ones begin with the intervals
+            before them.
         kernels: Kernels of the sampled closed-loop responses.
         friction_torque: Bounds of the friction torque that is not compensated, (I, n) [Nm].
         friction: Bounds of the disturbance it makes [rad/s^2].
@@ -198,7 +199,7 @@ class ErrorBounds:
     """Bounds of the four outputs of the loop while the errors stay in a tube.
 
     Attributes:
-        inputs: What they are computed from.
+        inputs: Their inputs.
         causes: Bounds for each joint, by cause, (I, n, 4) each.
         norms: Bounds of the norms, (I, 4).
     """
@@ -214,10 +215,10 @@ class TermNodes:
 
     Attributes:
         states: Desired states at the nodes.
-        largest: The largest terms in each interval, estimated from the nodes; the inertia bounds that in between.
+        largest: The largest terms in each interval, estimated from the nodes; the inertia is bounded.
         inverses: Matrices of which a convex combination bounds the inverse inertia in the interval, (2, S - 1, n, n).
         rates: Largest rates of the motion in the intervals.
-        jumps: Jumps of the acceleration there over the age of what is held, (S - 1, n) [rad/s^3].
+        jumps: Jumps of the acceleration there over the age of held values, (S - 1, n) [rad/s^3].
         times: Times of the nodes, (S,) [s].
     """
 
@@ -234,7 +235,7 @@ class TermNodes:
         Args:
             arm: The arm, under its controller.
             terms: Terms in the intervals; the slope of the model without friction and armature.
-            rates: Largest rates of the motion there; the jerk is that of what is held.
+            rates: Largest rates of the motion there; the jerk of held values.
         """
         passive = _passive_norm(arm.robot, arm.model, rates, self.inverses)
         terms = replace(terms, model_slope=terms.model_slope + terms.inertia_slope * passive)
@@ -242,7 +243,7 @@ class TermNodes:
 
 
 class LoopBounds:
-    """What the bounds of a motion and those of its stops have in common.
+    """The common part of the bounds of a motion and of its stops.
 
     Arrays begin with the intervals: (I,) of a motion, (P, K) of its stops, as in their tubes.
 
@@ -253,7 +254,7 @@ class LoopBounds:
         slow_terms: Slowly varying terms of :class:`ModelTerms` in all intervals as estimated, (I,) each.
         smooth_norm: Bounds of the norm of the smooth disturbance, (I,).
         largest_smooth_norm: The largest of them since the horizon of the kernels began.
-        missed: Bounds of what the smooth disturbance leaves out of the model error, (I, n) [Nm].
+        missed: Bounds of the difference of model error and smooth disturbance, (I, n) [Nm].
         inertia_diagonal: Largest entries of the diagonal of the nominal inertia, (I, n).
         magnitude: Largest magnitudes of its entries, (I, n, n).
         sensor_errors: Largest errors of the measured velocity [rad/s] and position [rad], (n,) each.
@@ -280,11 +281,11 @@ class LoopBounds:
         raise NotImplementedError
 
     def convolve_change(self, kernels: tuple[Array, Array], rate: Array, signal: Array) -> Array:
-        """Bound the same where the signal acts in proportion to what has changed since, by kernels and their ages."""
+        """Bound the same where the signal acts in proportion to the change since, by kernels and their ages."""
         raise NotImplementedError
 
     def with_past(self, values: Array, name: str) -> Array:
-        """Return bounds of an error, :class:`Tube` names it, that kernels are applied to: those before it, too."""
+        """Return bounds of an error, :class:`Tube` names it, that kernels are applied to, earlier ones included."""
         raise NotImplementedError
 
     def largest(self, tube: Tube, name: str) -> float:
@@ -307,8 +308,8 @@ class LoopBounds:
     def turn_torque(self, tube: Tube) -> Array:
         """Bound the change of the nominal torque of the motion by position errors and those of encoders, (I, n) [Nm].
 
-        An entry of the gradient that is 0 along the motion need not stay it in the tube, so what it changes there is
-        bounded by the norm: by ``change_ij <= |change| sqrt(M_ii M_jj)``.
+        An entry of the gradient that is 0 along the motion need not stay 0 in the tube, so the norm bounds its change
+        there: by ``change_ij <= |change| sqrt(M_ii M_jj)``.
         """
         errors, size = tube.position + self.sensor_errors[1], np.sqrt(self.inertia_diagonal)
         change = self.turned
@@ -318,7 +319,7 @@ class LoopBounds:
         return self.apply_gradient(errors) + changed
 
     def allowance(self, tube: Tube) -> Array:
-        """Return the factor on the slowly varying terms for what they are in a tube, (I,); 1 where they are proven."""
+        """Return the factor on the slowly varying terms for their growth in a tube, (I,); 1 where they are proven."""
         if self.turned is not None:
             return np.ones(tube.position.shape[:-1])
         factor: Array = SAMPLING + TURNING * tube.position.sum(axis=-1)
@@ -358,12 +359,12 @@ class LoopBounds:
     def torque_by_cause(self, tube: Tube, bounds: ErrorBounds) -> dict[str, Array]:
         """Return the parts of :meth:`bound_torque`, (I, n) each [Nm].
 
-        ``friction`` and ``sensors`` are what acts on a joint in the middle of the range of inertias, ``model`` likewise
-        what the rate of the model error does, and ``coupling`` what all three do through an inertia that is not known.
-        ``errors themselves`` do the rest: as disturbances, and by the change of the model where the arm really is.
+        ``friction`` and ``sensors`` act on a joint in the middle of the range of inertias, ``model`` is the effect of
+        the rate of the model error there, and ``coupling`` the effect of all three through the uncertain inertia.
+        ``errors themselves`` is the rest: as disturbances, and by the change of the model at the true position.
         """
         slow, inputs = self.terms_in(tube), bounds.inputs
-        # M is that of the moment; what acted before has its effect through the norms, with the largest change.
+        # M is the present one; earlier inputs act through the norms, with the largest change.
         shift = self.inertia_shift(tube)
         torque_per_norm = np.sqrt((1.0 + shift)[..., None] * self.inertia_diagonal)
         causes = {name: values[..., FEEDBACK] for name, values in bounds.causes.items()}
@@ -394,12 +395,10 @@ class LoopBounds:
         return parts
 
     def apply_inertia(self, shift: Array, accelerations: Array) -> Array:
-        """Bound ``M(q) a`` for all accelerations at most these, (I, n), M being changed by at most ``shift``, (I,).
-
-        The result is (I, n) [Nm].
+        """Bound ``M(q) a`` for all accelerations at most these, (I, n) [Nm], M changed by at most ``shift``, (I,).
 
         ``|y^T (M(q) - M(q_d)) z| <= shift |y| |z|`` in the norm of ``M(q_d)``, and with unit vectors for y and z
-        ``|M(q)_ij| <= |M(q_d)_ij| + shift sqrt(M(q_d)_ii M(q_d)_jj)``: an entry that is 0 at q_d need not stay it.
+        ``|M(q)_ij| <= |M(q_d)_ij| + shift sqrt(M(q_d)_ii M(q_d)_jj)``: an entry that is 0 at q_d need not stay 0.
         """
         size = np.sqrt(self.inertia_diagonal)
         changed = size * (shift * np.einsum("...i,...i->...", size, accelerations))[..., None]
@@ -407,7 +406,7 @@ class LoopBounds:
         return bound
 
     def bound_self_induced(self, tube: Tube, inputs: LoopInputs) -> Array:
-        """Bound the norms of what the errors cause themselves, (I, 4): as disturbances, and as E changes."""
+        """Bound the norms of the effect of the errors themselves, (I, 4): as disturbances, and as E changes."""
         kernels, rate = inputs.kernels, inputs.ratio_rate
         speed, acceleration = (self.with_past(getattr(tube, x), x) for x in ("velocity_norm", "acceleration_norm"))
         total = self.convolve(kernels.residual.largest, inputs.residual)
@@ -419,7 +418,7 @@ class LoopBounds:
         return total + self._left_over(tube, inputs)
 
     def _left_over(self, tube: Tube, inputs: LoopInputs) -> Array:
-        """Bound the norms of what is left of the state of the loop at the beginning of the horizon, (4,)."""
+        """Bound the norms of the remainder of the loop's state at the beginning of the horizon, (4,)."""
         velocity_error, position_error = (float(norm.max()) for _, norm in self.feedback_errors(tube))
         if self.robot.sensors.velocity_is_difference:
             velocity_error += 2.0 / self.settings.period * position_error
@@ -432,19 +431,19 @@ class LoopBounds:
 
 
 class TubeMap(LoopBounds):
-    """The map from a tube to the bounds it implies; everything that does not depend on the tube is computed once.
+    """The map from a tube to the bounds it implies; tube-independent parts are computed once.
 
     Args:
         robot: The arm.
         model: Nominal parameters and boxes.
-        samples: The motion, after that of the predecessor.
+        samples: The motion, after the predecessor's.
         settings: Gains and timing.
         past_tube: Tube proven for the predecessor.
 
     Attributes:
         uncertainty: Deviation of the true inertial parameters from the nominal ones.
         fine: Nodes of the smooth disturbance.
-        inertia_change: How the nominal inertia changes between these.
+        inertia_change: Change of the nominal inertia between these.
         smooth: Bounds of the smooth disturbance there.
     """
 
@@ -492,7 +491,7 @@ class TubeMap(LoopBounds):
         times = samples.step * chosen.astype(np.float64)
         found = {x.name: largest_between(times, np.abs(getattr(terms, x.name))) for x in fields(ModelTerms)}
         largest = ModelTerms(**found | {"inertia": np.maximum.reduceat(self.magnitude, chosen[:-1], axis=0)})
-        # What is held jumps where the acceleration does.
+        # Held values jump where the acceleration does.
         jumps = np.add.reduceat(samples.jumps, chosen[:-1], axis=0) / (settings.period + settings.delay)
         inverses = self._bound_inverses(terms.inertia, np.searchsorted(nodes, chosen))
         self.terms = TermNodes(states, largest, inverses, speeds, jumps, times)
@@ -551,14 +550,10 @@ class TubeMap(LoopBounds):
         return chosen, states, terms
 
     def _bound_inverses(self, ends: Array, at: NDArray[np.intp]) -> Array:
-        """Bound the inverse inertia between some of the nodes by those at both ends, (2, S - 1, n, n).
+        """Bound the inverse inertia between the nodes ``at`` by those at both ends, (2, S - 1, n, n).
 
         The inverse of a mixture of matrices is at most the same mixture of their inverses, so where a mixture of both
-        ends is at most w M, the inverse of M is at most w times that mixture of the inverses.
-
-        Args:
-            ends: Inertia at these nodes, (S, n, n) [kg m^2].
-            at: Their numbers, (S,).
+        ends, (S, n, n) [kg m^2], is at most w M, the inverse of M is at most w times that mixture of the inverses.
         """
         piece = np.repeat(np.arange(len(at) - 1), np.diff(at))
         share = ((np.arange(at[-1]) - at[piece]) / np.diff(at)[piece])[:, None, None]
@@ -631,15 +626,15 @@ class TubeMap(LoopBounds):
         return bound_convolution(kernel, signal)
 
     def convolve_change(self, kernels: tuple[Array, Array], rate: Array, signal: Array) -> Array:
-        """Bound the same where the signal acts in proportion to what has changed since, by kernels and their ages."""
+        """Bound the same where the signal acts in proportion to the change since, by kernels and their ages."""
         return bound_change_convolution(*kernels, rate, signal, self.samples.step)
 
     def with_past(self, values: Array, name: str) -> Array:
-        """Return the bounds of an error as they are: those of the predecessor are among them."""
+        """Return the bounds of an error unchanged: they include the predecessor's."""
         return values
 
     def largest(self, tube: Tube, name: str) -> float:
-        """Return the largest bound of a norm: the tube begins with what was within the horizon."""
+        """Return the largest bound of a norm: the tube begins with the horizon."""
         return float(getattr(tube, name).max())
 
     def apply_gradient(self, errors: Array) -> Array:
@@ -648,7 +643,6 @@ class TubeMap(LoopBounds):
         return turned
 
     def _inputs(self, tube: Tube) -> LoopInputs:
-        """Compute kernels and disturbances for errors in the tube."""
         slow, allowance = self.terms_in(tube), self.allowance(tube)
         shift = float(self.inertia_shift(tube).max())
         if not shift < 0.5:
@@ -685,7 +679,7 @@ class TubeMap(LoopBounds):
         )
 
     def _least_known_armature(self) -> str:
-        """Name the joint whose inertia is mostly an armature that is hardly known; empty where there is none."""
+        """Name the joint whose inertia is mostly an uncertain armature; empty where there is none."""
         armature = self.robot.friction(self.model.theta_box.radius)[:, 2]
         share = armature / np.diagonal(self.inertia[0])
         joint = int(share.argmax())
@@ -736,7 +730,6 @@ class TubeMap(LoopBounds):
         return self._refined(np.sqrt(self._nearby) * larger_neighbour(norm))
 
     def _refined(self, values: Array) -> Array:
-        """Spread values of the coarse intervals over all intervals."""
         return values[self._cells]
 
 
@@ -748,7 +741,6 @@ def _bound_coupling(kernel: Kernel, norm: Array) -> Array:
 
 
 def _merged(first: _Terms, second: _Terms, order: NDArray[np.intp]) -> _Terms:
-    """Put terms at nodes together, in this order."""
     names = [x.name for x in fields(first)]
     return replace(first, **{x: np.concatenate([getattr(first, x), getattr(second, x)])[order] for x in names})
 

@@ -1,12 +1,12 @@
 """Uncertainty of the inertial parameters and of the inertia that follows from it (step 2 of the proof).
 
-The arm's parameters lie in a box, the payload's in a smaller set. Here parameters are ordered as
-``[inertial (10 n) | armature (n)]``: those that the inertia depends on. The ratio of true to nominal inertia in any
-direction is an eigenvalue of ``E = M^-1 H``. The largest eigenvalue of a symmetric matrix is convex in it and the
-smallest one concave, so over a convex hull they are attained at its vertices: those of the payload set. The arm's
-parameters are many but known well; with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most
-``d_l (W_l^2)^1/2``. Where bodies are known in the order of pseudo-inertias, the inertia lies between those with the
-smallest and the largest bodies, and the better of both bounds counts.
+The arm's parameters lie in a box, the payload's in a smaller set. Here the parameters are those of the inertia, ordered
+as ``[inertial (10 n) | armature (n)]``. The ratio of true to nominal inertia in any direction is an eigenvalue of
+``E = M^-1 H``. The largest eigenvalue of a symmetric matrix is convex in it and the smallest one concave, so over a
+convex hull they are attained at its vertices: those of the payload set. The arm's parameters are many but known well;
+with ``W_l = M^-1/2 (dH/dtheta_l) M^-1/2`` a deviation of at most d_l adds at most ``d_l (W_l^2)^1/2``. Where bodies are
+known in the order of pseudo-inertias, the inertia lies between those with the smallest and the largest bodies, and the
+better of both bounds counts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Vertices:
 
     Attributes:
         used: Parameters in which they differ, (P,).
-        weights: Weights of what belongs to the center, which is 1, and to each of these, (K, 1 + P).
+        weights: Weights of the center, which is 1, and of each of these, (K, 1 + P).
     """
 
     def __init__(self, offsets: Array):
@@ -88,7 +88,7 @@ _PAD = 1e-12
 
 @dataclass(frozen=True)
 class PayloadSet:
-    """Enclosures of a set P of payload parameters (10,), to be added to those of the last body.
+    """Enclosures of a set P of payload parameters (10,), to be added to the last body's.
 
     Attributes:
         replaces: Whether P holds the last body and its payload together, and replaces the last body instead.
@@ -106,7 +106,7 @@ class PayloadSet:
 
     def __post_init__(self) -> None:
         for array in (self.vertices, self.radius, self.lower, self.upper):
-            array.setflags(write=False)  # what is kept for other motions stays as it is
+            array.setflags(write=False)  # shared by other motions
 
     @classmethod
     def of_shape(cls, mass: tuple[float, float], shape: PayloadShape) -> PayloadSet:
@@ -134,7 +134,7 @@ class PayloadSet:
 
         both = sorted(set(mass))
         radius = pack(0.0, np.zeros(3), mass[1] * moments)
-        # What is added from above is a body, so a lighter one has less energy.
+        # The addition from above is a body, so a lighter one has less energy.
         most = objects(high, both[-1:])
         return cls(False, objects(middle, both), radius * (1.0 + _PAD), objects(low, both), most[None])
 
@@ -143,7 +143,7 @@ class PayloadSet:
         """Enclose all objects of a given shape in a box; None where there are none.
 
         A heavier object in the box has its CoM in a smaller part of the shape's, so masses are divided: each object is
-        in the enclosure of its part, and what holds at all vertices of all parts holds at those of its own.
+        in the enclosure of its part, and a statement that holds at all vertices of all parts holds for it.
 
         Args:
             box: Box of the parameters, (10,).
@@ -157,7 +157,7 @@ class PayloadSet:
     def _of_bounds(
         cls, lower: bytes, upper: bytes, com_lower: bytes, com_upper: bytes, gyration: float
     ) -> PayloadSet | None:
-        """Do so for the bounds of box and CoM: a search bounds many motions with the same ones."""
+        """Enclose the bounds of box and CoM, cached: a search bounds many motions with the same ones."""
         box, com = (
             Box(np.frombuffer(low), np.frombuffer(high)) for low, high in ((lower, upper), (com_lower, com_upper))
         )
@@ -206,7 +206,7 @@ def _combine(first: Array, moments: list[Array]) -> Array:
 
 
 def _moments_of_trace(trace: float) -> list[Array]:
-    """List moments of inertia of which those of all bodies with ``tr(S)`` up to ``trace`` are convex combinations.
+    """List moments of inertia whose convex combinations include those of all bodies with ``tr(S)`` up to ``trace``.
 
     ``S >= 0`` has ``|S_ij| <= (S_ii + S_jj) / 2``; this bound is linear in the diagonal, which lies in a simplex.
     """
@@ -259,7 +259,7 @@ def candidate_sets(model: ControlModel, last_body: Box) -> list[PayloadSet]:
 
 
 def _narrowed(shape: PayloadShape, mass: tuple[float, float], box: Box) -> PayloadShape | None:
-    """Intersect the CoM of a shape with that of bodies in a box, of masses in a range; None where they are disjoint."""
+    """Intersect the CoM of a shape with that in a box, of masses in a range; None where they are disjoint."""
     lightest, heaviest = mass
     low, high = box.lower[1:4], box.upper[1:4]
     com = Box(np.minimum(low / lightest, low / heaviest), np.maximum(high / lightest, high / heaviest))
@@ -439,7 +439,6 @@ class _Pencils:
 
     @classmethod
     def of(cls, robot: RobotModel, uncertainty: InertialUncertainty, q: Array) -> _Pencils:
-        """Compute them at positions (S, n) [rad]; for errors see :func:`inertia_ratios`."""
         columns = inertia_columns(robot, q)
         nominal = columns @ uncertainty.nominal
         try:
@@ -479,7 +478,7 @@ class _Pencils:
         return replace(payloads, lower=payloads.lower[below], upper=payloads.upper[:, above])
 
     def _carrying(self, bodies: Array, at: Array | slice = slice(None)) -> Array:
-        """Compute what bodies (K, 10) add at some of the positions, (S, K, n, n)."""
+        """Compute the inertia of bodies (K, 10) at some of the positions, (S, K, n, n)."""
         result: Array = np.tensordot(self.last[at], bodies, (1, 1)).transpose(0, 3, 1, 2)
         return result
 

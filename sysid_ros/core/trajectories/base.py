@@ -1,4 +1,4 @@
-"""What every trajectory offers: evaluation, extrema over all time, coefficients for the wire and a hash."""
+"""Common interface of trajectories: evaluation, extrema over all time, coefficients for the wire and a hash."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ class Trajectory(ABC):
 
     @abstractmethod
     def evaluate(self, t: float) -> State:
-        """Evaluate the state at one time, fast enough for a 1 kHz loop (a few microseconds).
-
-        Args:
-            t: Time since the start [s].
+        """Evaluate the state at a time [s], fast enough for a 1 kHz loop (a few microseconds).
 
         Returns:
             Position [rad], velocity [rad/s] and acceleration [rad/s^2], each (n,).
@@ -44,10 +41,7 @@ class Trajectory(ABC):
 
     @abstractmethod
     def sample(self, times: ArrayLike) -> State:
-        """Evaluate the states at many times.
-
-        Args:
-            times: Times since the start, (N,) [s].
+        """Evaluate the states at many times (N,) [s].
 
         Returns:
             Positions [rad], velocities [rad/s] and accelerations [rad/s^2], each (N, n).
@@ -68,7 +62,7 @@ class Trajectory(ABC):
     @property
     @abstractmethod
     def coefficients(self) -> dict[str, Array]:
-        """The numbers the trajectory is made of, by name, in a fixed order."""
+        """The coefficients of the trajectory, by name, in a fixed order."""
 
     @property
     def start(self) -> Array:
@@ -141,15 +135,7 @@ def fingerprint(kind: str, *arrays: ArrayLike) -> str:
 
 
 def joint_vector(name: str, values: ArrayLike, n: int | None = None) -> Array:
-    """Return a read-only copy of one number per joint.
-
-    Args:
-        name: Name for the error, with its unit.
-        values: The numbers.
-        n: Number of joints; None takes as many as given.
-
-    Returns:
-        The numbers, (n,).
+    """Return a read-only copy of one number per joint, (n,); without n as many as given.
 
     Raises:
         ParameterOutOfRange: The length is wrong or an entry is not finite.

@@ -1,4 +1,4 @@
-"""Stops on the path of a trajectory by slowing its clock down, and any trajectory from what came over the wire."""
+"""Stops on the path of a trajectory by slowing its clock down, and trajectories from messages."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def slowdown_states(on_path: State, brake_time: float, points: int) -> State:
     Args:
         on_path: Positions, velocities and accelerations of the path, each (N, n).
         brake_time: Time to rest of the stops [s].
-        points: Fractions of the progress that are looked at, the beginning and the end among them.
+        points: Number of fractions of the progress, the beginning and the end among them.
 
     Returns:
         Positions, velocities and accelerations, each (points N, n).
@@ -119,7 +119,7 @@ def slowdown_states(on_path: State, brake_time: float, points: int) -> State:
 
 
 def clock_rates(x: _Time, brake_time: float) -> tuple[_Time, _Time]:
-    """Compute how the clock of a path slows down in a stop.
+    """Compute the slowdown of the clock of a path in a stop.
 
     Args:
         x: Fractions of the brake time that have passed, 0..1.

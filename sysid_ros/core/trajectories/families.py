@@ -57,7 +57,7 @@ class BezierTrajectory(BasisTrajectory):
         self.a0 = joint_vector("a0 [rad/s^2]", a0, n)
         self.q1 = joint_vector("q1 [rad]", q1, n)
         total = positive_number("duration [s]", duration)
-        # Relative to q0, so that the rounding error is that of the motion and not that of the position.
+        # Relative to q0, so that the rounding error is relative to the motion and not to the position.
         self._power = _BERNSTEIN_TO_POWER @ (self._control_points(total) - self.q0)  # (6, n), in s = t / duration
         velocity = _differentiate(self._power) / total
         matrix = np.concatenate([self._power, velocity, _differentiate(velocity) / total], axis=1)
@@ -119,7 +119,6 @@ class BezierTrajectory(BasisTrajectory):
 
 
 def _differentiate(powers: Array) -> Array:
-    """Compute the power coefficients (K, n) of the derivative, padded to the same length."""
     result = np.zeros_like(powers)
     result[:-1] = powers[1:] * np.arange(1, powers.shape[0])[:, None]
     return result
@@ -222,7 +221,7 @@ class FourierTrajectory(BasisTrajectory):
         return np.concatenate([np.ones((times.size, 1)), np.sin(angles), np.cos(angles)], axis=1)
 
     def _extrema(self, derivative: int) -> tuple[Array, Array]:
-        """Compute the extremes on a grid, plus what the function can do between two grid points.
+        """Compute the extremes on a grid, plus the largest overshoot between two grid points.
 
         At an extremum the slope is zero, and the nearest grid point is at most h/2 away, so the grid misses at most
         ``max |f''| (h/2)^2 / 2``. The grid is one period; it contains the state of rest.
@@ -238,9 +237,6 @@ class FourierTrajectory(BasisTrajectory):
 
 def rest_projection(harmonics: int) -> tuple[Array, Array]:
     """Compute orthonormal bases of the coefficients of one joint that start and end at rest.
-
-    Args:
-        harmonics: Number of harmonics L, at least 2.
 
     Returns:
         ``(sine_basis, cosine_basis)``, each (L, L - 1): ``sine = sine_basis @ x`` fulfils ``sum_l a_l = 0`` and

@@ -1,12 +1,12 @@
 """The Kinova Gen3 over Kortex as an arm of the torque loop, which paces it.
 
-``command`` keeps the torque and the next ``read``, at the next deadline of the loop, sends it in the one request of
-that cycle; the reply is what ``read`` returns. So requests leave the computer at the deadlines however long the
-controller computes, and exactly one period lies between a measurement and the torque computed from it.
+``command`` keeps the torque; the next ``read``, at the next deadline of the loop, sends it in the one request of that
+cycle and returns its reply. So requests leave the computer at the deadlines however long the controller computes, and
+exactly one period lies between a measurement and the torque computed from it.
 
-A resting arm is taken over and handed back step by step, in the order Kinova gives. Whatever does not fit ends it
-before anything has moved, or within a few milliradians. Between the calls over TCP, each of which may take 25 ms, the
-cyclic service goes on at 1 kHz: an actuator that is under torque control already must not be left alone.
+A resting arm is taken over and handed back step by step, in Kinova's order. Any mismatch ends it before a motion, or
+within a few milliradians. Between the calls over TCP, each of which may take 25 ms, the cyclic service goes on at 1
+kHz: an actuator under torque control must not be left alone.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def take_over(exchange: CyclicExchange) -> None:
 
 
 def require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
-    """Ask the base which arm it is, and compare that with what was stated and with the calibration in use.
+    """Query the serial number of the base and compare it with the stated one and the calibration's.
 
     Returns:
-        The serial number; the stated one where the base does not tell any.
+        The serial number; the stated one where the base reports none.
 
     Raises:
-        TakeoverRefused: It is another arm than was stated.
-        ParameterOutOfRange: It is another arm than the calibration is of.
+        TakeoverRefused: It is another arm than stated.
+        ParameterOutOfRange: It is another arm than the calibration's.
         KortexConnectionLost: It does not answer.
     """
     call = exchange.client.ask_serial_number()
@@ -87,7 +87,7 @@ def require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
 
 
 def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
-    """Check which arm it is, clear its faults and let the base hold it.
+    """Check the arm's identity, clear its faults and let the base hold it.
 
     Returns:
         Device ids of the actuators, from base to flange.
@@ -172,7 +172,7 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
             f"left it again meanwhile, for no commands may be sent before ({error}); is the TCP connection slow?"
         ) from None
     for joint, device in enumerate(exchange.devices):
-        # An actuator follows the torque that the base has heard last, which is zero before the first command.
+        # An actuator follows the last torque the base has received, which is zero before the first command.
         hold_until_answered(exchange, holding)
         call = exchange.client.set_control_mode(ControlMode.TORQUE, device)
         # From the request on: the actuator may follow torques before its answer is here.
@@ -205,11 +205,11 @@ def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
 
 
 def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
-    """Do one cycle under torque control that keeps the arm where it is, and return whether the base has answered.
+    """Do one cycle under torque control that keeps the arm in place, and return whether the base has answered.
 
     Args:
         exchange: The exchange.
-        holding: What keeps it.
+        holding: The holding torque.
         extra: Torque added to the last joint [Nm].
 
     Raises:
@@ -224,16 +224,15 @@ def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -
 
 
 def hold_until_answered(exchange: CyclicExchange, holding: HoldingTorque) -> None:
-    """Hold the arm until the base has heard it; raises as :func:`hold`."""
+    """Hold the arm until the base has answered; raises as :func:`hold`."""
     while not hold(exchange, holding):
         pass
 
 
 def hand_back(exchange: CyclicExchange) -> str | None:
-    """Switch to position control actuator by actuator, then let the base servo again. Never raises.
+    """Switch to position control actuator by actuator, then let the base servo again; return the failure, or None.
 
-    Returns:
-        What went wrong; None if nothing.
+    Never raises.
     """
     holding = HoldingTorque(exchange.robot.limits, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
     is_cycling = exchange.is_commanding

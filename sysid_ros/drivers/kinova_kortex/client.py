@@ -36,16 +36,16 @@ _ATTEMPTS = 10
 
 
 class CyclicCounts:
-    """What happened to the requests of the cyclic service.
+    """Outcomes of the requests of the cyclic service.
 
     Attributes:
         sent: Requests.
         answered: Replies that came in time.
         missed: Requests without one.
         late: Replies that came after their cycle, repeated ones among them.
-        malformed: Datagrams that were no reply.
-        rejected: Why the latest of them was not; None if there was none.
-        unsent: Requests the network did not take.
+        malformed: Invalid datagrams.
+        rejected: Fault of the latest of them; None without any.
+        unsent: Requests that could not be sent.
         round_trips: The latest times from request to reply [s].
         shortest: Shortest of all [s].
     """
@@ -57,7 +57,7 @@ class CyclicCounts:
         self.shortest = float("inf")
 
     def note(self, seconds: float) -> None:
-        """Note the time of one round trip [s]."""
+        """Record one round trip [s]."""
         self.answered += 1
         self.round_trips.append(seconds)
         self.shortest = min(self.shortest, seconds)
@@ -81,13 +81,9 @@ class CyclicCounts:
 class KortexClient:
     """Client of one base: a session over TCP for its services, one over UDP for the cyclic exchange.
 
-    Args:
-        settings: Addresses, user, time-outs.
-        n: Number of actuators the arm must have.
-
     Attributes:
-        counts: What happened to cyclic requests.
-        sent_at: When the last cyclic request was sent [s of the monotonic clock].
+        counts: Outcomes of cyclic requests.
+        sent_at: Time of the last cyclic request [s of the monotonic clock].
     """
 
     def __init__(self, settings: KortexSettings, n: int):
@@ -115,47 +111,47 @@ class KortexClient:
         raise KortexConnectionLost(f"{self._settings.robot_ip} does not answer at UDP {self._settings.port_realtime}")
 
     def clear_faults(self) -> TcpCall[bytes]:
-        """Ask the base to clear its faults and those of its actuators."""
+        """Request the base to clear its faults and those of its actuators."""
         return self._tcp.start(Function.CLEAR_FAULTS)
 
     def set_servoing_mode(self, mode: ServoingMode) -> TcpCall[bytes]:
-        """Ask the base for another way of servoing."""
+        """Request another servoing mode of the base."""
         payload = message_class("ServoingModeInformation")(servoing_mode=mode).SerializeToString()
         return self._tcp.start(Function.SET_SERVOING_MODE, payload)
 
     def set_control_mode(self, mode: ControlMode, device: int) -> TcpCall[bytes]:
-        """Ask one actuator to follow something else."""
+        """Request a control mode of one actuator."""
         payload = message_class("ControlModeInformation")(control_mode=mode).SerializeToString()
         return self._tcp.start(Function.SET_CONTROL_MODE, payload, device)
 
     def count_actuators(self) -> TcpCall[int]:
-        """Ask how many actuators there are."""
+        """Request the number of actuators."""
         return self._tcp.start(Function.GET_ACTUATOR_COUNT, read=lambda data: parse("ActuatorInformation", data).count)
 
     def find_actuators(self) -> TcpCall[tuple[int, ...]]:
-        """Ask for the device ids of the actuators, in ascending order: from the base to the flange."""
+        """Request the device ids of the actuators, in ascending order: from the base to the flange."""
         return self._tcp.start(Function.READ_ALL_DEVICES, read=decode_actuators)
 
     def ask_serial_number(self) -> TcpCall[str]:
-        """Ask for the serial number of the base, which is that of the arm."""
+        """Request the serial number of the base, which is the arm's."""
         return self._tcp.start(Function.GET_SERIAL_NUMBER, read=decode_serial_number)
 
     def ask_arm_state(self) -> TcpCall[ArmState]:
-        """Ask for the state of the arm."""
+        """Request the state of the arm."""
         return self._tcp.start(Function.GET_ARM_STATE, read=decode_arm_state)
 
     def refresh(self, command: Command | None, timeout: float) -> Feedback | None:
         """Do one cyclic exchange.
 
         Args:
-            command: What to do; None only asks for feedback.
+            command: The command; None only requests feedback.
             timeout: Longest time to wait for the reply [s].
 
         Returns:
             The reply to this very request; None if none came in time.
 
         Raises:
-            KortexServerError: The base refused, because it has left low-level servoing for instance.
+            KortexServerError: The base refused, for instance because it has left low-level servoing.
         """
         function = Function.REFRESH_FEEDBACK if command is None else Function.REFRESH
         payload = b"" if command is None else encode_command(command)
@@ -180,7 +176,7 @@ class KortexClient:
 
     @property
     def overdue(self) -> float:
-        """Time for which the TCP session has owed an answer [s]; 0 where it owes none."""
+        """Time for which the TCP session has owed an answer [s]; 0 if none is due."""
         return self._tcp.overdue
 
     @property
@@ -201,7 +197,7 @@ class KortexClient:
         return UdpEndpoint(None, 0, self._settings.robot_ip)
 
     def _exchange(self, function: Function, payload: bytes, timeout: float) -> Frame | None:
-        """Send a request over UDP and wait for the response to it; everything else that comes is only counted."""
+        """Send a request over UDP and wait for the response to it; other datagrams are only counted."""
         endpoint = self._udp
         if endpoint is None:
             raise KortexConnectionLost("not connected")

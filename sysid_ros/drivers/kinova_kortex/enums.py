@@ -8,7 +8,7 @@ from sysid_ros.drivers.arm import ArmError
 
 
 class FrameType(IntEnum):
-    """What a frame is."""
+    """Type of a frame."""
 
     REQUEST = 1
     RAW = 2
@@ -52,7 +52,7 @@ class Function(IntEnum):
 
 
 class ServoingMode(IntEnum):
-    """Who closes the loops of the arm."""
+    """Servoing mode of the base."""
 
     SINGLE_LEVEL = 2
     LOW_LEVEL = 3
@@ -60,7 +60,7 @@ class ServoingMode(IntEnum):
 
 
 class ControlMode(IntEnum):
-    """What an actuator follows."""
+    """Control mode of an actuator."""
 
     POSITION = 1
     VELOCITY = 2
@@ -106,7 +106,7 @@ class DeviceType(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """Where an error comes from."""
+    """Source of an error."""
 
     NONE = 0
     PROTOCOL_SERVER = 1
@@ -116,7 +116,7 @@ class ErrorCode(IntEnum):
 
 
 class SubError(IntEnum):
-    """What went wrong; those that this package sends or speaks about."""
+    """Sub code of an error; the ones that this package sends or mentions."""
 
     NONE = 0
     METHOD_FAILED = 1
@@ -210,10 +210,10 @@ class KortexServerError(ArmError):
     """The base answers a request with an error.
 
     Args:
-        call: What was asked.
-        code: Where the error comes from.
-        sub_code: What went wrong.
-        text: What the base says about it; None if it says nothing.
+        call: The request.
+        code: Source of the error.
+        sub_code: The error.
+        text: Message of the base; None without one.
     """
 
     def __init__(self, call: str, code: int, sub_code: int, text: str | None = None):
@@ -225,11 +225,7 @@ class KortexServerError(ArmError):
 
 
 class KortexConnectionLost(ArmError):
-    """The connection to the base is gone, or was never there.
-
-    Args:
-        reason: What happened.
-    """
+    """The connection to the base is gone, or was never there."""
 
     def __init__(self, reason: str):
         self.reason = reason

@@ -1,6 +1,6 @@
 """The cyclic exchange with one Gen3: a command out, a state in, once per period.
 
-Everything here belongs to one connection; a new connection begins with a new :class:`CyclicExchange`.
+It belongs to one connection; a new connection begins with a new :class:`CyclicExchange`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ _STEP_CEILING = 90.0
 class FrameStamps:
     """Stamps of states, which the base does not send.
 
-    Args:
-        source: Where they come from.
-        period: Nominal time between two states [s].
+    ``period`` is the nominal time between two states [s].
     """
 
     def __init__(self, source: StampSource, period: float):
@@ -48,11 +46,7 @@ class FrameStamps:
         self._exchanges += 1
 
     def stamp(self, sent_at: float) -> int:
-        """Return the stamp [ns] of the state that the last request brought, later than all before.
-
-        Args:
-            sent_at: When the request was sent [s of the monotonic clock].
-        """
+        """Return the stamp [ns] of the reply to a request sent at ``sent_at`` [monotonic s], later than all before."""
         if self._source is StampSource.FRAMES and self._latest_ns:
             stamp = self._latest_ns + self._exchanges * self._period_ns
         else:
@@ -70,14 +64,14 @@ class CyclicExchange:
         settings: Set-up of the client.
         client: Both sessions, open.
         pacer: Deadlines of the cycles, used while the arm is taken over and handed back.
-        velocity: Velocities from positions; None takes those of the base.
+        velocity: Velocities from positions; None for the base's.
 
     Attributes:
         latest: The latest state.
         torque: Torques of the next command, (n,) [Nm].
         is_commanding: Whether requests carry commands.
         is_low_level: Whether the base was put into low-level servoing, so that it has to be handed back.
-        is_torque: Which actuators follow torques, (n,) bool.
+        is_torque: Whether actuators follow torques, (n,) bool.
         devices: Device ids of the actuators, from base to flange.
     """
 
@@ -130,7 +124,7 @@ class CyclicExchange:
     # Taking over and handing back
 
     def monitor(self) -> Feedback | None:
-        """Wait for the next deadline and ask for feedback; None if none came."""
+        """Wait for the next deadline and request feedback; None if none came."""
         self._pacer.wait()
         return self._exchange()
 
@@ -152,17 +146,17 @@ class CyclicExchange:
         return feedback is not None
 
     def restart_clock(self) -> None:
-        """Let deadlines and the age of the latest state count from now."""
+        """Count deadlines and the age of the latest state from now on."""
         self._pacer.restart()
         self._fresh_at = time.monotonic()
 
     def wait_a_period(self) -> None:
-        """Wait for the next deadline without sending anything: commands are not allowed yet, or not any more."""
+        """Wait for the next deadline without sending, while commands are not allowed."""
         self._pacer.wait()
         self.client.keep_alive()
 
     def begin_commanding(self) -> None:
-        """Let requests carry commands: actuators follow positions until they are told to follow torques.
+        """Send commands in requests from now on: actuators follow positions until they are switched to torques.
 
         Raises:
             KortexConnectionLost: No feedback has come yet.
@@ -174,12 +168,12 @@ class CyclicExchange:
         self._fresh_at = time.monotonic()
 
     def end_commanding(self) -> None:
-        """Let requests only ask for feedback."""
+        """Only request feedback from now on."""
         self.is_commanding = self.is_low_level = False
         self.is_torque[:] = False
 
     def find_break(self) -> str | None:
-        """Return why there is no TCP connection any more, as far as is known by now; None while it stands."""
+        """Return the known reason for a lost TCP connection; None while it stands."""
         self.client.keep_alive()
         return self.client.break_reason
 
@@ -212,7 +206,7 @@ class CyclicExchange:
         return feedback
 
     def _require_obedience(self, error: KortexServerError) -> None:
-        """Ask an arm that refuses a command for its state; a request damaged on its way costs one cycle."""
+        """Query the state of an arm that refuses a command; a request damaged on its way costs one cycle."""
         text = ""
         with contextlib.suppress(KortexServerError, KortexConnectionLost):
             feedback = self.client.refresh(None, max(REPLY_TIMEOUT, self.settings.reply_wait))
@@ -273,7 +267,7 @@ class CyclicExchange:
         return tuple(faults)
 
     def _describe_stamps(self) -> str:
-        """Say whether the stamps are as good as the robot file says, as far as round trips tell."""
+        """Describe whether the stamps are as accurate as the robot file states, by the round trips."""
         if self.settings.stamps is StampSource.FRAMES:
             return "one period per frame"
         counts, allowed = self.client.counts, self.robot.sensors.stamp_jitter

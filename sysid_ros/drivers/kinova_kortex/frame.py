@@ -30,7 +30,6 @@ def _axes(*names: str) -> str:
 
 
 def _run(first: int, kind: str, names: str) -> tuple[str, ...]:
-    """Fields of one type with consecutive tags."""
     return tuple(f"{tag} {kind} {name}" for tag, name in enumerate(names.split(), first))
 
 
@@ -124,11 +123,11 @@ class Frame(NamedTuple):
     """One frame.
 
     Attributes:
-        kind: What it is.
+        kind: Its type.
         function: Service id times 65536 plus function id.
         session: Session id; 0 before there is one.
-        message: Message id; a response has that of its request.
-        device: Device it is for; 0 is the base.
+        message: Message id; a response has its request's.
+        device: Its receiver; 0 is the base.
         payload: Encoded message.
         error: Error code of a response.
         sub_error: Its sub code.
@@ -162,7 +161,7 @@ def decode_frame(data: bytes) -> Frame:
     """Decode a frame.
 
     Raises:
-        InvalidFrame: It is none, of another version, or its length does not fit.
+        InvalidFrame: It is invalid, of another version, or its length does not match.
     """
     size = len(data)
     if size > LARGEST_FRAME:
@@ -204,28 +203,28 @@ def wrap_for_tcp(frame: bytes) -> bytes:
 
 
 class TcpFrames:
-    """Cuts a TCP stream into frames. Keeps at most one that is not complete, of :data:`LARGEST_FRAME` at most."""
+    """Cuts a TCP stream into frames. Keeps at most one incomplete frame, of :data:`LARGEST_FRAME` at most."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     @property
     def pending(self) -> int:
-        """Number of bytes that have come of a frame that is not complete yet."""
+        """Number of received bytes of an incomplete frame."""
         return len(self._buffer)
 
     @property
     def announced(self) -> int:
-        """Length of that frame with its prefix; 0 where it is not known yet [bytes]."""
+        """Length of that frame with its prefix [bytes]; 0 if not known yet."""
         if len(self._buffer) < _PREFIX:
             return 0
         return _PREFIX + _LENGTH.unpack(self._buffer[len(TCP_MARK) : _PREFIX])[0]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take in what has come and return the frames that are complete.
+        """Add received bytes and return the complete frames.
 
         Raises:
-            InvalidFrame: The stream does not go on with a frame; it cannot be followed any further.
+            InvalidFrame: The stream does not go on with a frame; it cannot be decoded any further.
         """
         self._buffer += data
         frames = []

@@ -1,7 +1,7 @@
-"""The cyclic messages: torques to the actuators, and what they measure; SI units on this side, degrees on the wire.
+"""The cyclic messages: torques to the actuators, and their measurements; SI units on this side, degrees on the wire.
 
-Everything comes from the network, so nothing is trusted: whatever is not exactly one finite value per joint is a
-:class:`InvalidFrame`, and no other exception leaves the decoders.
+Data from the network are not trusted: anything but exactly one finite value per joint is a :class:`InvalidFrame`, and
+no other exception leaves the decoders.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Command(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """One look at the arm, as the base sends it. Arrays are (n,).
+    """One measurement of the arm, as the base sends it. Arrays are (n,).
 
     Attributes:
         frame: Frame id.
@@ -82,7 +82,7 @@ def decode_command(data: bytes, n: int) -> Command:
     """Decode a command for ``n`` actuators.
 
     Raises:
-        InvalidFrame: It is none, for another arm, or its ids differ.
+        InvalidFrame: It is invalid, for another arm, or its ids differ.
     """
     message = parse("Command", data)
     actuators, size = message.actuators, len(data)
@@ -114,7 +114,7 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
     """Decode a feedback of an arm with ``n`` actuators.
 
     Raises:
-        InvalidFrame: It is none, of another arm, or a value is no measurement.
+        InvalidFrame: It is invalid, of another arm, or a value is no measurement.
     """
     message, size = parse("Feedback", data), len(data)
     actuators = message.actuators
@@ -142,7 +142,7 @@ def decode_arm_state(data: bytes) -> ArmState:
     """Decode the state of the arm.
 
     Raises:
-        InvalidFrame: It is none.
+        InvalidFrame: It is invalid.
     """
     value = parse("ArmStateInformation", data).active_state
     try:
@@ -155,7 +155,7 @@ def decode_serial_number(data: bytes) -> str:
     """Decode a serial number; empty where the base has none.
 
     Raises:
-        InvalidFrame: It is no text that can be read.
+        InvalidFrame: The text is invalid.
     """
     value = bytes(parse("SerialNumber", data).serial_number)
     text = value.decode("ascii", "replace").strip()
@@ -168,8 +168,7 @@ def decode_actuators(data: bytes) -> tuple[int, ...]:
     """Decode the devices of an arm; return the ids of its actuators in ascending order, from the base to the flange.
 
     Raises:
-        InvalidFrame: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the
-            base).
+        InvalidFrame: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the base).
     """
     message, size = parse("DeviceHandles", data), len(data)
     kinds = {kind.value for kind in DeviceType if kind.is_actuator}
@@ -181,7 +180,7 @@ def decode_actuators(data: bytes) -> tuple[int, ...]:
 
 def _finite(values: list[float], largest: float, name: str, size: int) -> Array:
     array = np.array(values)
-    # Not a number fails this comparison too.
+    # NaN fails this comparison too.
     if not (np.abs(array) <= largest).all():
         raise InvalidFrame(f"a {name} that is no measurement: {values}", size)
     return array
@@ -198,14 +197,11 @@ def to_wire(q: Array) -> Array:
 
 
 class Unwrapper:
-    """Makes continuous joint angles of those on the wire.
+    """Converts angles on the wire into continuous joint angles.
 
     The first reading is taken at the turn inside the position limits of the joint; a joint without limits at the turn
     nearest to its home position. Between two readings no joint turns by half a turn: at its largest speed that takes
-    over a second, much longer than the driver lives without readings.
-
-    Args:
-        robot: Limits and home.
+    over a second, much longer than the driver runs without readings.
     """
 
     def __init__(self, robot: RobotModel):

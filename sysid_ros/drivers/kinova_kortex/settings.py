@@ -1,4 +1,4 @@
-"""How the Kortex client is set up."""
+"""Settings of the Kortex client."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sysid_ros.drivers.modes import KORTEX_PORT_REALTIME as PORT_REALTIME
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 REPLY_TIMEOUT = 0.003
-"""How long an arm that has refused a command is given to tell its state [s]; as Kinova's examples wait for a reply."""
+"""Timeout for the state of an arm that has refused a command [s]; as in Kinova's examples."""
 
 
 class StampSource(Enum):
-    """Where stamps come from; Kortex sends none.
+    """Source of stamps; Kortex sends none.
 
     ``CLOCK``: this computer's clock when the request was sent. ``FRAMES``: one period per frame; right only for an
     emulated base whose time waits for its client.
@@ -83,5 +83,5 @@ class KortexSettings(Settings):
 
     @property
     def reply_wait(self) -> float:
-        """How long a cycle waits for its reply; one that comes later counts as lost [s]."""
+        """Time that a cycle waits for its reply; a later one counts as lost [s]."""
         return self.wait_time or 0.75 * self.period

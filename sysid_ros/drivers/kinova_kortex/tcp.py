@@ -53,12 +53,7 @@ def error_of(call: str, frame: Frame) -> KortexServerError:
 
 
 class TcpCall(Generic[T]):
-    """A request on a :class:`TcpSession`.
-
-    Attributes:
-        name: What was asked.
-        message: Its message id.
-    """
+    """A request on a :class:`TcpSession`, with its name and message id."""
 
     def __init__(self, session: TcpSession, name: str, message: int, read: Callable[[bytes], T]):
         self.name, self.message = name, message
@@ -66,7 +61,7 @@ class TcpCall(Generic[T]):
         self._frame: Frame | None = None
 
     def is_done(self) -> bool:
-        """Whether the answer is there, or never will be. Does not wait."""
+        """Whether the answer has arrived, or never will. Does not wait."""
         if self._frame is None:
             self._session.poll()
             self._frame = self._session.take(self.message)
@@ -92,9 +87,6 @@ class TcpCall(Generic[T]):
 
 class TcpSession:
     """Connection and session on TCP; nothing waits but :meth:`open`.
-
-    Args:
-        settings: Addresses, user, time-outs.
 
     Attributes:
         is_open: Whether the connection stands.
@@ -154,10 +146,10 @@ class TcpSession:
         """Send a request.
 
         Args:
-            function: What is asked for.
+            function: The function.
             payload: Encoded message.
-            device: Device it is for.
-            read: Turns the payload of the answer into its result; the payload itself without it.
+            device: Its receiver.
+            read: Converts the payload of the answer into its result; None for the payload itself.
         """
         self._message = (self._message + 1) % ID_MODULUS
         frame = Frame(FrameType.REQUEST, function, self.session, self._message, device, payload)
@@ -167,7 +159,7 @@ class TcpSession:
         return TcpCall(self, name, self._message, read)
 
     def wait(self, call: TcpCall[T], seconds: float) -> T:
-        """Wait for an answer, without anything else to do meanwhile.
+        """Wait for an answer.
 
         Raises:
             KortexServerError: The base refused.
@@ -180,7 +172,7 @@ class TcpSession:
             select.select([self._socket], [], [], seconds)
 
     def poll(self) -> None:
-        """Read what has come."""
+        """Read all that has arrived."""
         if not self.is_open or self._socket is None:
             return
         try:
@@ -206,11 +198,11 @@ class TcpSession:
             self._begun_at = time.monotonic()
 
     def take(self, message: int) -> Frame | None:
-        """Return the response with a message id, if it is there."""
+        """Return the response with a message id, if it has arrived."""
         return self._responses.pop(message, None)
 
     def keep_alive(self) -> None:
-        """Send a keep-alive request if one is due, and read what has come. Does not wait."""
+        """Send a keep-alive request if one is due, and read all that has arrived. Does not wait."""
         now = time.monotonic()
         if self.is_open and now >= self._next_keep_alive:
             self._next_keep_alive = now + self._settings.connection_inactivity_timeout / _KEEP_ALIVES
@@ -229,7 +221,7 @@ class TcpSession:
         return 0.0 if self._keep_alive is None else time.monotonic() - self._answered_at
 
     def close(self, seconds: float = 0.3) -> None:
-        """Close session and connection; wait that long at most [s]. Never raise."""
+        """Close session and connection; wait at most this long [s]. Never raise."""
         if self.is_open:
             with contextlib.suppress(KortexConnectionLost, KortexServerError, OSError):
                 self.wait(self.start(Function.CLOSE_SESSION), seconds)
@@ -249,7 +241,7 @@ class TcpSession:
                 self.session = frame.session
 
     def _check_incomplete_frame(self) -> None:
-        """Break where a frame stays incomplete: with a damaged length all that comes would be the rest of one frame."""
+        """Break where a frame stays incomplete: with a damaged length all later bytes would be its rest."""
         pending, seconds = self._frames.pending, _FRAME_TIME * self._settings.connection_inactivity_timeout
         if pending and time.monotonic() - self._begun_at > seconds:
             announced = self._frames.announced
@@ -276,7 +268,7 @@ def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], obje
     Args:
         call: The call.
         seconds: Longest time [s].
-        meanwhile: Done again and again while waiting; takes the time it may spend [s].
+        meanwhile: Called repeatedly while waiting, with the time it may spend [s].
 
     Returns:
         The answer.

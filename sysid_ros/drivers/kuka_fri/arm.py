@@ -30,15 +30,11 @@ _STEP = 1.5
 
 
 class SentPosition:
-    """The position that is sent, cycle by cycle.
+    """The positions to send, cycle by cycle.
 
-    With an offset it lies beside the measured position on the side of the middle of the joint's range. The side changes
-    only where the joint is on the other side of the middle by more than half of what there is to its limit: so it does
-    not chatter, and a position within the limits is never sent beyond them.
-
-    Args:
-        limits: Positions and speeds of the joints.
-        settings: Kind, offset and period.
+    With an offset it lies beside the measured position, towards the middle of the joint's range. The side changes only
+    where the joint is on the other side of the middle by more than half the distance to its limit: so it does not
+    chatter, and a position within the limits is never sent beyond them.
     """
 
     def __init__(self, limits: JointLimits, settings: FriSettings):
@@ -53,19 +49,12 @@ class SentPosition:
         self._sent = np.zeros(len(lower))
 
     def restart(self, q: Array) -> None:
-        """Begins at the position that the controller was sent last, (n,) [rad]."""
+        """Begin at the position last sent to the controller, (n,) [rad]."""
         self._sent = np.array(q)
         self._side = np.where(q > self._middle, -1.0, 1.0)
 
     def follow(self, q: Array) -> Array:
-        """Return the position to send.
-
-        Args:
-            q: Measured positions, (n,) [rad].
-
-        Returns:
-            Positions, (n,) [rad].
-        """
+        """Return the position to send, (n,) [rad], for a measured one (n,) [rad]."""
         is_far = self._side * (q - self._middle) > self._turn
         self._side = np.where(is_far, -self._side, self._side)
         target = q + self._side * self._offset
@@ -162,7 +151,7 @@ class FriArm(Arm):
     def stop(self, reason: str) -> None:
         """See :meth:`Arm.stop`. A last command that balances gravity, then none: the controller ends the motion.
 
-        What follows within the session is answered again as soon as it only monitors.
+        Later messages within the session are answered again as soon as it only monitors.
         """
         if self._is_commanding and self._link is not None and self._last is not None:
             is_overlay = self.settings.setup is TorqueSetup.OVERLAY
@@ -257,7 +246,7 @@ class FriArm(Arm):
         return self._last
 
     def _count_lost(self, message: Monitoring) -> float:
-        """How many periods are missing between this message and the last one that was used, lost or overtaken [-]."""
+        """Count periods between this message and the last used one, lost or overtaken [-]."""
         last, self._sequence = self._sequence, message.sequence
         if last is None:
             return 0.0

@@ -1,7 +1,7 @@
 """Datagrams to messages and back, for every version of FRI.
 
-Everything comes from the network, so nothing is trusted: whatever is not exactly a message of this version with seven
-finite values per joint array is a :class:`InvalidFrame`, and no other exception leaves the decoders.
+Data from the network are not trusted: anything but a message of this version with seven finite values per joint array
+is a :class:`InvalidFrame`, and no other exception leaves the decoders.
 """
 
 from __future__ import annotations
@@ -146,7 +146,6 @@ def message_classes(version: FriVersion) -> dict[str, Any]:
 
 
 def _add_field(message: Any, package: str, text: str) -> None:
-    """Add a field that is written as ``tag label type name``."""
     tag, label, kind, name = text.split()
     field = message.field.add(name=name, number=int(tag))
     is_packed = label == "packed"
@@ -184,11 +183,7 @@ _Enum = TypeVar("_Enum", bound=IntEnum)
 
 
 class FriCodec:
-    """Encodes and decodes the messages of one version.
-
-    Args:
-        version: The version of the controller.
-    """
+    """Encodes and decodes the messages of one version."""
 
     def __init__(self, version: FriVersion):
         self.version = version
@@ -434,7 +429,6 @@ def _write_ios(requests: Any, ios: Sequence[IoValue]) -> None:
 
 
 def _joints(message: Any, name: str, size: int) -> Array | None:
-    """Return a joint array, (7,); None where the message has no such field."""
     return _finite(getattr(message, name).value, JOINTS, name, size) if message.HasField(name) else None
 
 
@@ -442,7 +436,7 @@ def _finite(values: Sequence[float], count: int, name: str, size: int) -> Array:
     if len(values) != count:
         raise InvalidFrame(f"{name} has {len(values)} values instead of {count}", size)
     numbers = list(values)
-    # The comparisons are false for what is not a number.
+    # The comparisons are false for NaN.
     if not all(-_LARGEST_VALUE < number < _LARGEST_VALUE for number in numbers):
         raise InvalidFrame(f"{name} is {numbers}", size)
     return np.array(numbers)

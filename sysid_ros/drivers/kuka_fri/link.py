@@ -1,4 +1,4 @@
-"""The session on its socket: the newest message in, one answer out, and what went wrong on the way."""
+"""The session on its socket: the newest message in, one answer out, and counts of faults."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ SEQUENCE_MODULUS = 1 << 32
 
 @dataclass(frozen=True)
 class SessionCounts:
-    """What has happened in a session so far.
+    """Counts of a session.
 
     Attributes:
         sequence: Lost, repeated and late messages.
-        malformed: Datagrams that were no usable message.
+        malformed: Unusable datagrams.
         answered: Commands sent.
         fallbacks: Times the controller ended COMMANDING_ACTIVE.
-        rejected: Why the latest refused datagram was; None if none was.
-        first_rejected: Why the first one was.
+        rejected: Fault of the latest refused datagram; None without any.
+        first_rejected: Fault of the first one.
     """
 
     sequence: SequenceCounts
@@ -56,11 +56,7 @@ class SessionCounts:
 
 
 class FriSession:
-    """One client of one controller.
-
-    Args:
-        codec: Version of both.
-    """
+    """One client of one controller, both of the same version."""
 
     def __init__(self, codec: FriCodec):
         self._codec = codec
@@ -84,7 +80,7 @@ class FriSession:
 
     @property
     def counts(self) -> SessionCounts:
-        """What has happened so far."""
+        """Counts so far."""
         events = self._events
         return SessionCounts(
             self._sequences.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected,
@@ -92,10 +88,10 @@ class FriSession:
         )  # fmt: skip
 
     def receive(self, datagram: bytes) -> Monitoring | None:
-        """Take a datagram.
+        """Decode a datagram.
 
         Returns:
-            The message; None if it is unusable, repeated or late, in which case nothing must come of it.
+            The message; None if it is unusable, repeated or late, and must have no effect.
         """
         try:
             message = self._codec.decode_monitoring(datagram)
@@ -121,7 +117,7 @@ class FriSession:
 
     @property
     def is_answer_due(self) -> bool:
-        """Whether the latest message is one that is answered: every receive_multiplier-th, none in IDLE."""
+        """Whether the latest message has to be answered: every receive_multiplier-th, none in IDLE."""
         message = self.last
         return message is not None and 0 < message.receive_multiplier <= self._since_answer
 
@@ -158,7 +154,7 @@ class FriSession:
 
 
 def is_message(codec: FriCodec, datagram: bytes) -> bool:
-    """Return whether a datagram is a message that a controller would send: the first of them shows who it is."""
+    """Return whether a datagram is a message of a controller; the first one identifies it."""
     try:
         _require_consistent(codec.decode_monitoring(datagram), len(datagram))
     except InvalidFrame:
@@ -167,7 +163,7 @@ def is_message(codec: FriCodec, datagram: bytes) -> bool:
 
 
 def _require_consistent(message: Monitoring, size: int) -> None:
-    """Check that a message has what its state promises."""
+    """Check that a message has the fields its state requires."""
     if message.state is SessionState.IDLE:
         return
     if message.q is None or message.tau is None:
@@ -177,23 +173,19 @@ def _require_consistent(message: Monitoring, size: int) -> None:
 
 
 PEER_SILENCE = 1.0
-"""A controller that has sent nothing usable for so long may have another port when it sends again [s]."""
+"""A controller without a usable message for so long may return with another port [s]."""
 _REACTIONS = 2000
 """Times between a message and its answer that are kept."""
 _UNKNOWN = "unknown"
-"""What is reported where the message has no such field."""
+"""Reported value of a field that the message does not have."""
 
 
 class FriLink:
     """The connection of one client.
 
-    Args:
-        settings: Version of the controller.
-        endpoint: Its socket.
-
     Attributes:
-        session: What the client owes.
-        arrivals: When messages came.
+        session: State of the session.
+        arrivals: Times of arrival.
         skipped: Messages that were overtaken by the next one.
         late_answers: Answers that left later than a period after their message came.
         reactions: The latest times from message to answer [s].
@@ -210,10 +202,7 @@ class FriLink:
         self._is_answered = True
 
     def next(self, timeout: float) -> Monitoring | None:
-        """Wait for the next usable message, then take the newest there is; the ones it overtakes are counted.
-
-        Args:
-            timeout: Longest time to wait [s].
+        """Wait for the next usable message, at most for a timeout [s], then take the newest one; count overtaken ones.
 
         Returns:
             The message; None if none came in time.
@@ -283,7 +272,7 @@ class FriLink:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """What was refused so far and why, a sentence for each kind, about the first of it; they do not change."""
+        """Return the refused datagrams and why, a sentence for each kind, about the first of it; they do not change."""
         counts, others = self.session.counts, self._endpoint.first_ignored
         refused = []
         if others is not None:
@@ -301,7 +290,7 @@ class FriLink:
             return f"{counts.malformed} unusable datagrams, the latest: {counts.rejected}"
         if self._endpoint.ignored:
             return f"{self._endpoint.ignored} datagrams of other hosts or ports were ignored"
-        return f"nothing came at UDP port {self._endpoint.address[1]}"
+        return f"no message at UDP port {self._endpoint.address[1]}"
 
     def close(self) -> None:
         """Close the socket."""

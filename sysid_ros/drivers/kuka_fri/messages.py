@@ -22,7 +22,7 @@ class SessionState(IntEnum):
 
     @property
     def is_commanding(self) -> bool:
-        """Whether the interpolated position is sent and commands are owed."""
+        """Whether the interpolated position is sent and commands are due."""
         return self >= SessionState.COMMANDING_WAIT
 
 
@@ -61,7 +61,7 @@ class DriveState(IntEnum):
 
 
 class ControlMode(IntEnum):
-    """What the controller does with the arm."""
+    """Control mode of the controller."""
 
     POSITION = 0
     CARTESIAN_IMPEDANCE = 1
@@ -70,7 +70,7 @@ class ControlMode(IntEnum):
 
 
 class CommandMode(IntEnum):
-    """What the controller expects of the client; the last one since 2.x."""
+    """Command that the controller expects of the client; the last one since 2.x."""
 
     NO_COMMAND = 0
     POSITION = 1
@@ -80,7 +80,7 @@ class CommandMode(IntEnum):
 
 
 class OverlayType(IntEnum):
-    """What the client's commands are laid over."""
+    """Motion that the client's commands are added to."""
 
     NO_OVERLAY = 0
     JOINT = 1
@@ -88,7 +88,7 @@ class OverlayType(IntEnum):
 
 
 class IoType(IntEnum):
-    """What an input or output of the controller carries."""
+    """Type of an input or output of the controller."""
 
     BOOLEAN = 0
     DIGITAL = 1
@@ -96,7 +96,7 @@ class IoType(IntEnum):
 
 
 class IoDirection(IntEnum):
-    """Who sets an input or output: an INPUT is set by the cell, an OUTPUT by the client."""
+    """Direction of an input or output: an INPUT is set by the cell, an OUTPUT by the client."""
 
     INPUT = 0
     OUTPUT = 1
@@ -107,8 +107,8 @@ class IoValue(NamedTuple):
 
     Attributes:
         name: The name the application on the controller gives it.
-        kind: What it carries.
-        direction: Who sets it.
+        kind: Its type.
+        direction: Its direction.
         value: Its value: 0 or 1, a whole number from 0, or a number, by its kind.
     """
 
@@ -123,25 +123,25 @@ class Monitoring(NamedTuple):
 
     Attributes:
         sequence: Its counter.
-        reflected: Counter of the last command the controller has seen.
-        state: State of the session; IDLE where the message does not say, as KUKA's client takes it.
+        reflected: Counter of the last command the controller has received.
+        state: State of the session; IDLE where the message has none, as in KUKA's client.
         quality: Quality of the connection.
-        send_period: Time between messages [s]; 0 where the message does not say.
+        send_period: Time between messages [s]; 0 where the message has none.
         receive_multiplier: The client answers every how many messages.
-        joint_count: Number of joints the controller says it has.
+        joint_count: Number of joints that the controller reports.
         safety: Safety stop in force.
         drives: State of each drive.
         operation_mode: Operation mode of the cabinet; the number on the wire.
-        control_mode: What the controller does with the arm.
-        stamp_ns: When it was measured [ns since the epoch of the controller's clock].
+        control_mode: Control mode of the controller.
+        stamp_ns: Time of the measurement [ns since the epoch of the controller's clock].
         q: Measured positions [rad].
-        tau: Measured torques in the vendor's sign, which is that of the reaction [Nm].
+        tau: Measured torques in the vendor's sign, the reaction's [Nm].
         q_commanded: Last commanded positions (1.x only) [rad].
         tau_commanded: Last commanded torques [Nm].
-        tau_external: Measured torques less those of the controller's own model, positive in joint direction [Nm].
+        tau_external: Measured torques less the torques of the controller's own model, positive in joint direction [Nm].
         q_ipo: Interpolated positions; only in the commanding states [rad].
-        command_mode: What the controller expects.
-        overlay: What commands are laid over.
+        command_mode: The expected command.
+        overlay: The motion that commands are added to.
         tracking_performance: 1 is best; 0 in all states but COMMANDING_ACTIVE.
         ios: Inputs and outputs that the application shares with the client, at most 10.
         flange: Position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,); since 2.x. Clients
@@ -183,7 +183,7 @@ class Monitoring(NamedTuple):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """What keeps the arm from moving, in words: a safety stop in force, drives that are not active."""
+        """Reasons why the arm cannot move, in words: a safety stop in force, drives that are not active."""
         found = []
         if self.safety not in (None, SafetyState.NORMAL_OPERATION):
             found.append(f"safety stop {self.safety.name}")

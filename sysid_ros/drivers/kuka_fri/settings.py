@@ -1,4 +1,4 @@
-"""How the FRI client is set up; it has to agree with the application on the controller."""
+"""Settings of the FRI client; they have to agree with the application on the controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TorqueSetup(Enum):
     """What the controller adds to the torques it is sent.
 
     ``OVERLAY``: gravity and Coriolis torques of its own model (KUKA's joint impedance control with zero stiffness and
-    damping); the client subtracts the same. ``FULL``: nothing; what the client sends is the whole joint torque. Some
+    damping); the client subtracts the same. ``FULL``: nothing; the client sends the whole joint torque. Some
     controller applications and simulators of other makers are like that; KUKA's controller is not.
     """
 
@@ -27,7 +27,7 @@ class TorqueSetup(Enum):
 
 
 class PositionSent(Enum):
-    """Which position goes with the torques.
+    """The position sent with the torques.
 
     With zero stiffness it moves nothing, but a jump stops the arm. ``MEASURED``: the measured one; KUKA's controller
     then switches its friction compensation off, at rest at least. ``OFFSET``: ``position_offset`` beside the measured
@@ -46,7 +46,7 @@ class FriSettings(Settings):
     version: FriVersion = setting(FriVersion.V1_15)
     """Version of FRI on the controller; 1.14 and 1.16 are as 1.15."""
     robot_ip: str = setting("")
-    """Address of the controller; other hosts are not heard. Empty hears everybody."""
+    """Address of the controller; other hosts are ignored. Empty accepts all hosts."""
     port: int = setting(PORTS[0], "-", lower=1024, upper=65535)
     """UDP port of this computer, the one the controller's application names."""
     period: float = setting(0.001, "s", lower=0.001, upper=0.01)
@@ -81,7 +81,7 @@ class FriSettings(Settings):
     """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
     has moved by 1 mrad. 0 leaves it out."""
     compensation_tolerance: float = setting(3.0, "Nm", lower=0.0, upper=100.0, library_only=True)
-    """Largest difference between what the controller says it compensates at rest and what this client takes it for."""
+    """Largest difference between the controller's reported compensation at rest and this client's assumption."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Taking a resting arm over, step by step; whatever does not fit ends it before anything has moved."""
+"""Taking a resting arm over, step by step; any mismatch ends it before a motion."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
     """Wait until the controller monitors, and answer it.
 
     Raises:
-        TakeoverRefused: It sends nothing, stays IDLE, sends what is no message of this version, or at another period.
+        TakeoverRefused: It sends nothing, stays IDLE, sends messages of another version, or at another period.
     """
     before = link.session.last
     message = _follow(link, settings, lambda m: m.state is not SessionState.IDLE)
     if message is None:
-        if link.session.last is before:  # what is known of the session is old, if anything
+        if link.session.last is before:  # the state of the session is old, if there is one
             raise TakeoverRefused(
                 f"no message of an FRI {settings.version.value} controller came for {settings.connect_timeout:g} s "
                 f"({link.describe_timeout()}); is its application running, with this computer's address and port?"
@@ -50,7 +50,7 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
 
 
 def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> tuple[Array, Array]:
-    """Measures the arm while its own controller holds it, and compares it with its model.
+    """Measure the arm while its own controller holds it, and compare it with its model.
 
     Returns:
         Mean positions (7,) [rad] and efforts in joint direction (7,) [Nm].
@@ -74,7 +74,7 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
 
 def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, effort: Array, modelled: Array) -> None:
-    """Compare what the controller compensates with what this driver will subtract.
+    """Compare the controller's compensation with the torques this driver will subtract.
 
     The external torque is the measured one less that of the controller's own model, so at rest the model's gravity is
     the joint effort plus the external torque.
@@ -84,7 +84,7 @@ def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, 
         settings: Set-up and tolerance.
         robot: Names of the joints.
         effort: Efforts in joint direction, (7,) [Nm].
-        modelled: What this driver expects to be compensated, (7,) [Nm].
+        modelled: Compensation that this driver expects, (7,) [Nm].
 
     Raises:
         TakeoverRefused: They differ by more than the tolerance.
@@ -104,7 +104,7 @@ def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, 
 
 
 def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
-    """Mirrors the interpolated position, with zero torque, until torques act.
+    """Mirror the interpolated position, with zero torque, until torques act.
 
     Raises:
         TakeoverRefused: The application does not start commanding, or not in torque mode.
@@ -136,14 +136,10 @@ def _is_active_in_torque_mode(message: Monitoring) -> bool:
 def _follow(
     link: FriLink, settings: FriSettings, is_done: Callable[[Monitoring], bool], mirrors: bool = False
 ) -> Monitoring | None:
-    """Answers every message until one is what is waited for; that one is not answered yet.
+    """Answer every message until ``is_done``; that one is not answered yet.
 
-    Args:
-        link: The session.
-        settings: How long to wait.
-        is_done: What is waited for; asked once per message.
-        mirrors: Whether messages of the commanding states are answered. If not, the controller goes back to monitoring,
-            where it holds the arm; answered with zero torque in COMMANDING_ACTIVE, the arm would float and could sink.
+    With ``mirrors``, messages of the commanding states are answered. If not, the controller goes back to monitoring,
+    where it holds the arm; answered with zero torque in COMMANDING_ACTIVE, the arm would float and could sink.
     """
     deadline = time.monotonic() + settings.connect_timeout
     while (remaining := deadline - time.monotonic()) > 0.0:

@@ -1,8 +1,8 @@
 """The simulated arm: MuJoCo physics behind the driver interface, in lock-step or paced by its user.
 
 Time passes only in :meth:`MujocoArm.read`: each call but the first after ``connect`` simulates one period with the
-commanded torque held. Nothing here looks at a clock, so the same seed gives the same numbers however fast it runs.
-Stamps are simulated time and start at 0 unless told otherwise.
+commanded torque held. It reads no clock, so the same seed gives the same numbers at any speed. Stamps are simulated
+time and start at 0 by default.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sysid_ros.drivers.velocity_estimate import VelocityEstimate, plan_velocity
 
 @dataclass(frozen=True)
 class MujocoSettings(Settings, library_only=True):
-    """How the arm is simulated."""
+    """Settings of the simulation."""
 
     period: float = setting(0.001, "s", lower=1e-5, upper=0.01)
     """Duration of a cycle."""
@@ -51,20 +51,20 @@ class MujocoSettings(Settings, library_only=True):
 
 
 class MujocoArm(SimulatedArm):
-    """A simulated arm whose parameters are known to nobody but itself.
+    """A simulated arm with hidden true parameters.
 
     Before ``connect`` and after ``stop`` holding brakes are closed. ``connect`` opens them with the torque that
     balances gravity, as a vendor's position hold would hand over.
 
     Args:
-        robot: What is known of the arm: kinematics, limits, sensors.
+        robot: The public data of the arm: kinematics, limits, sensors.
         theta: True parameters, (14 n,); the nominal ones if None.
         payload: True payload about the frame of the last joint, (10,); None for no payload.
         start: Start position, (n,) [rad]; home if None.
-        settings: How it is simulated.
+        settings: Settings of the simulation.
 
     Attributes:
-        physics: What moves.
+        physics: Its physics.
 
     Raises:
         NotPhysicallyConsistent: A body cannot have its parameters.
@@ -249,7 +249,7 @@ class MockSettings:
     """The simulated arm of ``mode:=mock``.
 
     Attributes:
-        truth: How the arm's own parameters are chosen, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
+        truth: Choice of the arm's own parameters, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
         payload: Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``.
         noise: Name of a :class:`Noise`.
         seed: Seed of truth and noise.

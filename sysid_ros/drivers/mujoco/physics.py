@@ -1,4 +1,4 @@
-"""What moves in a simulated arm: links and, with elastic joints, motors behind springs; no sensors, no driver."""
+"""The moving parts of a simulated arm: links and, with elastic joints, motors behind springs; no sensors, no driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_SUBSTEPS = 50
 
 
 class ArmPhysics:
-    """An arm that torques of its motors move.
+    """An arm driven by the torques of its motors.
 
     Rigid joints are integrated by MuJoCo alone. With elastic joints the inner torque loop and the lag of the actuators
     act between the steps, so they are sampled with the step of the integration, as in a real drive.
@@ -83,12 +83,12 @@ class ArmPhysics:
 
     @property
     def deflection(self) -> tuple[Array, Array]:
-        """Position [rad] and velocity [rad/s] of the motors less those of the links, (n,) each; zero if rigid."""
+        """Position [rad] and velocity [rad/s] of the motors less the links', (n,) each; zero if rigid."""
         data, links = self._data, slice(0, self._n)
         return data.qpos[self._motors] - data.qpos[links], data.qvel[self._motors] - data.qvel[links]
 
     def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach what the arm holds; positions and velocities stay.
+        """Attach, change or (None) detach the payload; positions and velocities stay.
 
         Raises:
             NotPhysicallyConsistent: The last body cannot have such a payload.
@@ -104,7 +104,7 @@ class ArmPhysics:
         self.halt()
 
     def halt(self) -> None:
-        """Take all velocities away, and what the actuators still do; the motors then balance gravity."""
+        """Remove all velocities and pending effects of the actuators; the motors then balance gravity."""
         self._data.qvel[:] = 0.0
         self._applied = self.static_torque()
 
@@ -113,11 +113,11 @@ class ArmPhysics:
         self._model.jnt_range[: self._n] += margin * np.array([-1.0, 1.0])
 
     def set_friction_loss(self, torque: Array) -> None:
-        """Set the Coulomb friction of the motors, that of closed brakes for instance, (n,) [Nm]."""
+        """Set the Coulomb friction of the motors, closed brakes' for instance, (n,) [Nm]."""
         self._model.dof_frictionloss[self._motors] = torque
 
     def scale_friction(self, factor: float) -> None:
-        """Multiply Coulomb and viscous friction as they act now; opening brakes takes the first back."""
+        """Multiply the present Coulomb and viscous friction; opening brakes undoes the first."""
         self._model.dof_frictionloss[self._motors] *= factor
         self._model.dof_damping[self._motors] *= factor
 

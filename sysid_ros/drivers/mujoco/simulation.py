@@ -9,7 +9,7 @@ Elastic joints have a motor of their own, a body without mass that turns about i
 and friction; a tendon whose length is the deflection couples it to the link.
 
 MuJoCo's friction loss is a constraint: it applies exactly F_c against the motion, except in the step in which the joint
-comes to rest or reverses; at rest it applies what holds the joint, at most F_c. There is no stiction band to tune.
+comes to rest or reverses; at rest it applies the holding torque, at most F_c. There is no stiction band to tune.
 """
 
 from __future__ import annotations
@@ -168,20 +168,20 @@ _BLOCK = 1024
 _USUAL = 0.2
 """Share of the largest vibration that errors have which do not use their bounds up [-]."""
 _VIBRATION = 5.0
-"""Frequency of the vibration in the sensors [Hz], that of a real Gen3."""
+"""Frequency of the vibration in the sensors [Hz], as of a real Gen3."""
 _SLOWEST = 0.01
 """Longest period of samples for which errors keep the bounds of their integrals [s]."""
 
 
 class _Bound:
-    """Bounds of an error, (n,) or one for all: of a sample, of what lasts, and of the integral of what vibrates."""
+    """Bounds of an error, (n,) or one for all: of a sample, of its lasting part, and of the integral of vibration."""
 
     def __init__(self, sample: Array, mean: Array | float, integral: Array | float):
         self.sample = sample
         self.is_mean_smaller = np.asarray(mean < sample)
         self.is_any_mean_smaller = bool(self.is_mean_smaller.any())
         self.steady = np.minimum(mean, sample)
-        # Half a period of vibration integrates to the whole of what is allowed, less one sample at its end.
+        # Half a period of vibration integrates to the whole of its bound, less one sample at its end.
         self.swing = np.minimum(sample - self.steady, integral / (0.5 / _VIBRATION + _SLOWEST))
 
 
@@ -193,11 +193,6 @@ class SensorSimulation:
     ``|error of the stamp| <= stamp_jitter``. Of the relative error ``effort_gain_error`` is a constant gain of each
     joint. Where the integral of an error is bounded too, it is a lasting part and a square wave that keep both bounds,
     for samples at 100 Hz and faster. The torque offset drifts steadily from the start.
-
-    Args:
-        sensors: The bounds.
-        noise: How they are used.
-        seed: Seed of all random numbers.
     """
 
     def __init__(self, sensors: SensorModel, noise: Noise, seed: int):
@@ -234,7 +229,7 @@ class SensorSimulation:
         return self._gain.copy()
 
     def measure(self, stamp_ns: int, q: Array, v: Array, tau: Array) -> tuple[int, Array, Array, Array]:
-        """One measurement.
+        """Compute one measurement.
 
         Args:
             stamp_ns: True time [ns].
@@ -271,7 +266,7 @@ class SensorSimulation:
         return (stamp_ns - self._first_ns) * 1e-9
 
     def _within_integral(self, share: Array, bound: _Bound, sign: float) -> Array:
-        """Error of a share in [-1, 1] of the bound of a sample, or of that of what lasts, and vibration of a sign."""
+        """Error of a share in [-1, 1] of the bound of a sample, or of the lasting part, and vibration of a sign."""
         if not bound.is_any_mean_smaller:
             return bound.sample * share
         swing = self._signs[2] * (sign * (_USUAL if self._noise is Noise.UNIFORM else 1.0)) * bound.swing
@@ -327,12 +322,12 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 def draw_truth(robot: RobotModel, truth: str, seed: int, gripper: str = "") -> Array:
     """Choose the true parameters of a simulated arm, (14 n,), in the box of the robot.
 
-    A calibration says what is known of the arm and does not change it: the same seed gives the same arm with and
+    A calibration narrows the bounds of the arm and does not change it: the same seed gives the same arm with and
     without.
 
     Args:
         robot: The arm.
-        truth: How, one of :data:`TRUTHS`.
+        truth: The choice, one of :data:`TRUTHS`.
         seed: Of the random choice.
         gripper: State of its gripper; empty for any of them.
 

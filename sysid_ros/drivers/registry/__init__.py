@@ -1,4 +1,4 @@
-"""All arms there are drivers for, in one table: from mode and protocol to the arm, and from the arm to its loop."""
+"""All drivers of arms in one table: from mode and protocol to the arm, and from the arm to its loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ARMS: Mapping[Driver, Callable[..., Arm]] = {
     Driver.ROS2_CONTROL: Ros2ControlArm,
     Driver.MONITOR: MonitoredArm,
 }
-"""What makes the arm of a driver, of the robot and the settings of its connection; over topics, of the link too."""
+"""Builders of the arm of a driver, from robot and connection settings; over topics, from the link too."""
 _BY_MODE = {
     Mode.MOCK: Driver.MOCK,
     Mode.ROS2_CONTROL: Driver.ROS2_CONTROL,
@@ -70,16 +70,16 @@ def find_driver(robot: RobotModel, mode: Mode) -> Driver:
 
 @dataclass(frozen=True)
 class LoopSetup:
-    """What the loop of an arm is built from; picklable, so that it can be built in a process of its own.
+    """Data from which the loop of an arm is built; picklable, so that it can be built in a process of its own.
 
     Attributes:
         model: Robot, as :func:`load_robot` takes it.
-        driver: How it is reached.
-        connection: Settings of the connection, and over topics what opens the link: what :data:`ARMS` takes beside
-            the robot.
+        driver: Its driver.
+        connection: Settings of the connection, and over topics the opener of the link: the arguments of :data:`ARMS`
+            beside the robot.
         controller: Name of the control law.
         loop: Settings of the loop.
-        serial_number: Serial number of the arm, as far as it is known; empty where it is not.
+        serial_number: Serial number of the arm; empty if unknown.
     """
 
     model: str
@@ -91,14 +91,14 @@ class LoopSetup:
 
     @classmethod
     def mock(cls, model: str = "kinova_gen3_2f85", controller: str = "robust", **settings: Any) -> LoopSetup:
-        """Set up a simulated arm; ``settings`` are those of :class:`MockSettings`."""
+        """Set up a simulated arm with :class:`MockSettings`."""
         return cls(model, Driver.MOCK, (MockSettings(**settings),), controller)
 
     def build_arm(self, robot: RobotModel) -> Arm:
         """Make the arm, not yet connected.
 
         Raises:
-            SysidError: Robot and settings do not fit each other, or the calibration is of another arm.
+            SysidError: Robot and settings do not match, or the calibration is of another arm.
         """
         require_same_arm(robot, self.serial_number)
         arm = ARMS[self.driver](robot, *self.connection)

@@ -1,8 +1,8 @@
 """An arm under ros2_control as an arm of the torque loop: its joint states pace it, effort commands answer them.
 
-What this connection cannot promise is said where it matters: commands travel through a publisher, a network and a
-callback of the controller manager, none of which has a deadline. What can be seen of it (stamps, gaps, what waits) is
-monitored, and stops the arm; the rest is an assumption.
+This connection cannot guarantee deadlines: commands travel through a publisher, a network and a callback of the
+controller manager. Observable symptoms (stamps, gaps, waiting states) are monitored and stop the arm; the rest is an
+assumption.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sysid_ros.drivers.takeover import TakeoverRefused, check_rest, hold_and_pro
 from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
 
 NO_GUARANTEE = "over ros2_control, without real-time guarantees"
-"""What every status of such an arm says."""
+"""Sentence in every status of such an arm."""
 _LOST_CYCLES = 8
 """Cycles without a state after which the arm is lost: sooner than the loop faults and balances it by its model.
 The commands that have held the arm at rest balance it better than a model that does not know the payload."""
@@ -48,8 +48,8 @@ class Ros2ControlArm(Arm):
         open_link: Opens the topics.
 
     Raises:
-        ParameterOutOfRange: What an effort command is was not stated, the messages are for other arms, or velocities
-            cannot be computed as well as the robot's settings promise.
+        ParameterOutOfRange: The meaning of an effort command was not stated, the messages are for other arms, or
+            velocities cannot be computed as well as the robot's settings promise.
     """
 
     pacing = Pacing.CONTROLLER
@@ -80,7 +80,7 @@ class Ros2ControlArm(Arm):
         zero = np.zeros(self._robot.n)
         self._is_commanding = False
         self._hold = PositionHold(self._robot, self.period, self._compensation.balance)
-        self._is_holding = False  # after stop(), where nobody else holds the arm
+        self._is_holding = False  # after stop(), without another controller that holds the arm
         self._first: ArmState | None = None
         self._last = ArmState(0, np.array(self._robot.home), zero, zero, False)
         self._missed = 0
@@ -184,11 +184,11 @@ class Ros2ControlArm(Arm):
 
     @property
     def late_answers(self) -> int:
-        """See :class:`Arm`; those of the present connection."""
+        """See :class:`Arm`; of the present connection."""
         return self._sender.late_answers
 
     def _settle(self, link: JointLink) -> None:
-        """Hold the arm until it rests; what holds it then is what the controller goes on with."""
+        """Hold the arm until it rests; the controller goes on with the last command."""
         for _ in range(round(_SETTLE_SECONDS / self.period)):
             if not self.read().ok or self._hold.settled is not None:
                 break
@@ -219,7 +219,7 @@ class Ros2ControlArm(Arm):
                 raise TakeoverRefused(f"the effort controller cannot be activated: {problem}")
             state = self._newest_state(link, stream)
         question = (
-            f"is torque_command '{settings.torque_command.value}' what the arm does, is the effort controller active, "
+            f"does torque_command '{settings.torque_command.value}' match the arm, is the effort controller active, "
             "is the sign of the torques right?"
         )
         try:
@@ -229,24 +229,23 @@ class Ros2ControlArm(Arm):
             raise
 
     def _give_back(self, link: JointLink, rest: RestMeasurement) -> None:
-        """End a takeover that failed. Commands do not do what they should, so nothing is fed back any more."""
+        """End a takeover that failed. Commands do not act as they should, so there is no feedback any more."""
         self._is_commanding = False
         if link.has_hold_controller and link.switch(is_torque=False, timeout=_SWITCH_SECONDS) is None:
             return
         if np.abs(self._last.q - rest.q).max() > self.settings.hold_drift:
-            # Whatever is wrong, a sign or what the arm adds, the torque that should have balanced it is what moves it.
+            # Whatever the fault, a sign or the arm's own torques, the torque that should have balanced it moves it.
             self._sender.send_zero(link)
         else:
             self._send_at_rest(link, rest.tau)
 
     def _hold_meanwhile(self, measured: Measured) -> None:
-        """Hold an arm that is taken over again until it is."""
         state = self._state(measured, ())
         if self._is_holding and self._link is not None:
             self._sender.send(self._link, self._hold.torque(state), state)
 
     def _newest_state(self, link: JointLink, stream: JointStream) -> ArmState:
-        """Return the latest state; those that have come in the meantime are left out."""
+        """Return the latest state; earlier ones are left out."""
         measured = stream.next(self.settings.session_timeout)
         while measured is not None and link.waiting():
             measured = stream.next(self.settings.cycle_wait) or measured

@@ -1,8 +1,8 @@
-"""Effort commands of an arm under ros2_control: what the arm adds to them, their order, how late they are, the hold.
+"""Effort commands of an arm under ros2_control: the arm's own torques, the order, the delay, the hold.
 
-An effort controller goes on with the last command for ever, so "commanding nothing any more" is no stop. Where the loop
-has let go of the arm and nobody else holds it, the driver holds it where it was, softly, as long as it runs; without
-measurements it sends what balances the arm.
+An effort controller repeats the last command for ever, so "no more commands" is no stop. If the loop has released the
+arm and no other controller holds it, the driver holds it in place, softly, as long as it runs; without measurements it
+sends the torques that balance the arm.
 """
 
 from __future__ import annotations
@@ -27,12 +27,7 @@ _POSITION_STEP = 1.5
 
 
 class Compensation:
-    """What the arm or its controller adds to effort commands.
-
-    Args:
-        robot: The arm.
-        settings: What an effort command is, and the load the arm compensates.
-    """
+    """Torques that the arm or its controller adds to effort commands."""
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings):
         self._kind = settings.torque_command
@@ -41,7 +36,7 @@ class Compensation:
         self._offset = robot.friction(robot.theta_nominal)[:, 3]
 
     def torque(self, q: Array, v: Array) -> Array:
-        """Return what the arm adds, (n,) [Nm], at positions [rad] and velocities [rad/s]."""
+        """Return the torque added by the arm, (n,) [Nm], at positions [rad] and velocities [rad/s]."""
         if self._kind is TorqueCommand.OVERLAY:
             return self._own.torque(q, v, np.zeros_like(v))
         if self._kind is TorqueCommand.OVERLAY_GRAVITY:
@@ -49,7 +44,7 @@ class Compensation:
         return np.zeros_like(q)
 
     def balance(self, q: Array) -> Array:
-        """Return the whole torque that balances the arm as far as is known, (n,) [Nm]; an overlay is nothing then."""
+        """Return the whole torque that balances the arm by its model, (n,) [Nm]; an overlay is then zero."""
         if self._kind is not TorqueCommand.FULL:
             return self._own.gravity(q)
         return self._nominal.gravity(q) + self._offset
@@ -58,15 +53,10 @@ class Compensation:
 class CommandSender:
     """Turns whole torques into effort commands.
 
-    Args:
-        robot: Limits of speed.
-        settings: Period.
-        compensation: What the arm adds.
-
     Attributes:
         order: Index of the model's joint for each entry of a command, (n,).
         position: Position sent with the last torques, (n,) [rad].
-        taken_at: When the state was taken that is not answered yet [s]; None where there is none.
+        taken_at: Time of the state that is not answered yet [s]; None without one.
         count: Commands sent.
         late_answers: Commands that left later than a period after the state they answer.
     """
@@ -81,7 +71,7 @@ class CommandSender:
         self._reactions: deque[float] = deque(maxlen=5000)
 
     def send(self, link: JointLink, tau: Array, state: ArmState) -> None:
-        """Send whole torques, (n,) [Nm], as the arm wants them in a state."""
+        """Send whole torques, (n,) [Nm], as the arm expects them in a state."""
         command = tau - self._compensation.torque(state.q, state.v)
         self.position = self.position + np.clip(state.q - self.position, -self._step, self._step)
         order = list(self.order)
@@ -98,17 +88,14 @@ class CommandSender:
         link.send([0.0] * len(self.order), self.position[list(self.order)].tolist())
 
     def describe_reactions(self) -> str:
-        """Describe how soon commands have answered states lately, from taking the one to publishing the other."""
+        """Describe the latest reaction times, from receiving a state to publishing its command."""
         if not self._reactions:
             return "unknown"
         return " / ".join(f"{1e6 * value:.0f}" for value in np.quantile(self._reactions, (0.5, 0.99, 1.0)))
 
 
 class DelayMonitor:
-    """Finds states that are late, missing or waiting, and commands that nobody takes.
-
-    Args:
-        settings: Limits.
+    """Finds states that are late, missing or waiting, and commands without a receiver.
 
     Attributes:
         most_waiting: Largest number of states that waited.
@@ -122,12 +109,12 @@ class DelayMonitor:
         self._listener_problem: str | None = None
 
     def update(self, waiting: int) -> None:
-        """Note how many states were waiting when one was taken."""
+        """Record how many states were waiting when one was taken."""
         self._waiting.append(waiting)
         self.most_waiting = max(self.most_waiting, waiting)
 
     def find_faults(self, link: JointLink, stream: JointStream, measured: Measured) -> tuple[str, ...]:
-        """Return what is wrong, in words; to be called once per cycle under control."""
+        """Return faults, in words; called once per cycle under control."""
         faults, settings = [], self._settings
         delay = measured.gap - settings.period
         if delay > settings.late_limit:
@@ -160,12 +147,12 @@ _RATE_TIMES_PERIOD = 0.1
 
 
 class PositionHold:
-    """Averages the torques that have held the arm, and holds it with them after the loop has let go.
+    """Averages the torques that have held the arm, and holds it with them after the loop has released it.
 
     Args:
         robot: Inertia, friction and torque limits.
         period: Time between two commands [s].
-        gravity: Torque that balances the arm as the model knows it, of positions, (n,) -> (n,) [Nm].
+        gravity: Torque that balances the arm by its model, of positions, (n,) -> (n,) [Nm].
     """
 
     def __init__(self, robot: RobotModel, period: float, gravity: Callable[[Array], Array]):
@@ -198,9 +185,9 @@ class PositionHold:
         self._sent = tau
 
     def _is_obeyed(self, effort: Array) -> bool:
-        """Whether efforts (n,) [Nm] are those of the last command, as far as friction and sensors let one say.
+        """Whether efforts (n,) [Nm] match the last command, within friction and sensor errors.
 
-        A controller that hangs goes on with an old command; what it is sent meanwhile does not hold the arm.
+        A controller that hangs repeats an old command; newer ones do not hold the arm.
         """
         if self._sent is None:
             return True
@@ -208,7 +195,7 @@ class PositionHold:
         return bool((np.abs(effort - self._sent) <= allowed).all())
 
     def _store_unmodelled(self) -> None:
-        """Store what the model lacks, as it was when the arm rested last: mostly what it carries."""
+        """Store the error of the model at the last rest: mostly the payload."""
         settled = self.settled
         if settled is not None:
             self._unmodelled = settled - self._gravity(self._posture)
@@ -221,8 +208,8 @@ class PositionHold:
     def start(self, q: Array) -> None:
         """Begin to hold the arm at ``q`` (n,) [rad].
 
-        Where the arm has rested for a while, what balances it is the mean of the commands that held it there, whatever
-        it carries. Else it is the model's gravity, with what it lacked where the arm rested last.
+        After a long enough rest, the balance is the mean of the commands that held it there, whatever its payload. Else
+        it is the model's gravity, with its error at the last rest.
         """
         robot = self._robot
         self._target, self._sent = np.array(q), None
@@ -235,7 +222,7 @@ class PositionHold:
         self._latest.clear()
 
     def torque(self, state: ArmState | None) -> Array:
-        """Return the whole torque that holds the arm, (n,) [Nm]; without a state what balances it where it was held."""
+        """Return the whole torque that holds the arm, (n,) [Nm]; without a state the balance at the held position."""
         limit = self._robot.limits.tau_max
         tau = self._balance
         if state is not None:

@@ -1,7 +1,7 @@
-"""Monitoring of an arm that somebody else moves: samples as from any other arm, and never a command.
+"""Monitoring of an arm under another controller: samples as from any other arm, and never a command.
 
-:class:`MonitorLoop` stands where a :class:`sysid_ros.drivers.loop.ControlLoop` would: it has the methods that the
-process of the loop and its ROS side call, and refuses those that would move the arm.
+:class:`MonitorLoop` replaces a :class:`sysid_ros.drivers.loop.ControlLoop`: it has the methods that the process of the
+loop and its ROS side call, and refuses any that would move the arm.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, anoth
 """Why everything that would move the arm is refused."""
 _MONITORING = "monitoring; nothing is commanded"
 _WAIT = 0.02
-"""How long a cycle waits at least [s]: nobody waits for an answer, so a state may be late in coming."""
+"""Shortest time a cycle waits [s]: no answer is due, so a state may come late."""
 
 
 class MonitoredArm(Arm):
-    """An arm that is only listened to.
+    """An arm that is only monitored.
 
     Args:
         robot: The arm.
-        settings: Set-up of the connection; what concerns commands has no effect.
+        settings: Set-up of the connection; settings of commands have no effect.
         open_link: Opens the topic.
     """
 
@@ -72,7 +72,7 @@ class MonitoredArm(Arm):
         self._last = ArmState(0, np.array(robot.home), zero, zero, False)
 
     def connect(self) -> None:
-        """Listen for a while; the arm may move. If it rests, its efforts must fit the model.
+        """Receive states for a while; the arm may move. If it rests, its efforts must match the model.
 
         Raises:
             TakeoverRefused: The states are not as set up.
@@ -109,15 +109,11 @@ class MonitoredArm(Arm):
         return float("inf") if self._stream is None else self._stream.age
 
     def command(self, tau: Array) -> None:
-        """Is never done.
-
-        Raises:
-            LoopRefusal: Always.
-        """
+        """Refuse; raises :class:`LoopRefusal`."""
         raise LoopRefusal("command", ONLY_MONITORED)
 
     def stop(self, reason: str) -> None:
-        """Do nothing: this driver has never had the arm."""
+        """Do nothing: this driver never has control of the arm."""
 
     def close(self) -> None:
         """See :meth:`Arm.close`."""
@@ -139,13 +135,7 @@ class MonitoredArm(Arm):
 
 
 class MonitorLoop:
-    """Turns the states of a monitored arm into samples.
-
-    Args:
-        arm: The arm.
-        robot: The same as a model.
-        settings: Of a control loop; only those of checking measurements have an effect.
-    """
+    """Turns the states of a monitored arm into samples."""
 
     def __init__(self, arm: MonitoredArm, robot: RobotModel, settings: LoopSettings | None = None):
         self.arm, self.robot = arm, robot
@@ -161,10 +151,10 @@ class MonitorLoop:
     # What a control loop has, too
 
     def connect(self) -> None:
-        """Begins to listen.
+        """Begin monitoring.
 
         Raises:
-            LoopRefusal: It listens already.
+            LoopRefusal: It is monitoring already.
             ArmError: The states cannot be used.
         """
         if self._is_connected:
@@ -198,30 +188,18 @@ class MonitorLoop:
         )  # fmt: skip
 
     def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
-        """Is refused.
-
-        Raises:
-            LoopRefusal: Always.
-        """
+        """Refuse; raises :class:`LoopRefusal`."""
         raise LoopRefusal("trajectory", ONLY_MONITORED)
 
     begin = execute
     """Is refused, too."""
 
     def follow_uncertified(self, trajectory: Trajectory) -> None:
-        """Is refused.
-
-        Raises:
-            LoopRefusal: Always.
-        """
+        """Refuse; raises :class:`LoopRefusal`."""
         raise LoopRefusal("trajectory", ONLY_MONITORED)
 
     def offer_model(self, model: FittedModel) -> bool:
-        """Is refused.
-
-        Raises:
-            LoopRefusal: Always.
-        """
+        """Refuse; raises :class:`LoopRefusal`."""
         raise LoopRefusal("model", ONLY_MONITORED)
 
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
@@ -229,15 +207,11 @@ class MonitorLoop:
         return self._model.theta_box, self._model.payload_box
 
     def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
-        """Is refused.
-
-        Raises:
-            LoopRefusal: Always.
-        """
+        """Refuse; raises :class:`LoopRefusal`."""
         raise LoopRefusal("guiding", ONLY_MONITORED)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
-        """Do nothing: what moves the arm has to be stopped where it is moved."""
+        """Do nothing: the arm has to be stopped by its own controller."""
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
         """Keep the model for the status; nothing is controlled with it.
@@ -251,25 +225,25 @@ class MonitorLoop:
         self._model = model
 
     def heartbeat(self, now_ns: int | None = None) -> None:
-        """Means nothing here."""
+        """Do nothing."""
 
     def report_late(self, lateness: float) -> None:
-        """Means nothing here: the arm paces."""
+        """Do nothing: the arm paces."""
 
     def release(self, reason: str) -> None:
-        """End listening."""
+        """End monitoring."""
         self.arm.close()
         self._state, self._is_connected = None, False
         self._note(self._mode.code, reason)
 
     @property
     def is_handed_back(self) -> bool:
-        """Never: there is nothing to hand over."""
+        """False: the arm is never taken over."""
         return False
 
     @property
     def is_at_rest(self) -> bool:
-        """Always: nothing that this loop does moves the arm."""
+        """True: this loop never moves the arm."""
         return True
 
     @property
@@ -305,7 +279,7 @@ class MonitorLoop:
         )
 
     def _judge(self, fault: str | None) -> None:
-        """Note a fault, and its end."""
+        """Record a fault, and its end."""
         if fault is not None and self._mode.code is LoopCode.OK:
             self._note(LoopCode.INVALID_MEASUREMENT, f"monitoring; {fault}")
         elif fault is None and self._mode.code is not LoopCode.OK:

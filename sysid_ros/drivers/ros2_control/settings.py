@@ -1,4 +1,4 @@
-"""How an arm under ros2_control is connected."""
+"""Connection of an arm under ros2_control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 
 class Interface(Enum):
-    """Which messages the arm speaks.
+    """Messages of the arm.
 
     ``FORWARD``: ``sensor_msgs/JointState`` of a joint_state_broadcaster, ``std_msgs/Float64MultiArray`` to a forward
     or group effort controller. ``LBR``: ``LBRState`` and ``LBRTorqueCommand`` of the package lbr_fri_idl.
@@ -33,12 +33,12 @@ class Ros2ControlSettings(Settings):
     """Messages of the arm: forward_command_controller: JointState and Float64MultiArray; lbr_fri_idl: LBRState and
     LBRTorqueCommand."""
     period: float = setting(0.001, "s", lower=0.0005, upper=0.02)
-    """Time between two states, and between two commands; what is heard is compared with it."""
+    """Time between two states, and between two commands; the measured period is compared with it."""
     velocity: VelocitySource = setting(VelocitySource.FEEDBACK)
     """Where velocities come from."""
     torque_command: TorqueCommand = setting(TorqueCommand.UNSET)
-    """What an effort command is: full: the whole torque; overlay_gravity, overlay: the arm adds gravity, or gravity and
-    Coriolis torques; has to be set."""
+    """Meaning of an effort command: full: the whole torque; overlay_gravity, overlay: the arm adds gravity, or gravity
+    and Coriolis torques; has to be set."""
     command_joints: tuple[str, ...] = setting(())
     """Joints in the order of the commands, as in the parameter joints of the effort controller; empty asks it."""
     controller_load: Array | None = None
@@ -62,7 +62,7 @@ class Ros2ControlSettings(Settings):
     """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
     has moved by 1 mrad. 0 leaves it out."""
     rate_tolerance: float = setting(0.02, "-", lower=0.0, upper=0.5, library_only=True)
-    """How much the mean period that is heard may differ from the one that is set."""
+    """Largest difference of the measured mean period from the one that is set."""
     missing_share: float = setting(0.05, "-", lower=0.0, upper=0.5, library_only=True)
     """Share of states that may be missing within a second."""
 
@@ -73,5 +73,5 @@ class Ros2ControlSettings(Settings):
 
     @property
     def cycle_wait(self) -> float:
-        """How long a cycle waits for its state [s]."""
+        """Longest time a cycle waits for its state [s]."""
         return self.wait_time or 2.0 * self.period

@@ -1,6 +1,6 @@
-"""Joint states of an arm under ros2_control: the link they come over, joints picked by name, stamps, velocities.
+"""Joint states of an arm under ros2_control: their link, joints picked by name, stamps, velocities.
 
-Nothing here imports ROS; :class:`JointLink` is what the ROS side implements.
+It does not import ROS; the ROS side implements :class:`JointLink`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class JointStates(NamedTuple):
     """One message, whatever its type was.
 
     Attributes:
-        stamp_ns: When the arm says it was measured [ns]; 0 where it does not say.
+        stamp_ns: Stated time of the measurement [ns]; 0 without one.
         names: Names of the joints, of the arm or others.
         position: Positions in their order [rad]; empty for none. So are the others.
         velocity: Velocities [rad/s].
         effort: Efforts [Nm], with the sign of the arm.
-        alarm: Why the arm does not obey commands; None where it does or does not say.
+        alarm: Why the arm does not obey commands; None if it does, or without this field.
     """
 
     stamp_ns: int
@@ -43,12 +43,12 @@ class JointStates(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a message says of the joints of the model. Arrays are (n,); efforts may be NaN.
+    """A message, for the joints of the model. Arrays are (n,); efforts may be NaN.
 
     Attributes:
-        stamp_ns: When it was measured [ns].
+        stamp_ns: Time of the measurement [ns].
         q: Positions, unwrapped where the joint turns without end [rad].
-        v: Velocities [rad/s]; NaN where they are not asked for.
+        v: Velocities [rad/s]; NaN where they are not needed.
         tau: Efforts in joint direction [Nm].
     """
 
@@ -59,12 +59,7 @@ class Reading(NamedTuple):
 
 
 class JointReader:
-    """Picks the joints of a model out of messages, by name.
-
-    Args:
-        robot: Joint names, limits, sign of the effort.
-        needs_velocity: Whether velocities are taken from the messages.
-    """
+    """Picks the joints of a model out of messages, by name; ``needs_velocity``: with their velocities."""
 
     def __init__(self, robot: RobotModel, needs_velocity: bool):
         self._wanted = robot.joint_names
@@ -77,11 +72,11 @@ class JointReader:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets how often endless joints have turned."""
+        """Discard the turns of endless joints."""
         self._last: Array | None = None
 
     def is_about(self, states: JointStates) -> bool:
-        """Whether a message is about any joint of the model: grippers and tables may use the same topic."""
+        """Return whether a message is about any joint of the model: grippers and tables may use the same topic."""
         return not set(self._wanted).isdisjoint(states.names)
 
     def read(self, states: JointStates) -> Reading:
@@ -136,12 +131,7 @@ class JointReader:
 
 @dataclass(frozen=True)
 class ControllerInfo:
-    """What an effort controller says of itself.
-
-    Attributes:
-        joints: Its joints, in the order of its commands.
-        interface: The command interface it writes to.
-    """
+    """Joints of an effort controller, in the order of its commands, and the command interface it writes to."""
 
     joints: tuple[str, ...]
     interface: str = "effort"
@@ -162,25 +152,25 @@ class JointLink(Protocol):
         """Return the next message, after waiting for at most ``timeout`` [s]; None if there was none."""
 
     def waiting(self) -> int:
-        """Messages that have arrived and were not yet asked for."""
+        """Return the number of messages that have arrived and were not taken yet."""
 
     def send(self, torque: Sequence[float], position: Sequence[float]) -> None:
         """Send commands in the order of the controller's joints [Nm], [rad]; not every type has positions."""
 
     def describe_timeout(self) -> str:
-        """Describe who publishes states, for the message of a timeout."""
+        """Describe the publishers of states, for the message of a timeout."""
 
     def find_command_problem(self) -> str | None:
-        """Return why commands would not arrive, or not only ours; None where all is well."""
+        """Return why commands would not arrive, or not only ours; None if they would."""
 
     def ask_controller(self, timeout: float) -> ControllerInfo | None:
-        """Return what the effort controller says of itself; None where it does not answer within ``timeout`` [s]."""
+        """Return the parameters of the effort controller; None where it does not answer within ``timeout`` [s]."""
 
     def switch(self, is_torque: bool, timeout: float) -> str | None:
         """Let the controller manager activate the effort controller, or the one that holds the arm.
 
         Returns:
-            Why it could not be done; None if it was, or if there is no such controller to switch to.
+            The failure; None if it worked, or without such a controller.
         """
 
     @property
@@ -202,7 +192,7 @@ _STATISTICS_SECONDS = 1.0
 
 
 class Arrival(Enum):
-    """What a stamp is: ``NEW``, ``REPEATED``, ``LATE`` (older than the latest), or the first of a clock set back."""
+    """Judgement of a stamp: ``NEW``, ``REPEATED``, ``LATE`` (older than the latest), or the first after a reset."""
 
     NEW = "new"
     REPEATED = "repeated"
@@ -231,7 +221,7 @@ class StampMonitor:
         self.missed, self.gap = 0, period
 
     def judge(self, stamp_ns: int) -> Arrival:
-        """Find what a stamp [ns] is."""
+        """Judge a stamp [ns]."""
         arrival = self._judge(stamp_ns)
         self.counts[arrival.value] += 1
         if arrival in (Arrival.NEW, Arrival.RESTART):
@@ -268,10 +258,9 @@ class StampMonitor:
 
 
 def mean_period(stamps_ns: list[int]) -> float:
-    """Mean time between consecutive stamps [s], those that are missing left out: the median is of whole periods.
+    """Compute the mean period of at least two increasing stamps [ns], missing ones left out [s].
 
-    Args:
-        stamps_ns: At least two increasing stamps [ns].
+    The median of the steps gives the whole periods.
     """
     steps = 1e-9 * np.diff(np.array(stamps_ns, dtype=np.int64)).astype(float)
     median = float(np.median(steps))
@@ -283,14 +272,14 @@ class Measured:
     """One new state. Arrays are (n,).
 
     Attributes:
-        stamp_ns: When it was measured [ns].
+        stamp_ns: Time of the measurement [ns].
         q: Positions [rad].
         v: Velocities [rad/s].
         tau: Efforts in joint direction [Nm].
         missed: States missing just before it [-].
         gap: Time since the one before [s].
         is_exact: Whether its errors are within those of the sensor model.
-        alarm: Why the arm does not obey commands; None where it does or does not say.
+        alarm: Why the arm does not obey commands; None if it does, or without this field.
     """
 
     stamp_ns: int
@@ -306,14 +295,9 @@ class Measured:
 class JointStream:
     """Reads states from a link.
 
-    Args:
-        robot: The arm.
-        settings: Period, source of velocities.
-        link: The link.
-
     Raises:
         ParameterOutOfRange: Velocities are to be computed, and ``sensors.velocity_error`` promises better ones than
-            can be had at this period.
+            possible at this period.
     """
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, link: JointLink):

@@ -1,4 +1,4 @@
-"""Taking a resting arm over, step by step; whatever does not fit ends it before anything has moved."""
+"""Taking a resting arm over, step by step; any mismatch ends it before a motion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
     Args:
         stamps_ns: Stamps of consecutive states [ns].
         settings: Period and tolerances.
-        name: Where they come from, for the message.
+        name: Their source, for the message.
 
     Returns:
         The mean period that was measured [s].
@@ -56,12 +56,12 @@ _ASK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class RestMeasurement:
-    """What was measured before anything is commanded.
+    """Measurement before the first command.
 
     Attributes:
         q: Mean positions, (n,) [rad].
         tau: Mean efforts in joint direction, (n,) [Nm].
-        spread: How much positions differed, (n,) [rad].
+        spread: Largest differences of positions, (n,) [rad].
         period: Mean period [s].
     """
 
@@ -82,13 +82,13 @@ def measure_rest(
 
     Args:
         stream: Its states.
-        settings: How long, and what is asked of them.
+        settings: Duration and requirements.
         robot: The arm.
-        name: Where they come from, for messages.
+        name: Their source, for messages.
         on_state: Called with every state.
 
     Raises:
-        TakeoverRefused: No states come, or not what is needed, or not at the rate that is set.
+        TakeoverRefused: No states come, or without needed fields, or at another rate.
     """
     deadline = stream.now + settings.connect_timeout
     while True:
@@ -126,7 +126,7 @@ def _measure_once(
 
 
 def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> None:
-    """Refuses an arm that moves.
+    """Refuse an arm that moves.
 
     Raises:
         TakeoverRefused: Which joint, by how much.
@@ -137,10 +137,10 @@ def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> No
 
 
 def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
-    """Do the static gravity check of an arm that nobody is going to command.
+    """Do the static gravity check of an arm that will not be commanded.
 
     Returns:
-        A sentence: passed, or why it tells nothing.
+        A sentence: passed, or why it is inconclusive.
 
     Raises:
         GravityCheckFailed: The arm rests, and efforts and model contradict each other: bounds would be wrong.
@@ -166,10 +166,10 @@ def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel
 
 
 def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
-    """Wait until exactly what should listens to commands.
+    """Wait until exactly the expected receiver of commands is there.
 
     Raises:
-        TakeoverRefused: Nobody listens, or somebody else commands too.
+        TakeoverRefused: There is none, or another commander.
     """
     deadline = time.monotonic() + settings.connect_timeout
     while (problem := link.find_command_problem()) is not None:
@@ -182,9 +182,7 @@ def _require_efforts(robot: RobotModel, tau: Array) -> None:
     is_bad = ~np.isfinite(tau).all(axis=0)
     if is_bad.any():
         name = robot.joint_names[int(is_bad.argmax())]
-        raise TakeoverRefused(
-            f"the effort of {name} is not a number; without measured efforts nothing can be identified"
-        )
+        raise TakeoverRefused(f"the effort of {name} is not a number; identification needs measured efforts")
 
 
 def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: ControllerInfo | None) -> tuple[int, ...]:
@@ -193,13 +191,13 @@ def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: Controlle
     Args:
         robot: Joint names.
         given: Joints in the order of the commands, as set by the user; empty for none.
-        told: What the controller says; None if it does not answer.
+        told: The controller's order; None if it does not answer.
 
     Returns:
         Index of the model's joint for each entry, (n,).
 
     Raises:
-        TakeoverRefused: Nobody says the order, the two disagree, or it is not an order of exactly the model's joints.
+        TakeoverRefused: The order is unknown, the two disagree, or it is not an order of exactly the model's joints.
     """
     if told is not None and told.interface != "effort":
         raise TakeoverRefused(

@@ -24,7 +24,7 @@ from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_pl
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
-    """Return what the options ask for: arm, application, joint impedance.
+    """Return arm, application and joint impedance of the options.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -44,7 +44,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the emulator until it is told to end; return the exit status."""
+    """Run the emulator until it has to end; return the exit status."""
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
         require_numbers(options, "port", least=1)

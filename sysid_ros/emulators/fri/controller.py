@@ -1,7 +1,7 @@
-"""The session of an emulated controller: states, quality, what it refuses, and what it does with the arm.
+"""The session of an emulated controller: states, quality, refusals, and motion of the arm.
 
-It knows no socket and no clock, so tests run it in lock-step: :meth:`FriController.begin` takes what has arrived since
-the last cycle and returns the next message, :meth:`FriController.finish` lets the arm move. Rules that KUKA does not
+It uses no socket and no clock, so tests run it in lock-step: :meth:`FriController.begin` takes the datagrams since the
+last cycle and returns the next message, :meth:`FriController.finish` lets the arm move. Rules that KUKA does not
 publish are marked as this emulator's own.
 """
 
@@ -39,11 +39,7 @@ from sysid_ros.emulators.program import RefusalReporter
 
 
 class LimitMonitor:
-    """Compares an arm with the limits of its robot file. That nothing is allowed beyond them is an own rule.
-
-    Args:
-        robot: Limits.
-    """
+    """Compares an arm with the limits of its robot file. That it may not leave them is an own rule."""
 
     def __init__(self, robot: RobotModel):
         limits = robot.limits
@@ -51,12 +47,7 @@ class LimitMonitor:
         self._bounds = np.concatenate([limits.q_upper, -limits.q_lower, limits.v_max])
 
     def find_broken(self, q: Array, v: Array) -> str | None:
-        """Return the first limit that is left, in words; None if none is.
-
-        Args:
-            q: Positions, (n,) [rad].
-            v: Velocities, (n,) [rad/s].
-        """
+        """Return the first limit, in words, that positions (n,) [rad] or velocities (n,) [rad/s] exceed; or None."""
         is_broken = np.concatenate([q, -q, np.abs(v)]) > self._bounds
         if not is_broken.any():
             return None
@@ -67,18 +58,18 @@ class LimitMonitor:
 
 
 WINDOW = 100
-"""Answers that are looked at."""
+"""Number of answers that count."""
 _THRESHOLDS = ((0.99, Quality.EXCELLENT), (0.9, Quality.GOOD), (0.5, Quality.FAIR))
 
 
 class QualityMonitor:
-    """Counts answers that are due and come, or do not."""
+    """Counts due answers that come, or do not."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begins anew, with POOR."""
+        """Begin again, with POOR."""
         self._answers: deque[bool] = deque(maxlen=WINDOW)
         self._good = 0
 
@@ -89,7 +80,7 @@ class QualityMonitor:
         self._good = 0
 
     def note(self, is_answered: bool) -> None:
-        """Note that an answer was due."""
+        """Count a due answer."""
         if len(self._answers) == WINDOW:
             self._good -= self._answers[0]
         self._answers.append(is_answered)
@@ -97,7 +88,7 @@ class QualityMonitor:
 
     @property
     def quality(self) -> Quality:
-        """The present quality; POOR until half a window has been seen."""
+        """The present quality; POOR until half a window has been counted."""
         seen = len(self._answers)
         if seen < WINDOW // 2:
             return Quality.POOR
@@ -125,7 +116,7 @@ class ControllerSettings:
         version: Version of FRI.
         send_period: Time between messages [s], a multiple of 1 ms.
         receive_multiplier: The client has to answer every how many messages.
-        command_mode: What the client is to command.
+        command_mode: Command mode of the client.
         start_time: Time in MONITORING_READY until the motion is started [s]; infinite never starts it.
         restart_time: The same after a motion was ended by an error; infinite never starts it again.
         wait_answers: Good answers in COMMANDING_WAIT until commands act; own rule.
@@ -160,13 +151,7 @@ class ControllerSettings:
 
 
 class FriController:
-    """One session with one arm.
-
-    Args:
-        inner: The inner loop with its arm.
-        settings: The application.
-        report: Called with a sentence at every change of state.
-    """
+    """One session with one arm; ``report`` is called with a sentence at every change of state."""
 
     def __init__(
         self,
@@ -190,7 +175,7 @@ class FriController:
         self.restart()
 
     def restart(self) -> None:
-        """Start the application anew: counters from zero, IDLE, the arm held where it is."""
+        """Start the application again: counters from zero, IDLE, the arm held in place."""
         self.state = SessionState.IDLE
         self._sequence = -1
         self._sequences = SequenceMonitor()
@@ -212,8 +197,7 @@ class FriController:
     def end_motion(self, reason: str) -> None:
         """Fall back to monitoring, where the controller holds the arm; the motion is started again later.
 
-        Args:
-            reason: Why, for the report.
+        ``reason`` is for the report.
         """
         self.last_error = reason
         self._held = self.arm.q
@@ -226,7 +210,7 @@ class FriController:
 
     @property
     def safety(self) -> SafetyState:
-        """Which safety stop is in force; which level a limit leads to is an own rule."""
+        """The safety stop in force; the level of a limit is an own rule."""
         if self._is_beyond_limits:
             return SafetyState.SAFETY_STOP_LEVEL_0
         return SafetyState.SAFETY_STOP_LEVEL_1 if self._is_pressed else SafetyState.NORMAL_OPERATION
@@ -238,7 +222,7 @@ class FriController:
 
     @property
     def is_answer_expected(self) -> bool:
-        """Whether the latest message asks for an answer; the client may have begun to count at any message."""
+        """Whether the latest message needs an answer; the client may have begun to count at any message."""
         return self.state is not SessionState.IDLE and self._since_answer + 1 >= self.settings.receive_multiplier
 
     def cycle(self, datagrams: Sequence[bytes]) -> bytes:
@@ -251,7 +235,7 @@ class FriController:
         """Begin a send period: judge the answers and make the message of this moment.
 
         Args:
-            datagrams: What has come from the client since the last cycle.
+            datagrams: Datagrams of the client since the last cycle.
 
         Returns:
             The message; its answer, if it comes before the next cycle, acts from then on.
@@ -266,7 +250,7 @@ class FriController:
         return self._codec.encode_monitoring(self._message(self._state))
 
     def finish(self) -> None:
-        """Finish the period: the arm moves under what is commanded now."""
+        """Finish the period: the arm moves under the present command."""
         self._state = self.inner.advance(self._overlay(), self._cycles_per_message)
         self._time_in_state += self.settings.send_period
 
@@ -319,7 +303,7 @@ class FriController:
             return "no wrench in wrench mode"
         if self.state is SessionState.COMMANDING_WAIT:
             if np.abs(command.q - self._held).max() > _MIRROR_TOLERANCE:
-                # An answer to a message of before may still mirror something else; it does not count as good.
+                # An answer to an earlier message may still mirror another position; it does not count as good.
                 return None if self._answers_in_wait == 0 else "the interpolated position is not mirrored"
             return None
         present = self._held if self._command.q is None else self._command.q
@@ -335,7 +319,7 @@ class FriController:
         return None
 
     def _set_outputs(self, command: Command) -> None:
-        """Set the outputs of an answer; one that cannot be set spoils nothing else of the answer: own rule."""
+        """Set the outputs of an answer; one that cannot be set does not affect the rest of the answer: own rule."""
         try:
             changes = self.ios.set_outputs(command.ios)
         except SysidError as error:

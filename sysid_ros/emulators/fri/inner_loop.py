@@ -1,8 +1,8 @@
 """The inner loop of the emulated controller at 1 kHz: position hold, joint impedance, overlaid torques or wrench.
 
-It compensates gravity and Coriolis torques of *its* model (the published parameters and the load that is configured),
-which is not the truth: the true parameters are drawn inside the robot's box, and what the arm holds need not be what is
-configured.
+It compensates gravity and Coriolis torques of *its* model (the published parameters and the configured load), which is
+not the truth: the true parameters are drawn inside the robot's box, and the true load may differ from the configured
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
 
 _FRICTION_SPEED = 0.02
 _SINGULAR = 1e-3
-"""Share of the largest singular value below which the Jacobian says nothing of a force in that direction [-]."""
+"""Share of the largest singular value below which the Jacobian does not determine a force in that direction [-]."""
 _SAME_POSITION = 1e-4
 """A position sent that is nearer to the measured one than this switches friction compensation off [rad]."""
 
@@ -30,7 +30,7 @@ class InnerLoopSettings(Settings, library_only=True):
     """The joint impedance of the controller."""
 
     compensation: Compensation = setting(Compensation.MODEL)
-    """What the controller adds to the client's torques."""
+    """Compensation added to the client's torques."""
     friction_compensation: float = setting(0.0, "-", lower=0.0, upper=1.0)
     """Share of the friction it compensates while it is switched on."""
     stiffness: float = setting(0.0, "Nm/rad", lower=0.0, upper=5000.0)
@@ -41,7 +41,7 @@ class InnerLoopSettings(Settings, library_only=True):
 
 @dataclass(frozen=True)
 class Overlay:
-    """What the inner loop is told for the next period.
+    """Command of the inner loop for the next period.
 
     Attributes:
         q: Commanded positions, (7,) [rad].
@@ -58,10 +58,10 @@ class Overlay:
 
 @dataclass(frozen=True)
 class LbrState:
-    """What the controller measures and computes at the end of a period. Arrays are (7,).
+    """Measured and computed values of the controller at the end of a period. Arrays are (7,).
 
     Attributes:
-        measured: What the sensors say.
+        measured: Measurements of the sensors.
         tau_external: Joint torques the controller's model cannot explain, positive in joint direction [Nm].
         tau_commanded: Client's torques that are applied [Nm].
         flange: Measured position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,).
@@ -92,12 +92,7 @@ class InnerLoop:
         self._flange = robot.pin_model.getFrameId(robot.flange_frame)
 
     def advance(self, overlay: Overlay, cycles: int) -> LbrState:
-        """Simulate some cycles with the same commands, and measure.
-
-        Args:
-            overlay: What the inner loop is told.
-            cycles: Number of its cycles.
-        """
+        """Simulate some cycles with the same commands, and measure."""
         arm = self.arm
         v_before = arm.v
         applied = np.zeros(arm.robot.n) if overlay.tau is None else np.array(overlay.tau)

@@ -22,7 +22,7 @@ def read_io(text: str) -> IoValue:
         text: ``NAME:TYPE:DIRECTION`` or ``NAME:TYPE:DIRECTION=VALUE``; without a value it begins with 0.
 
     Raises:
-        ParameterOutOfRange: It is not written so, or the value does not fit the type.
+        ParameterOutOfRange: It has another form, or the value does not fit the type.
     """
     head, _, value = text.partition("=")
     name, *words = head.split(":")
@@ -39,9 +39,6 @@ def read_io(text: str) -> IoValue:
 
 class IoTable:
     """The inputs and outputs of an application with their present values.
-
-    Args:
-        ios: Those there are, with the values they begin with.
 
     Raises:
         ParameterOutOfRange: There are too many, or two of one name.

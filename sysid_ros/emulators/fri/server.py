@@ -26,12 +26,6 @@ def build_controller(
 ) -> FriController:
     """Build the emulated controller with its arm; its clock starts now.
 
-    Args:
-        setup: The arm, and the load that is configured on the controller.
-        settings: The application.
-        inner: The joint impedance.
-        report: Called with a sentence at every change of state.
-
     Raises:
         SysidError: The setup names something that does not exist, or a robot that is no LBR.
     """
@@ -57,9 +51,9 @@ class EmulatorServer:
         controller: The session and its arm.
         client: Address and port of the client; answers of others are ignored.
         bind: Own address and port; port 0 takes any.
-        patience: How long a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
-            simulated time slip instead of ending the motion where the computer is busy. May be changed at any time.
-        real_time_factor: How fast simulated time passes [-].
+        patience: Time that a cycle waits for the answer to the message before it [s]. 0 is a real controller. More lets
+            simulated time slip instead of ending the motion on a busy computer. May be changed at any time.
+        real_time_factor: Speed of simulated time [-].
         is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
 
     Raises:
@@ -90,7 +84,7 @@ class EmulatorServer:
         return self._endpoint.address
 
     def between_cycles(self, action: Callable[[FriController], Result]) -> Result:
-        """Do something to the controller while its time stands still; for other threads than that of the cycles."""
+        """Call a function of the controller while its time stands still; for other threads than the cycles'."""
         return self._calls.call(lambda: action(self._controller))
 
     def cycle(self) -> None:
@@ -117,7 +111,7 @@ class EmulatorServer:
         return [] if first is None else [first, *self._endpoint.receive_all()]
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Run for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
+        """Run for a time [s], or until it has to end, polled every 50 cycles."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
             for _ in range(_CYCLES_BETWEEN_QUESTIONS):

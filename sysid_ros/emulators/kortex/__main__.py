@@ -18,7 +18,7 @@ from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_pl
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
-    """Return what the options ask for: arm and base.
+    """Return arm and base of the options.
 
     Raises:
         ParameterOutOfRange: A value is not allowed.
@@ -30,7 +30,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the emulator until it is told to end; return the exit status."""
+    """Run the emulator until it has to end; return the exit status."""
 
     def build(say: Callable[[str], None]) -> RunningEmulator:
         require_numbers(options, "tcp_delay", most=10.0)

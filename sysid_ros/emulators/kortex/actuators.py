@@ -46,7 +46,7 @@ class Actuators:
         self._speed, self._torque = _SPEED[is_large], _TORQUE[is_large]
         limits = arm.robot.limits
         self._upper, self._lower = limits.q_upper + np.radians(1.0), limits.q_lower - np.radians(1.0)
-        # What one period is compared with, in one go: most of the time nothing is exceeded.
+        # Limits of one period, compared at once: most of the time none is exceeded.
         following = np.full(n, FOLLOWING_WARNING)
         self._bounds = np.concatenate([self._speed, self._torque, self._upper, -self._lower, following])
         self.modes = [ControlMode.POSITION] * n
@@ -67,7 +67,7 @@ class Actuators:
         self._unanswered = 0.0
 
     def hold(self) -> None:
-        """Let the base hold the arm where it is; commands do not act."""
+        """Let the base hold the arm in place; commands do not act."""
         self._held = self._commanded = self.arm.q
         self._tau = np.zeros(self.arm.robot.n)
         self._is_low_level = False
@@ -75,7 +75,7 @@ class Actuators:
         self.modes = [ControlMode.POSITION] * self.arm.robot.n
 
     def set_mode(self, joint: int, mode: ControlMode) -> None:
-        """Change what one actuator follows; it begins where it is."""
+        """Change the mode of one actuator; it begins at its present position."""
         if mode is ControlMode.POSITION:
             self._held[joint] = self._commanded[joint] = self.arm.q[joint]
         self.modes[joint] = mode
@@ -125,12 +125,12 @@ class Actuators:
         self.faults |= int(Safety.COMMUNICATION_TICK_LOST)
 
     def clear_faults(self) -> None:
-        """Forgets the faults whose cause is over."""
+        """Clear faults whose cause is over."""
         self.faults[:] = Safety.EMERGENCY_LINE_ASSERTED if self.emergency_stop else 0
 
     @property
     def is_in_fault(self) -> bool:
-        """Whether an actuator is."""
+        """Whether an actuator is in fault."""
         return bool(self.faults.any())
 
     @property

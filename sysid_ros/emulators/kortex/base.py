@@ -1,7 +1,8 @@
 """The emulated base: sessions, services, servoing modes, and the arm. It knows no socket and no clock.
 
 :meth:`KortexBase.answer` takes a frame and returns the response, :meth:`KortexBase.advance` lets a period pass. In
-low-level servoing a Refresh starts a cycle: it is answered with what is measured now, and its torques act from now on.
+low-level servoing a Refresh starts a cycle: it is answered with the present measurement, and its torques act from now
+on.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Session:
 
     Attributes:
         transport: ``tcp`` or ``udp``.
-        client: Who opened it: a connection on TCP, an address on UDP.
+        client: Its client: a connection on TCP, an address on UDP.
         inactivity: Time without a frame after which it ends [s].
         connection: Time without a frame after which its connection counts as dead [s].
-        last: When the last frame came [s].
+        last: Time of the last frame [s].
     """
 
     transport: str
@@ -56,12 +57,7 @@ class Session:
 
 
 class Sessions:
-    """Opens, checks and ends sessions.
-
-    Args:
-        username: The only user.
-        password: Its password.
-    """
+    """Opens, checks and ends sessions of the only user."""
 
     def __init__(self, username: str, password: str):
         self._user, self._password = username.encode(), password.encode()
@@ -72,7 +68,7 @@ class Sessions:
         """Open a session.
 
         Returns:
-            Its id, or 0 and why there is none.
+            Its id, or 0 and the reason.
 
         Raises:
             InvalidFrame: The payload is no request for a session.
@@ -88,7 +84,7 @@ class Sessions:
         return number, SubError.NONE
 
     def touch(self, number: int, transport: str, client: object, now: float) -> bool:
-        """Whether this client has this session; notes its frame."""
+        """Whether this client has this session; records its frame."""
         session = self._sessions.get(number)
         if session is None or (session.transport, session.client) != (transport, client):
             return False
@@ -116,7 +112,7 @@ class Sessions:
         return expired
 
     def time_out(self, transport: str) -> None:
-        """Let the sessions of a transport end at the next look, as if they had timed out."""
+        """Let the sessions of a transport end at the next check, as if they had timed out."""
         for session in self._sessions.values():
             if session.transport == transport:
                 session.inactivity = _AT_ONCE
@@ -144,7 +140,7 @@ class BaseSettings:
         joint_count: Number of actuators it has; another one than the robot's is for tests of clients.
         watchdog_time: Time without a cyclic command in low-level servoing after which the arm holds [s]; own rule.
         device_ids: Device ids of the actuators; empty for 1 to n.
-        serial_number: Serial number that it tells; empty: none.
+        serial_number: Reported serial number; empty: none.
     """
 
     username: str = "admin"
@@ -160,8 +156,6 @@ class BaseSettings:
 
 
 class _Refused(Exception):
-    """A request that is answered with an error."""
-
     def __init__(self, sub_error: SubError, text: str | None = None, code: ErrorCode = ErrorCode.DEVICE):
         self.sub_error, self.text, self.code = sub_error, text, code
 
@@ -170,13 +164,7 @@ _FUNCTION_NAMES = {function.value: function.name for function in Function}
 
 
 class KortexBase:
-    """One base with one arm.
-
-    Args:
-        arm: The arm.
-        settings: The base.
-        report: Called with a sentence at every change of state.
-    """
+    """One base with one arm; ``report`` is called with a sentence at every change of state."""
 
     def __init__(
         self,
@@ -201,13 +189,7 @@ class KortexBase:
     # Requests
 
     def answer(self, transport: str, client: object, data: bytes) -> bytes | None:
-        """Return the response to a frame; None where there is none.
-
-        Args:
-            transport: :data:`TCP` or :data:`UDP`.
-            client: Who sends it.
-            data: The frame.
-        """
+        """Return the response to a frame of a client over :data:`TCP` or :data:`UDP`; None without one."""
         try:
             frame = decode_frame(data)
         except InvalidFrame as error:
@@ -258,7 +240,7 @@ class KortexBase:
         return response
 
     def _call(self, function: Function, frame: Frame) -> bytes:
-        """Serve what comes over TCP; return the payload of the response."""
+        """Serve a request over TCP; return the payload of the response."""
         if function is Function.CLEAR_FAULTS or function is Function.ACTUATOR_CLEAR_FAULTS:
             self.actuators.clear_faults()
         elif function is Function.APPLY_EMERGENCY_STOP:
@@ -295,7 +277,7 @@ class KortexBase:
 
     @property
     def is_waiting_for_client(self) -> bool:
-        """Whether torques act that somebody has to keep up to date."""
+        """Whether torques act that a client has to keep up to date."""
         return self.actuators.is_tracking
 
     def press_emergency_stop(self, is_pressed: bool = True) -> None:
@@ -305,11 +287,11 @@ class KortexBase:
             self._leave_low_level("emergency stop")
 
     def leave_low_level(self, reason: str) -> None:
-        """Leave low-level servoing without being asked, as when somebody takes the joystick of the base."""
+        """Leave low-level servoing without a request, as when a person takes the joystick of the base."""
         self._leave_low_level(reason)
 
     def restart(self) -> None:
-        """Switch the base off and on: no sessions, no faults, the arm held where it is."""
+        """Restart the base: no sessions, no faults, the arm held in place."""
         self.sessions.clear()
         self._leave_low_level("restart")
         self.actuators.hold()

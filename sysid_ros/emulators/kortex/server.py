@@ -27,11 +27,6 @@ def build_base(
 ) -> KortexBase:
     """Build the emulated base with its arm.
 
-    Args:
-        setup: The arm.
-        settings: The base.
-        report: Called with a sentence at every change of state.
-
     Raises:
         SysidError: The setup names something that does not exist, or a robot that is none of Kinova's.
     """
@@ -65,9 +60,9 @@ class EmulatorServer:
         host: Own address.
         port: TCP port; 0 takes any.
         port_realtime: UDP port; 0 takes any.
-        patience: While torques act, how long time stands still for the next request [s]; after that the tick is lost.
-            0 is real time. Pauses of this computer do not spend it. May be changed at any time.
-        tcp_delay: How long an answer over TCP takes [s].
+        patience: While torques act, time that stands still for the next request [s]; after that the tick is lost. 0 is
+            real time. Pauses of this computer do not count. May be changed at any time.
+        tcp_delay: Delay of an answer over TCP [s].
 
     Raises:
         ArmError: A port cannot be opened.
@@ -106,7 +101,7 @@ class EmulatorServer:
         return self._udp.getsockname()
 
     def between_cycles(self, action: Callable[[KortexBase], Result]) -> Result:
-        """Do something to the base while its time stands still; for other threads than that of the cycles."""
+        """Call a function of the base while its time stands still; for other threads than the cycles'."""
         return self._calls.call(lambda: action(self.base))
 
     def cycle(self) -> None:
@@ -126,7 +121,7 @@ class EmulatorServer:
             self._send(connection, data)
 
     def _is_over(self, deadline: float, spent: float) -> bool:
-        """Whether the period ends now; asked before the next request is served, which belongs to the next period."""
+        """Whether the period ends now; called before the next request is served, which belongs to the next period."""
         base, now = self.base, time.monotonic()
         if base.is_fresh and (self.patience or now >= deadline - _EARLIEST * PERIOD):
             self._started = now
@@ -139,14 +134,14 @@ class EmulatorServer:
         return True
 
     def _time_left(self, deadline: float, spent: float) -> float:
-        """How long the period still lasts if nothing comes [s], with so much of the patience spent."""
+        """Return the rest of the period without further requests [s], with this part of the patience spent."""
         to_deadline = deadline - time.monotonic()
         if self.base.is_fresh or not self.base.is_waiting_for_client:
             return to_deadline
         return max(to_deadline, 0.0) + self.patience - spent if self.patience else to_deadline + _GRACE * PERIOD
 
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Run for a time [s], or until it is not wanted any more; that is asked every 50 cycles."""
+        """Run for a time [s], or until it has to end, polled every 50 cycles."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
             for _ in range(_CYCLES_BETWEEN_QUESTIONS):
@@ -164,7 +159,7 @@ class EmulatorServer:
         self._udp.close()
 
     def _serve(self, timeout: float) -> None:
-        """Wait until something has come, at most ``timeout`` [s], and serve it."""
+        """Wait for a request, at most ``timeout`` [s], and serve it."""
         sockets = {self._listener.fileno(): None, self._udp.fileno(): None, **self._connections}
         ready, _, _ = select.select(sockets, [], [], timeout)
         for number in ready:

@@ -1,4 +1,4 @@
-"""Node ``arm_emulator``: runs the emulated controller of an arm in a process, and tells the truth about it."""
+"""Node ``arm_emulator``: runs the emulated controller of an arm in a process, and publishes the truth about it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class ArmEmulatorParameters(RobotParameters):
     mode: str = parameter(
         "emulated", choices=("emulated", "emulated_ros2_control", "emulated_monitor_only"), read_only=True
     )
-    """Which controller: emulated: the vendor's; emulated_ros2_control, emulated_monitor_only: those of an arm under
+    """The controller: emulated: the vendor's; emulated_ros2_control, emulated_monitor_only: controllers of an arm under
     ros2_control, in the second case with a motion of its own."""
     payload: str = parameter("none", read_only=True)
-    """What the arm holds: a name from config/payloads.yaml, a mass [kg], a mass at X Y Z [kg, m], or none."""
+    """Load of the arm: a name from config/payloads.yaml, a mass [kg], a mass at X Y Z [kg, m], or none."""
     controller_load: str = parameter("none", read_only=True)
     """Load configured on the controller, in the same words."""
     truth: str = parameter("random", choices=TRUTHS, read_only=True)
@@ -69,22 +69,18 @@ class ArmEmulatorParameters(RobotParameters):
     password: str = parameter_like(KortexSettings, "password", read_only=True)
     """Kinova: password of that user."""
     serial_number: str = parameter("emulated", read_only=True)
-    """Kinova: serial number that the base tells."""
+    """Kinova: serial number that the base reports."""
     update_rate: float = parameter(1000.0, "Hz", lower=50.0, upper=1000.0, read_only=True)
     """ros2_control: rate of states and commands; 1000 over a whole number."""
     torque_command: str = parameter("full", choices=("full", "overlay_gravity", "overlay"), read_only=True)
-    """ros2_control: what the arm adds to effort commands, as in arm_driver."""
+    """ros2_control: torques that the arm adds to effort commands, as in arm_driver."""
     state_joints: tuple[str, ...] = parameter((), read_only=True)
     """ros2_control: joints in the order of joint_states, others among them; empty for the model's."""
     command_joints: tuple[str, ...] = parameter((), read_only=True)
     """ros2_control: joints in the order of the commands; empty for the model's."""
 
     def command(self, namespace: str = "") -> list[str]:
-        """Return the command that starts the emulated controller.
-
-        Args:
-            namespace: ROS namespace, for one that has nodes.
-        """
+        """Return the command that starts the emulated controller, in a ROS namespace for one that has nodes."""
         options = {
             "robot": self.model, "payload": self.payload, "truth": self.truth, "noise": self.noise, "seed": self.seed,
             "patience": self.patience, "gripper": self.gripper,
@@ -120,7 +116,7 @@ class ArmEmulatorParameters(RobotParameters):
 
 
 class ArmEmulatorNode(Node):
-    """Starts the emulated controller, watches it, and publishes what its arm holds."""
+    """Starts and monitors the emulated controller, and publishes the load of its arm."""
 
     def __init__(self) -> None:
         super().__init__("arm_emulator")
@@ -129,7 +125,8 @@ class ArmEmulatorNode(Node):
         payload = load_payload(robot, values.payload)
         load_payload(robot, values.controller_load)
         robot.gripper_state(values.gripper)
-        # A session of its own: Ctrl-C in the terminal must not end the controller before its driver has let go.
+        # A session of its own: Ctrl-C in the terminal must not end the controller before its driver has released the
+        # arm.
         command = values.command(self.get_namespace().strip("/"))
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         self._truth_publisher = self.create_publisher(SimulationTruth, "arm_driver/truth", qos.LATCHED)

@@ -1,7 +1,7 @@
-"""An emulated arm under ros2_control: two nodes with the names and habits of its controllers, and a simulated arm.
+"""An emulated arm under ros2_control: two nodes that behave like its controllers, and a simulated arm.
 
 ``sysid emulate ros2_control --robot kinova_gen3_2f85 --payload dumbbell_4lb``. The node ``joint_state_broadcaster``
-publishes ``joint_states``; the node ``effort_controller`` takes ``~/commands`` and says its ``joints`` when asked.
+publishes ``joint_states``; the node ``effort_controller`` takes ``~/commands`` and has the parameter ``joints``.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class ControllerSettings:
         state_joints: Joints in the order of the states, others among them; empty for the model's.
         command_joints: Joints in the order of the commands; empty for the model's.
         motion: Whether a controller of its own moves the arm; commands have no effect then.
-        patience: How long emulated time waits for the answer of a slow driver [s].
-        real_time_factor: How fast emulated time passes [-]; stamps and periods are in emulated time.
+        patience: Time that emulated time waits for the answer of a slow driver [s].
+        real_time_factor: Speed of emulated time [-]; stamps and periods are in emulated time.
         hardware: The hardware component.
     """
 
@@ -89,11 +89,6 @@ class ControllerSettings:
 
 class Ros2ControlEmulator:
     """The emulated arm; :meth:`run` is its controller manager.
-
-    Args:
-        setup: The arm.
-        settings: Its controllers.
-        namespace: ROS namespace of both nodes.
 
     Raises:
         SysidError: The setup names something that does not exist.
@@ -125,7 +120,7 @@ class Ros2ControlEmulator:
 
     @property
     def is_answered(self) -> bool:
-        """Whether somebody commands the arm just now."""
+        """Whether a driver commands the arm just now."""
         return self._is_answered
 
     def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
@@ -159,9 +154,9 @@ class Ros2ControlEmulator:
             hardware.apply(self._controller.command)
 
     def _wait(self, deadline: float, taken: int) -> None:
-        """Sleeps until the deadline, and then, with patience, waits until the state has been answered.
+        """Sleep until the deadline, and then, with patience, wait until the state has been answered.
 
-        Without the patience a state that is not answered in time is answered one period later, as on a real arm.
+        Without patience a late answer acts one period later, as on a real arm.
         """
         self._serve()
         time.sleep(max(0.0, deadline - time.monotonic()))
@@ -200,7 +195,7 @@ def to_message(states: JointStates) -> JointState:
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings]:
-    """Return what the options ask for: arm and controllers.
+    """Return arm and controllers of the options.
 
     Raises:
         SysidError: A value is not allowed.
@@ -223,7 +218,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the emulator until it is told to end; return the exit status."""
+    """Run the emulator until it has to end; return the exit status."""
 
     def build(_: Callable[[str], None]) -> RunningEmulator:
         setup = setup_of(options)

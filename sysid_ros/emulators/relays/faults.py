@@ -44,12 +44,7 @@ class NetworkFaults(Settings, library_only=True):
 
 @dataclass(frozen=True)
 class Delivery:
-    """One datagram on its way.
-
-    Attributes:
-        delay: When it arrives, from now [s].
-        data: What arrives.
-    """
+    """One datagram on its way: its delay from now [s], and its data."""
 
     delay: float
     data: bytes
@@ -57,10 +52,6 @@ class Delivery:
 
 class FaultyDirection:
     """One direction of a bad network.
-
-    Args:
-        faults: The rates.
-        seed: Of all random choices.
 
     Attributes:
         counts: Number of faults by name.
@@ -74,7 +65,7 @@ class FaultyDirection:
         self.counts: dict[str, int] = {}
 
     def pass_on(self, data: bytes) -> list[Delivery]:
-        """Return what becomes of a datagram (and of the one held back before it)."""
+        """Return the deliveries of a datagram (and of the one held back before it)."""
         if self._is_lost():
             self._count("lost")
             return []
@@ -136,7 +127,7 @@ class Cut(Enum):
 
 @dataclass(frozen=True)
 class StreamFaults(Settings, library_only=True):
-    """Faults of one direction; the default is a perfect stream. Bytes are counted from when the faults begin."""
+    """Faults of one direction; the default is a perfect stream. Bytes count from the start of the faults."""
 
     delay: float = setting(0.0, "s", lower=0.0, upper=60.0)
     """Delay of every byte."""
@@ -157,12 +148,7 @@ class StreamFaults(Settings, library_only=True):
 
 
 class Piece(NamedTuple):
-    """Bytes on their way.
-
-    Attributes:
-        due: When they arrive [s]; infinite where they are held back for good.
-        data: What arrives.
-    """
+    """Bytes on their way: the time they are due [s], infinite where they are held back for good, and the data."""
 
     due: float
     data: bytes
@@ -170,9 +156,6 @@ class Piece(NamedTuple):
 
 class FaultyStream:
     """One direction of a bad connection.
-
-    Args:
-        faults: What is wrong with it.
 
     Attributes:
         passed: Number of bytes that were taken.
@@ -189,7 +172,7 @@ class FaultyStream:
         return self.faults.cut is not Cut.NONE and self.passed >= self.faults.cut_at
 
     def pass_on(self, data: bytes, now: float) -> list[Piece]:
-        """Return what becomes of bytes that come now [s], in order."""
+        """Return the deliveries of bytes that come now [s], in order."""
         faults, start = self.faults, self.passed
         self.passed += len(data)
         data = self._spoil(data, start)

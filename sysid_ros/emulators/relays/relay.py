@@ -24,11 +24,7 @@ LONGEST_SLEEP = 0.02
 
 
 class RelayThread(ABC):
-    """Relays in a thread of its own between :meth:`start` and :meth:`stop`.
-
-    Args:
-        name: Of the thread.
-    """
+    """Relays in a thread of its own between :meth:`start` and :meth:`stop`."""
 
     def __init__(self, name: str):
         self._name = name
@@ -61,7 +57,7 @@ class RelayThread(ABC):
 
     @abstractmethod
     def _relay_once(self) -> None:
-        """Wait a little while for something to do, and do it."""
+        """Wait a little while for data, and relay them."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -72,11 +68,11 @@ _LARGEST = 65536
 
 
 class FaultyRelay(RelayThread):
-    """Relays datagrams between a client and whoever sends to it.
+    """Relays datagrams between a client and its senders.
 
     Args:
         client: Address of the client.
-        faults: What happens to datagrams in both directions; may be changed at any time with :meth:`change`.
+        faults: Faults in both directions; may be changed at any time with :meth:`change`.
         seed: Of all random choices.
     """
 
@@ -94,11 +90,11 @@ class FaultyRelay(RelayThread):
 
     @property
     def address(self) -> Address:
-        """Where the server has to send."""
+        """Destination for the server."""
         return self._front.getsockname()
 
     def change(self, faults: NetworkFaults) -> None:
-        """Change what happens from now on."""
+        """Change the faults from now on."""
         self._directions = FaultyDirection(faults, next(self._seed)), FaultyDirection(faults, next(self._seed))
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -151,7 +147,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class _Direction:
-    """One direction of a connection: what comes from ``source`` goes to ``target`` as its stream says."""
+    """One direction of a connection: bytes from ``source`` go to ``target`` as its stream determines."""
 
     def __init__(self, source: socket.socket, target: socket.socket, faults: StreamFaults):
         self.source, self.target, self.stream = source, target, FaultyStream(faults)
@@ -159,23 +155,18 @@ class _Direction:
         self.has_ended = self._is_closed = False
 
     def change(self, faults: StreamFaults) -> None:
-        """Other faults from now on; what was held back for good goes on, as retransmissions do."""
+        """Set other faults from now on; held-back bytes go on, as retransmissions do."""
         self.stream = FaultyStream(faults)
         self._queue = deque(Piece(min(one.due, time.monotonic()), one.data) for one in self._queue)
 
     def take(self) -> None:
-        """Read what has come."""
         data = self.source.recv(_CHUNK)
         if not data:
             self.has_ended = True
         self._queue.extend(self.stream.pass_on(data, time.monotonic()))
 
     def deliver(self) -> bool:
-        """Pass on what is due, in one go; and the end of the stream after the last of it.
-
-        Returns:
-            Whether all that will ever come has been passed on.
-        """
+        """Pass on due pieces in one go, and the end of the stream after the last; return whether that is all."""
         now, due = time.monotonic(), []
         while self._queue and self._queue[0].due <= now:
             due.append(self._queue.popleft().data)
@@ -190,19 +181,15 @@ class _Direction:
 
     @property
     def next_due(self) -> float:
-        """When the next piece is due [s]."""
         return self._queue[0].due if self._queue else float("inf")
 
     @property
     def is_cut(self) -> bool:
-        """Whether the stream is to end now."""
         held = self._queue and self._queue[0].due < float("inf")
         return self.stream.is_cut and not held
 
 
 class _Connection:
-    """Both directions."""
-
     def __init__(self, client: socket.socket, server: socket.socket, faults: tuple[StreamFaults, StreamFaults]):
         self.client, self.server = client, server
         for one in (client, server):
@@ -225,7 +212,7 @@ class _Connection:
     def _serve(self, ready: list[socket.socket]) -> bool:
         for one in self.directions:
             if one.source in ready:
-                if self._is_ending:  # closed from here already: what still comes is nobody's
+                if self._is_ending:  # closed from here already: further bytes are dropped
                     one.has_ended = not one.source.recv(_CHUNK)
                 else:
                     one.take()
@@ -248,7 +235,6 @@ class _Connection:
         return not all(is_over)
 
     def end(self, how: Cut) -> None:
-        """Close both sockets, or reset them."""
         for one in (self.client, self.server):
             with contextlib.suppress(OSError):
                 if how is Cut.RST:
@@ -257,13 +243,7 @@ class _Connection:
 
 
 class TcpRelay(RelayThread):
-    """Relays TCP connections to a server.
-
-    Args:
-        server: Address of the server.
-        to_server: What happens to bytes of the client.
-        to_client: What happens to bytes of the server.
-    """
+    """Relays TCP connections to a server, with faults in both directions."""
 
     def __init__(self, server: Address, to_server: StreamFaults = _PERFECT, to_client: StreamFaults = _PERFECT):
         super().__init__("tcp_relay")
@@ -274,11 +254,11 @@ class TcpRelay(RelayThread):
 
     @property
     def address(self) -> Address:
-        """Where the client has to connect."""
+        """Destination for the client."""
         return self._listener.getsockname()
 
     def change(self, to_server: StreamFaults = _PERFECT, to_client: StreamFaults = _PERFECT) -> None:
-        """Change what happens from now on, to connections that stand and to those to come."""
+        """Change the faults from now on, of existing and new connections."""
         with self._lock:
             self._faults = to_server, to_client
             for connection in self._connections:

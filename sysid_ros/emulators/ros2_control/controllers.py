@@ -1,9 +1,9 @@
-"""The controllers of an emulated arm as far as others see them, and its hardware, which applies what they keep.
+"""The controllers of an emulated arm as seen from outside, and its hardware, which applies their commands.
 
-They do what joint_state_broadcaster and forward_command_controller of ros2_controllers do: the broadcaster names the
-joints in an order of its own, others' joints among them, and fills what an arm does not measure with NaN. The forward
-controller drops a command with a number that is not finite, does not apply one of the wrong length, and goes on with
-the last good one for ever.
+They behave like joint_state_broadcaster and forward_command_controller of ros2_controllers: the broadcaster names the
+joints in an order of its own, other joints among them, and fills unmeasured fields with NaN. The forward controller
+drops a command with a number that is not finite, does not apply one of the wrong length, and repeats the last good one
+for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIELDS = ("position", "velocity", "effort")
 
 @dataclass(frozen=True)
 class BroadcastFaults(Settings):
-    """What is wrong with the states that are published; the default is nothing."""
+    """Faults of the published states; none by default."""
 
     is_silent: bool = setting(False)
     """Publish nothing."""
@@ -46,11 +46,7 @@ class BroadcastFaults(Settings):
 
 
 class Broadcaster:
-    """Turns states into messages.
-
-    Args:
-        robot: Joint names.
-        order: Joints in the order in which they are published, the model's and others; empty for the model's order.
+    """Converts states into messages, in an order of joints, the model's and others; empty for the model's order.
 
     Raises:
         ParameterOutOfRange: A joint of the model is missing in the order.
@@ -98,7 +94,7 @@ class ForwardController:
 
     Attributes:
         joints: The same.
-        taken: How many commands it took.
+        taken: Number of accepted commands.
 
     Raises:
         ParameterOutOfRange: A joint is not one of the model.
@@ -119,7 +115,7 @@ class ForwardController:
     def is_dead(self) -> bool:
         """Whether it has stopped taking commands, as a controller whose process hangs; the last one stays in force.
 
-        Alive again it has no command: it was started anew, and until the first one the hardware holds the arm.
+        Restarted it has no command: until the first one the hardware holds the arm.
         """
         return self._is_dead
 
@@ -131,7 +127,7 @@ class ForwardController:
         self._is_dead = value
 
     def take(self, data: Sequence[float]) -> str | None:
-        """Take a command, [Nm] in the order of its joints; return what it complains about, None if about nothing."""
+        """Take a command, [Nm] in the order of its joints; return its complaint, or None."""
         values = np.array(data, dtype=float)
         if self._is_dead:
             return None
@@ -164,7 +160,7 @@ class HomeMotion:
     Args:
         robot: Home, limits.
         seed: Of amplitudes and phases.
-        start: When it begins [s].
+        start: Its beginning [s].
     """
 
     def __init__(self, robot: RobotModel, seed: int = 0, start: float = 0.0):
@@ -213,7 +209,7 @@ class HardwareSettings:
 
     Attributes:
         period: Time between two updates of the controllers [s], a multiple of 0.001.
-        torque_command: What the hardware adds to an effort command.
+        torque_command: Torques that the hardware adds to an effort command.
     """
 
     period: float = 0.001
@@ -232,12 +228,7 @@ class HardwareSettings:
 
 
 class EmulatedHardware:
-    """One simulated arm as a hardware component.
-
-    Args:
-        arm: The arm.
-        settings: The component.
-    """
+    """One simulated arm as a hardware component."""
 
     def __init__(self, arm: EmulatedArm, settings: HardwareSettings | None = None):
         self.arm, self.settings = arm, settings or HardwareSettings()

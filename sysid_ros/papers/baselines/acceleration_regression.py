@@ -1,6 +1,6 @@
 """Baselines with accelerations: a tracking differentiator and bounded least squares of base parameters, as in EXCITE.
 
-The momentum windows of this package need neither; these are what they are compared with.
+The momentum windows of this package need neither; these are baselines for comparison.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class BoundedRegression:
         names: Parameters they are named after, nb of them.
         columns: Their columns in the torque regressor, (nb,).
         values: Base parameters, (nb,).
-        bounds: What they were bounded by, (nb,).
+        bounds: Their bounds, (nb,).
     """
 
     names: tuple[str, ...]
@@ -113,7 +113,7 @@ def fit_bounded_regression(robot: RobotModel, motion: Motion, box: Box | None = 
     Args:
         robot: The arm.
         motion: Positions, velocities, accelerations and torques.
-        box: Box of all parameters, (14 n,), from which the bounds follow; that of the robot by default.
+        box: Box of all parameters, (14 n,), from which the bounds follow; the robot's by default.
 
     Raises:
         ParameterOutOfRange: The box has another size.

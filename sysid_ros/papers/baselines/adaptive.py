@@ -38,7 +38,7 @@ _EVERY = 5
 
 @dataclass(frozen=True)
 class AdaptiveSettings(Settings, library_only=True):
-    """Gains of :class:`AdaptiveController`; feedback as that of the robust controller by default."""
+    """Gains of :class:`AdaptiveController`; feedback of the robust controller by default."""
 
     bandwidth: float = setting(RobustSettings().bandwidth, "1/s", lower=1.0, upper=1000.0)
     """c: the damping is ``K_D = c H_jj`` with the nominal inertia at home."""
@@ -96,17 +96,13 @@ class AdaptiveController:
         return np.array(self._payload)
 
     def reset(self, balance: Array | None = None) -> None:
-        """Forget what was adapted; call it before taking the arm over.
-
-        Args:
-            balance: Not used: the law has no integral state.
-        """
+        """Discard the adaptation; call it before taking the arm over. The balance is not used: no integral state."""
         self._payload = self._clip(self._model.payload)
         self._gain: Array = np.diag(self._box.radius**2)
         self.pause()
 
     def pause(self) -> None:
-        """Begin a motion with what was adapted so far: only the filters are reset."""
+        """Begin a motion with the present adaptation: only the filters are reset."""
         self._cycle = 0
         self._filtered: tuple[Array, Array, Array] | None = None
         self._tau = np.zeros(self.robot.n)
@@ -165,7 +161,7 @@ class AdaptiveController:
         error = slow_effort - rows @ self._model.theta - w @ self._payload
         noise = np.eye(self.robot.n) / (gains.prediction * period)
         widened = self._gain * np.exp(gains.forgetting * period)
-        # Forgetting stops where the box knows more than the data.
+        # Forgetting stops where the box is narrower than the data.
         self._gain = widened if np.all(np.diag(widened) <= self._scale**2) else self._gain
         reach = self._gain @ w.T
         blended = np.linalg.solve(noise + w @ reach, np.column_stack([reach.T, error]))

@@ -1,4 +1,4 @@
-"""Exciting motions as the paper plans them: direction combinations, seed parameters, pruning (SPACE section 5)."""
+"""Exciting motions as planned in the paper: direction combinations, seed parameters, pruning (SPACE section 5)."""
 
 from __future__ import annotations
 
@@ -62,23 +62,23 @@ def plan_by_direction_combinations(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda share, text: None,
 ) -> ExcitationPlan:
-    """Plan an exciting motion as the paper does, in three steps: all combinations, pruning, the combinations left.
+    """Plan an exciting motion as the paper does, in three steps: all combinations, pruning, the remaining ones.
 
-    Collisions do not enter the search, as in the paper; the plan says how near its bodies come.
+    Collisions do not enter the search, as in the paper; the plan has the smallest gap of its bodies.
 
     Args:
         robot: The robot.
         parameters: Inertial parameters to plan with, (10 B,).
         settings: Settings of the search.
         clock: Clock of the time limit [s].
-        is_cancelled: Looked at between evaluations.
-        on_progress: Called with the share that is done, 0..1, and what is being done.
+        is_cancelled: Polled between evaluations.
+        on_progress: Called with the done share, 0..1, and the present step.
 
     Returns:
         The plan.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
 
     Source: SPACE sections 5.2 to 5.6, (28) to (37), Algorithm 1.
     """
@@ -138,10 +138,10 @@ def prune_intervals(grams: Array, settings: ExcitationSettings) -> list[int]:
     Returns:
         Indices of the intervals to keep, ascending.
 
-    Source: SPACE Algorithm 1 with three differences. As printed it never renews the numbers it compares with, and
-    keeps everything; here they are those of the intervals kept so far. Intervals without a new significant singular
-    value count as the text says, kept or not: at most ``patience`` in a row stay for that reason. And a condition
-    number has to fall by the share ``gain``, as nearly every interval lowers it a little.
+    Source: SPACE Algorithm 1 with three differences. As printed it never renews the numbers it compares with, and keeps
+    everything; here they are those of the intervals kept so far. Intervals without a new significant singular value
+    count as in the text, kept or not: at most ``patience`` in a row stay for that reason. And a condition number has to
+    fall by the share ``gain``, as nearly every interval lowers it a little.
     """
     first = -(-(grams.shape[1] + 1) // (6 * settings.samples))
     kept, equal = list(range(min(first, len(grams)))), 0
@@ -229,7 +229,7 @@ class _Steps:
             )
         except TimeoutError:
             pass
-        # What the solver leaves beyond a position limit is shifted back.
+        # Violations of a position limit by the solver are shifted back.
         starts, ranges = np.split(best[1] * scale, 2)
         starts = np.clip(starts, robot.q_lower - lowest * ranges, robot.q_upper - highest * ranges)
         return np.concatenate([starts, ranges])

@@ -44,12 +44,10 @@ class ToolShape:
     vertices: Array
 
     def spheres(self, robot: RobotModel, placement: tuple[Array, Array]) -> tuple[Sphere, ...]:
-        """Return the spheres as those of what the robot carries.
+        """Return the spheres as the load of the robot.
 
-        Args:
-            robot: The arm.
-            placement: Rotation (3, 3) and origin (3,) [m] of the tool in the frame of the last joint, as
-                ``frame_placement`` gives it.
+        ``placement`` is rotation (3, 3) and origin (3,) [m] of the tool in the frame of the last joint, as
+        ``frame_placement`` gives it.
         """
         rotation, origin = placement
         centers = self.points @ np.asarray(rotation).T + origin
@@ -189,7 +187,7 @@ class VirtualShapes:
 
     Attributes:
         points: Points of the tool, fixed to the last body, (K, 3) [m].
-        ellipsoids: Ellipsoids around the links the tool could reach, enlarged by what the points stand for.
+        ellipsoids: Ellipsoids around the links the tool could reach, enlarged by the radii of the points.
     """
 
     points: Array
@@ -197,7 +195,7 @@ class VirtualShapes:
 
     @classmethod
     def of(cls, robot: RobotModel, collision: CollisionModel, clearance: float) -> VirtualShapes:
-        """Build them from the spheres of a collision model: those of the last body are the tool.
+        """Build them from the spheres of a collision model: the last body's are the tool.
 
         Args:
             robot: The arm.
@@ -219,10 +217,6 @@ class VirtualShapes:
 
 class VirtualConstraints:
     """The paper's self-collision constraints: points of the tool stay outside ellipsoids around the links.
-
-    Args:
-        robot: The arm.
-        shapes: Points of the tool and ellipsoids around the links.
 
     Source: EXCITE (11a) to (11c), with the sign that keeps the points outside.
     """

@@ -1,6 +1,6 @@
-"""What the driver of a simulated free-flying robot does: admit trajectories, follow them, brake, measure.
+"""The driver of a simulated free-flying robot: admits and follows trajectories, brakes, measures.
 
-Nothing here certifies torques: joints follow what is within their limits and clear of the robot itself.
+Torques are not certified: joints follow motions within their limits and clear of the robot itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sysid_ros.space.core.self_collision import SelfCollisionModel
 from sysid_ros.space.simulation import FloatingState, SimulatedFreeFlyer
 
 _START_TOLERANCE = 1e-6
-"""Largest distance of a trajectory's start from where the robot is told to be [rad]."""
+"""Largest distance of a trajectory's start from the robot's reference [rad]."""
 _LIMIT_TOLERANCE = 1e-6
 """Share by which extrema may exceed a limit, for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What is measured at one time.
+    """Measurement at one time.
 
     Attributes:
         time: Since the start [s].
@@ -47,7 +47,7 @@ class Measurement:
 
 
 class FreeFlyerLoop:
-    """The loop of the simulated robot, advanced by whoever owns the clock.
+    """The loop of the simulated robot, advanced by the owner of the clock.
 
     Args:
         simulation: The robot.
@@ -55,9 +55,9 @@ class FreeFlyerLoop:
         seed: Seed of the sensor noise.
 
     Attributes:
-        drift: Largest change of momentum since the start or the last catch, which should be zero, (6,)
-            [kg m/s, kg m^2/s].
-        held: Inertial parameters of what the last body holds, about its joint, (10,); zeros for nothing.
+        drift: Largest change of momentum since the start or the last catch, which should be zero, (6,) [kg m/s, kg
+            m^2/s].
+        held: Inertial parameters of the object on the last body, about its joint, (10,); zeros without one.
     """
 
     def __init__(self, simulation: SimulatedFreeFlyer, clearance: float = 0.0, seed: int = 0):
@@ -85,12 +85,12 @@ class FreeFlyerLoop:
 
     @property
     def progress(self) -> float:
-        """How much of the trajectory is done, 0 to 1 [-]; 0 while the robot holds."""
+        """Done part of the trajectory, 0 to 1 [-]; 0 while the robot holds."""
         return 0.0 if self._trajectory is None else min(self._elapsed / self._trajectory.duration, 1.0)
 
     @property
     def reference(self) -> Array:
-        """Where joints and wheels are told to be now, (n + W,) [rad]."""
+        """Desired positions of joints and wheels, (n + W,) [rad]."""
         return self._rest if self._trajectory is None else self._trajectory.evaluate(self._elapsed)[0]
 
     @property
@@ -98,13 +98,10 @@ class FreeFlyerLoop:
         return (self._steps - self._begin) * self.simulation.timestep
 
     def admit(self, trajectory: Trajectory) -> None:
-        """Begin to follow a trajectory of joints and wheels.
-
-        Args:
-            trajectory: Cycloids, (n + W) columns, from where the robot is told to be.
+        """Begin to follow a trajectory of joints and wheels, (n + W) columns of cycloids, from the present reference.
 
         Raises:
-            SysidError: It is not such a one, leaves a limit, or another is being followed.
+            SysidError: It is another kind, leaves a limit, or another is being followed.
             SelfCollision: The robot would touch itself, or come too near.
         """
         if self._trajectory is not None:
@@ -127,10 +124,9 @@ class FreeFlyerLoop:
         self._trajectory, self._hash, self._begin = trajectory, trajectory.hash(), self._steps
 
     def hold(self, parameters: Array) -> None:
-        """Let the last body hold something that has just moved along with it, or nothing any more.
+        """Attach an object that has just moved along with the last body, or detach it.
 
-        Args:
-            parameters: Its inertial parameters about the joint of that body, (10,); zeros for nothing.
+        ``parameters`` are its inertial parameters about the joint of that body, (10,); zeros for none.
 
         Raises:
             SysidError: The robot is moving.
@@ -147,7 +143,7 @@ class FreeFlyerLoop:
         self._momentum, self.drift = self.simulation.momentum(), np.zeros(6)
 
     def brake(self) -> bool:
-        """Come to rest on the path of the trajectory; returns whether there was one to leave."""
+        """Come to rest on the path of the trajectory; return whether there was one."""
         if self._trajectory is None or isinstance(self._trajectory, BrakedTrajectory):
             return False
         left = self._trajectory.duration - self._elapsed
@@ -157,11 +153,7 @@ class FreeFlyerLoop:
         return True
 
     def advance(self, seconds: float) -> FloatingState:
-        """Advance the robot and return its true state.
-
-        Args:
-            seconds: By how much, a multiple of the step of the simulation [s].
-        """
+        """Advance the robot by a multiple of the step of the simulation [s] and return its true state."""
         h = self.simulation.timestep
         for _ in range(max(1, round(seconds / h))):
             self._steps += 1

@@ -56,13 +56,13 @@ def _invalid_goal(text: str) -> IdentificationFailed:
 
 @dataclass(frozen=True)
 class GoalFiles:
-    """Where files go and what they hold beside the estimate.
+    """Place and content of the files beside the estimate.
 
     Attributes:
         root: Folder below which they lie.
         default: Folder below it in which to make one, if the goal names none; empty for no files.
         is_recorded: Whether to write a recording with them.
-        truth: Returns what a simulated robot really is, as its driver says; None of a real one.
+        truth: Returns the truth of a simulated robot, from its driver; None of a real one.
     """
 
     root: str
@@ -75,15 +75,15 @@ class FreeFlyerGoal:
     """One goal from start to end.
 
     Args:
-        task: What is identified.
+        task: The identification.
         link: The way to the robot.
         files: Files of the result.
-        is_cancelled: Whether it is to end.
-        report: Called with every change; the feedback lacks only the time that has passed.
+        is_cancelled: Whether it is cancelled.
+        report: Called with every change; the feedback lacks only the elapsed time.
 
     Attributes:
-        identification: What was identified of the robot; None until then.
-        held: What was identified of an object in its hand; None until then.
+        identification: Result for the robot; None until then.
+        held: Result for an object in its hand; None until then.
     """
 
     def __init__(
@@ -128,13 +128,7 @@ class FreeFlyerGoal:
     def identify_object(
         self, goal: Identify.Goal, settings: ObjectSettings, known_robot: Callable[[], KnownRobot]
     ) -> Identify.Result:
-        """Identify what is in the hand.
-
-        Args:
-            goal: The goal.
-            settings: What may be in the hand.
-            known_robot: Returns what is known of the robot without it.
-        """
+        """Identify the object in the hand, for a range of objects; ``known_robot`` returns the robot without it."""
 
         def carry_out(result: Identify.Result) -> None:
             if not np.isfinite(goal.target_mass_width) or goal.target_mass_width < 0.0:
@@ -169,7 +163,7 @@ class FreeFlyerGoal:
         except SysidError as error:
             result.error_code = self._code(error)
             result.error_text = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever fails is an answer, not the end of the node
+        except Exception as error:  # noqa: BLE001 - a failure is an answer, not the end of the node
             result.error_code, result.error_text = Identify.Result.INTERNAL, f"internal error: {error!r}"
         finally:
             self._close_recording(result)
@@ -238,7 +232,6 @@ class FreeFlyerGoal:
 
 
 def _folder(goal: Identify.Goal, files: GoalFiles) -> Path | None:
-    """Make the folder for the files; None where none are wanted."""
     try:
         if goal.results_directory:
             folder = folder_below(files.root, goal.results_directory)

@@ -1,7 +1,7 @@
-"""The way to a free-flying robot over topics: what it measures, and trajectories that it follows.
+"""The link to a free-flying robot over topics: its measurements, and trajectories that it follows.
 
-A driver, simulated or real, publishes odometry and joint states with equal stamps and a status; it follows what comes
-on its topic of trajectories, and answers with the hash in its status.
+A driver, simulated or real, publishes odometry and joint states with equal stamps and a status; it follows trajectories
+from their topic, and answers with the hash in its status.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class FreeFlyerLink:
     Args:
         node: The node.
         robot: The robot.
-        timeout: How long the driver may be silent [s].
-        on_sample: Called with topic, type, message and stamp [ns] of everything that is measured, to record it.
+        timeout: Longest silence of the driver [s].
+        on_sample: Called with topic, type, message and stamp [ns] of every measurement, to record it.
 
     Attributes:
-        is_cancelled: Whether what runs is to end.
-        planned: The motion that is being followed; None while the robot rests.
+        is_cancelled: Whether the goal is cancelled.
+        planned: The present motion; None while the robot rests.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FreeFlyerLink:
         self._heartbeat = node.create_publisher(Empty, "free_flyer_driver/heartbeat", 1)
         self._brake: Client = node.create_client(Trigger, "free_flyer_driver/brake")
 
-    # What is heard
+    # Subscriptions
 
     def _take_odometry(self, message: Odometry) -> None:
         stamp = stamp_from_message(message.header.stamp)
@@ -121,10 +121,10 @@ class FreeFlyerLink:
         self._invalid = None
 
     def samples(self) -> Samples:
-        """See :meth:`FreeFlyerPort.samples`: those of which base and joints have come, by equal stamps.
+        """See :meth:`FreeFlyerPort.samples`: base and joints matched by equal stamps.
 
         Raises:
-            InvalidMessage: One that came could not be used.
+            InvalidMessage: A message could not be used.
         """
         if self._invalid is not None:
             raise self._invalid
@@ -160,7 +160,7 @@ class FreeFlyerLink:
 
         Raises:
             IdentificationFailed: The driver does not answer, refused the motion, or ended it early.
-            Cancelled: ``is_cancelled`` said so; the robot has been brought to rest.
+            Cancelled: ``is_cancelled`` returned true; the robot has been brought to rest.
         """
         try:
             self.planned = trajectory
@@ -169,7 +169,7 @@ class FreeFlyerLink:
             self.planned = None
 
     def latest(self) -> Array | None:
-        """Return the last joint positions that were heard of, (n,) [rad]; None before any."""
+        """Return the last received joint positions, (n,) [rad]; None before any."""
         with self._lock:
             return next(reversed(self._joints.values()))[0][: self._robot.n] if self._joints else None
 
@@ -195,7 +195,7 @@ class FreeFlyerLink:
             raise _motion_failed(status.text)
 
     def _stop(self) -> None:
-        """Bring the robot to rest; without the service it brakes by itself, when heartbeats have ceased."""
+        """Bring the robot to rest; without the service it brakes by itself after the last heartbeat."""
         if self._brake.service_is_ready():
             self._brake.call_async(Trigger.Request())
         end = time.monotonic() + _STOP_TIMEOUT

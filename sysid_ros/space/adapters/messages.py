@@ -29,7 +29,7 @@ _UNIT_TOLERANCE = 1e-3
 
 
 def odometry_to_message(robot: FreeFlyer, measured: Measurement, stamp: Time) -> Odometry:
-    """Return what was measured of the base: its pose in the world, its twist in its own axes."""
+    """Return the measured pose of the base in the world and its twist in its own axes."""
     x, y, z, w = pin.Quaternion(np.ascontiguousarray(measured.rotation)).coeffs().tolist()
     place, (linear, angular) = measured.position.tolist(), measured.twist.reshape(2, 3).tolist()
     message = Odometry(header=Header(stamp=stamp, frame_id=WORLD), child_frame_id=robot.base_link)
@@ -45,7 +45,7 @@ def odometry_from_message(robot: FreeFlyer, message: Odometry) -> tuple[Array, A
     """Return twist (6,), rotation (3, 3) and position (3,) of the base.
 
     Raises:
-        InvalidMessage: The twist is that of another frame or not finite, or the orientation is no rotation.
+        InvalidMessage: The twist is of another frame or not finite, or the orientation is no rotation.
     """
     if message.child_frame_id != robot.base_link:
         problem = f"is '{message.child_frame_id}', in whose axes the twist is; needed is the base, '{robot.base_link}'"
@@ -91,17 +91,17 @@ def draw_free_flyer(
     planned: CycloidTrajectory | None,
     held: ParameterEstimate | None = None,
 ) -> MarkerArray:
-    """Draw robot, paths and what it holds, all seen from the base.
+    """Draw robot, paths and held object, all seen from the base.
 
-    Spheres and boxes are the robot, lines the paths its last bodies are going to take. An object is drawn by its
-    inertia ellipsoid, its CoM, the box its CoM certainly lies in, and its mass with bounds. Stamps are zero, for the
-    latest transform: those of a simulation that runs faster than the clock are ahead of it.
+    Spheres and boxes are the robot, lines the planned paths of its last bodies. An object is drawn by its inertia
+    ellipsoid, its CoM, the box that its CoM lies in, and its mass with bounds. Stamps are zero, for the latest
+    transform: stamps of a simulation that runs faster than the clock are ahead of it.
 
     Args:
         robot: The robot.
         q: Joint positions, (n,) [rad].
-        planned: Motion of joints and wheels that is being followed; None for none.
-        held: What is known of an object in the hand; None for nothing.
+        planned: The present motion of joints and wheels; None for none.
+        held: Estimate of an object in the hand; None for none.
     """
     builder, model = MarkerBuilder(robot.base_link, Time()), SelfCollisionModel(robot)
     states = robot.tree.evaluate(q[None], np.zeros((1, robot.n)))

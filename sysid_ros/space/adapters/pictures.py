@@ -1,4 +1,4 @@
-"""What a recording of a robot that floats holds beside what was measured, so that it can be looked at."""
+"""Description and transforms in the recording of a free-floating robot, for viewers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from sysid_ros.space.core.robot import FreeFlyer
 
 
 class FloatingPictures:
-    """Description and transforms of one goal.
-
-    Args:
-        robot: The robot.
-        write: Where they go.
-    """
+    """Description and transforms of one goal, written by a function."""
 
     def __init__(self, robot: FreeFlyer, write: Write):
         self._robot, self._write = robot, write
@@ -28,7 +23,7 @@ class FloatingPictures:
         self._last: dict[type, int] = {}
 
     def on_message(self, message: object, stamp_ns: int) -> None:
-        """Take what was measured: where the base is, or the joints are."""
+        """Add the pose of the base, or the positions of the joints."""
         kind = type(message)
         if not self._last:
             self._write("/robot_description", "std_msgs/msg/String", String(data=self._robot.urdf), stamp_ns)

@@ -1,4 +1,4 @@
-"""What guaranteed bounds assume: errors of sensors, the momentum, and what pushes from outside."""
+"""Assumptions of guaranteed bounds: errors of sensors, the momentum, and external forces."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class SensorBounds:
         joint_rate: Rates of the joints [rad/s, m/s].
         joint_position: Positions of the joints, a number or (N, n) [rad, m]. Without encoders see
             :func:`integrated_position_error`.
-        means: The first three for errors averaged over a block of samples, (3,); None if no better than for one.
+        means: The first three for errors averaged over a block of samples, (3,); None for the same as of one.
         wheel_rate: Speeds of the wheels [rad/s].
         wheel_inertia: Inertias of the wheels, relative, the same all the time [-].
         attitude: Angle by which the rotations of the base may be wrong, a number or (N,) [rad].
         place: Distance by which its positions may be wrong, a number or (N,) [m].
         probability: Probability that any of the first three, or of their means, is exceeded in a recording [-]: 0 for
-            bounds that are given, see :meth:`of_noise` for those made of noise.
+            given bounds, else see :meth:`of_noise`.
 
     Raises:
         ParameterOutOfRange: A bound is negative or not finite.
@@ -89,13 +89,13 @@ class SensorBounds:
 
 @dataclass(frozen=True, eq=False)
 class MomentumRange:
-    """What is known of the momentum of robot and wheels together, in the inertial frame of the poses of the data.
+    """Bounds of the momentum of robot and wheels together, in the inertial frame of the poses of the data.
 
     Attributes:
         initial: Linear and angular momentum at the first sample, box (6,) [kg m/s, kg m^2/s].
-        force: Largest component of the force from outside (thrusters, drag) [N].
-        torque: Largest component of the torque from outside about the inertial origin (gravity gradient) [Nm].
-        knots: Number of pieces in which the impulse from outside counts as linear; more are tighter and slower [-].
+        force: Largest component of the external force (thrusters, drag) [N].
+        torque: Largest component of the external torque about the inertial origin (gravity gradient) [Nm].
+        knots: Number of pieces in which the external impulse counts as linear; more are tighter and slower [-].
     """
 
     initial: Box = field(default_factory=lambda: Box(np.zeros(6), np.zeros(6)))
@@ -112,12 +112,12 @@ class MomentumRange:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A motion with what bounds its errors.
+    """A motion with bounds of its errors.
 
     Attributes:
         data: Samples.
         sensors: Bounds of their errors.
-        momentum: What is known of the momentum; at rest with the wheels at rest it is zero.
+        momentum: Bounds of the momentum; at rest with the wheels at rest it is zero.
         block: Samples that are averaged to one set of rows [-].
         holds_object: Whether an object to be identified was held.
     """
@@ -131,7 +131,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Assumptions(Settings):
-    """What is assumed of sensors and environment for guaranteed bounds.
+    """Assumptions about sensors and environment for guaranteed bounds.
 
     Raises:
         ParameterOutOfRange: A value is out of range.
@@ -162,16 +162,13 @@ class Assumptions(Settings):
 
     @property
     def is_momentum_zero(self) -> bool:
-        """Whether robot and wheels together are known to have no momentum at the first sample."""
+        """Whether robot and wheels together have no momentum at the first sample."""
         return self.linear_momentum == 0.0 and self.angular_momentum == 0.0
 
     def recording(self, robot: FreeFlyer, data: FloatingData, holds_object: bool = True) -> Recording:
-        """Return samples with what bounds their errors.
+        """Return samples with bounds of their errors, by the standard deviations of the robot's sensors.
 
-        Args:
-            robot: The robot, with the standard deviations of its sensors.
-            data: The samples.
-            holds_object: Whether an object to be identified was held.
+        ``holds_object``: whether an object to be identified was held.
         """
         step = float(np.median(np.diff(data.times)))
         block = min(max(1, round(self.averaged / step)), len(data))
@@ -192,10 +189,7 @@ class Assumptions(Settings):
 def integrated_position_error(data: FloatingData, rate_error: float, acceleration: ArrayLike) -> Array:
     """Return bounds (N, n) of joint positions that were integrated by the trapezoid rule from rates.
 
-    Args:
-        data: Samples.
-        rate_error: Largest error of a rate [rad/s].
-        acceleration: Largest accelerations of the joints, (n,) [rad/s^2].
+    Rates have this largest error [rad/s], joints these largest accelerations, (n,) [rad/s^2].
     """
     steps = np.diff(data.times)[:, None]
     # A function with slopes within A leaves the trapezoid between two values by A h^2 / 4 at most.

@@ -1,6 +1,6 @@
 """Guaranteed bounds of the minimal parameters of a free-flying robot, and of an object that it holds.
 
-Set membership on the momentum equations, by the linear programmes that bound what a fixed arm carries.
+Set membership on the momentum equations, by the linear programs that bound the payload of a fixed arm.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _ASSUMPTIONS = (
 )
 _NOISE = (
     ". The error bounds of velocities are made of standard deviations: white Gaussian noise keeps all of them except "
-    "with a probability of at most {:.2g}; of other noise nothing is said"
+    "with a probability of at most {:.2g}; other noise is not covered"
 )
 _GROUP = 8
-"""Objectives whose linear programmes are solved together; more of them need more memory."""
+"""Objectives whose linear programs are solved together; more of them need more memory."""
 _COM_ROUNDS = 3
 _AXES = ("x", "y", "z")
 
@@ -47,8 +47,8 @@ class InconsistentMomentum(SysidError):
     """No parameters are consistent with all the data.
 
     Args:
-        row: The row that shows it most, counted over all recordings; None where only rows together do.
-        excess: By how much its residual exceeds what its errors allow [kg m/s, kg m^2/s].
+        row: The row that shows it most, counted over all recordings; None for a joint inconsistency.
+        excess: Its residual beyond the allowed errors [kg m/s, kg m^2/s].
     """
 
     def __init__(self, row: int | None, excess: float):
@@ -76,8 +76,8 @@ class FloatingBounds:
         box: Guaranteed bounds, (K,).
         prior: Bounds before any data, (K,).
         error_budget: Share of each source of error in the radii from the data, name -> (K,).
-        probability: Probability that white Gaussian noise exceeds an error bound that was made of its standard
-            deviation [-], see :class:`SensorBounds`; 0 where error bounds were given.
+        probability: Probability that white Gaussian noise exceeds an error bound computed from its standard deviation
+            [-], see :class:`SensorBounds`; 0 for given error bounds.
     """
 
     names: tuple[str, ...]
@@ -89,13 +89,13 @@ class FloatingBounds:
 
     @property
     def guarantee(self) -> str:
-        """Under which assumptions the bounds hold, and with which probability these fail."""
+        """The assumptions of the bounds, and the probability that these fail."""
         return _ASSUMPTIONS + (_NOISE.format(self.probability) if self.probability else "")
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectEstimate:
-    """What a robot holds.
+    """The object in the hand of a robot.
 
     Attributes:
         frame: Frame of everything below, fixed to the body that holds it.
@@ -138,15 +138,15 @@ def bound_minimal(
         recordings: One or more.
         prior: Box known to hold them, (M,).
         tolerance: Widening of the bounds that is accepted, relative to their width [-].
-        passes: How often errors that scale with the parameters are evaluated anew, in the box found so far [-].
-        is_cancelled: Looked at between groups of linear programmes.
-        on_progress: Called with the share that is done, 0..1, and what is being done.
+        passes: Number of evaluations of errors that scale with the parameters, in the box found so far [-].
+        is_cancelled: Polled between groups of linear programs.
+        on_progress: Called with the done share, 0..1, and the present step.
 
     Returns:
         The bounds.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
         InconsistentMomentum: No parameters in the prior are consistent with the data.
         ParameterOutOfRange: The prior has another size, or a recording is too short.
     """
@@ -185,22 +185,22 @@ def estimate_object(
 ) -> ObjectEstimate:
     """Bound and estimate the inertial parameters of an unknown object that a body holds.
 
-    Recordings without the object, made before it was caught, narrow what is known of the robot at the same time.
+    Recordings without the object, made before the catch, narrow the robot's parameters at the same time.
 
     Args:
         robot: The robot.
         frame: Frame of the object's parameters, fixed to the body that holds it, see :meth:`FreeFlyer.frame`.
         recordings: One or more, with and perhaps without the object.
-        rest: What is known of the robot itself, see :func:`known_minimal` and :func:`known_bodies`.
+        rest: Bounds of the robot itself, see :func:`known_minimal` and :func:`known_bodies`.
         prior: Box of the object's parameters in that frame, (10,); see :func:`object_prior`.
         tolerance: See :func:`bound_minimal`.
         passes: See :func:`bound_minimal`.
         earlier: Bounds of the same object from other data; the new ones lie within them.
-        is_cancelled: Looked at between passes.
-        on_progress: Called with the share that is done, 0..1, and what is being done.
+        is_cancelled: Polled between passes.
+        on_progress: Called with the done share, 0..1, and the present step.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
         InconsistentMomentum: No object in the prior is consistent with the data.
         ParameterOutOfRange: There is no such frame, or no recording holds the object.
     """
@@ -240,7 +240,7 @@ def estimate_object(
 
 
 def object_columns(robot: FreeFlyer, frame: str) -> Array:
-    """Return what the parameters of an object in a frame add to those of the tree, (10 B, 10)."""
+    """Return the effect of an object's parameters in a frame on those of the tree, (10 B, 10)."""
     body, placement = robot.frame(frame)
     matrix = np.zeros((PARAMETERS * robot.tree.count, PARAMETERS))
     part = slice(PARAMETERS * body, PARAMETERS * (body + 1))
@@ -254,14 +254,14 @@ def object_prior(mass: float, reach: float) -> Box:
 
 
 def known_minimal(minimal: MinimalParameters, box: Box) -> Unknowns:
-    """Return what is known of a robot as a box of its minimal parameters, (M,), as :func:`bound_minimal` gives it."""
+    """Return a robot's bounds as a box of its minimal parameters, (M,), as :func:`bound_minimal` returns it."""
     if box.lower.shape != (minimal.count,):
         raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({minimal.count},)")
     return Unknowns(np.eye(minimal.matrix.shape[1])[:, minimal.kept], box, 0)
 
 
 def known_bodies(robot: FreeFlyer, box: Box) -> Unknowns:
-    """Return what is known of a robot as a box of the inertial parameters of all its bodies, (10 B,)."""
+    """Return a robot's bounds as a box of the inertial parameters of all its bodies, (10 B,)."""
     count = PARAMETERS * robot.tree.count
     if box.lower.shape != (count,):
         raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({count},)")
@@ -269,11 +269,11 @@ def known_bodies(robot: FreeFlyer, box: Box) -> Unknowns:
 
 
 def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float, floor: float = 0.0) -> Box:
-    """Return a prior of the minimal parameters around believed ones: a share of each, and a floor of each [SI].
+    """Return a prior of the minimal parameters around nominal ones: a share of each, and a floor of each [SI].
 
     Args:
         minimal: The minimal parameters.
-        parameters: Believed inertial parameters, (10 B,).
+        parameters: Nominal inertial parameters, (10 B,).
         share: Radius relative to each minimal parameter [-].
         floor: Least radius in the unit of each.
     """
@@ -282,7 +282,7 @@ def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float,
 
 
 def _probability(recordings: list[Recording]) -> float:
-    """Return the probability that noise exceeds an error bound in any of the recordings, at most."""
+    """Return a bound of the probability that noise exceeds an error bound in any of the recordings."""
     return float(sum(recording.sensors.probability for recording in recordings))
 
 
@@ -297,7 +297,7 @@ def _bound(problem: Problem, entries: NDArray[np.intp], tolerance: float) -> Sid
 def _bound_com(problem: Problem, box: Box, values: Array, tolerance: float, warm_start: WarmStart) -> Box:
     """Bound the CoM: ``v <= m c_k - c m <= w`` gives ``c_k - c`` between ``v`` and ``w`` over the masses, for any c.
 
-    From the point estimate each side goes to the bound it gave last, where the quotient loses least.
+    From the point estimate each side moves to its last bound, where the quotient loses least.
     """
     if box.lower[0] <= 0.0:
         return Box(np.full(3, -np.inf), np.full(3, np.inf))

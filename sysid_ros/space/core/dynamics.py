@@ -1,4 +1,4 @@
-"""Motion of a free-flying robot from conservation of momentum, and the joint torques that go with it.
+"""Motion of a free-flying robot from conservation of momentum, and its joint torques.
 
 Masses enter by their momentum only, so parameters need not be those of possible bodies: the minimal parameters alone,
 with zeros elsewhere, give the same motion (:func:`embed`).
@@ -136,7 +136,7 @@ def rms(errors: ArrayLike) -> Array:
 
 
 def validation_motion(robot: FreeFlyer, rng: np.random.Generator, times: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return a Fourier motion as the paper validates with, with random coefficients within the limits.
+    """Return a Fourier motion like the paper's validation, with random coefficients within the limits.
 
     Args:
         robot: The robot.

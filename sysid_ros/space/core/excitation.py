@@ -1,8 +1,8 @@
 """Exciting motions of a free-flying robot with knots that are all free, within its limits and clear of itself.
 
 A motion is made of cycloids of equal length, one interval between two knots. Its start, all its steps and the turns of
-the wheels are variables; the cost is a smooth condition number with an analytic gradient. What was executed before
-counts, so a motion can be planned in parts, each with the estimate that the parts before it gave.
+the wheels are variables; the cost is a smooth condition number with an analytic gradient. Earlier motions count, so a
+motion can be planned in parts, each with the estimate from the parts before it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _CHANGED, _CHANGE = 0.3, 0.4
 _WORTH_IT = 5e-3
 """Gain of a search, in twice the logarithm of the condition number, from which on another begins where it ended."""
 _LIMIT_WEIGHT = 1e3
-"""Weight of squares beyond position limits [1/rad^2]; what is left is clipped."""
+"""Weight of squares beyond position limits [1/rad^2]; the rest is clipped."""
 _COLLISION_WEIGHTS = (1e2, 1e4, 1e6)
 """Weights of missing clearance [1/m^2]: of the search, and of the searches that follow where it was not enough."""
 _MENDING = 200
-"""Evaluations that each of those gets, however late it is: a motion that touches is worth nothing."""
+"""Evaluations that each of those gets, however late it is: a motion with contact is useless."""
 _WHEEL_RESERVE = 1e-3
 """Share of the speed of a wheel that is left to its servo, which may overshoot a little."""
 _RESERVES = (0.02, 0.04, 0.08)
-"""Clearance that these searches ask for beyond that of the proof [m]: they look at samples only."""
+"""Clearance of these searches beyond the proof's [m]: they use samples only."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ExcitationSettings(Settings):
     samples: int = setting(2, "-", lower=1, upper=1000)
     """Samples of an interval that count in the search; one alone does not see how near bodies come at its ends."""
     clearance: float = setting(0.05, "m", lower=-1.0, upper=10.0)
-    """Gap that bodies keep between each other; negative: collisions of the robot with itself are not looked at."""
+    """Gap that bodies keep between each other; negative: collisions of the robot with itself are ignored."""
     weight: float = setting(1e-3, "-", lower=0.0, upper=1e6)
     """Weight of the term for slow motions in the cost of direction combinations."""
     iterations: int = setting(2000, "-", lower=1, upper=100000)
@@ -72,7 +72,7 @@ class ExcitationSettings(Settings):
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
     """Seed of the random starts, and of the draw of direction combinations."""
     combinations: int = setting(1024, "-", lower=2, upper=100000)
-    """Largest number of direction combinations looked at; of more, as many are drawn."""
+    """Largest number of direction combinations tried; of more, as many are drawn."""
     significant: float = setting(1.0 / 300.0, "-", above=0.0, below=1.0)
     """Share of the largest singular value from which on one is significant."""
     patience: int = setting(5, "-", lower=0, upper=100000)
@@ -83,13 +83,13 @@ class ExcitationSettings(Settings):
 
 @dataclass(frozen=True, eq=False)
 class ExcitationPlan:
-    """An exciting motion and what it is worth.
+    """An exciting motion and its quality.
 
     Attributes:
         motion: The motion.
-        condition_number: Condition number of the regressor, with the motion before if there is one and with the
-            parameters that were planned with [-].
-        gap: Smallest gap between bodies that was seen [m]; infinite where collisions are not looked at.
+        condition_number: Condition number of the regressor, with the motion before if there is one, for the planning
+            parameters [-].
+        gap: Smallest sampled gap between bodies [m]; infinite where collisions are ignored.
         seconds: Time the search took [s].
         evaluations: Evaluations of the cost [-].
     """
@@ -109,7 +109,7 @@ class ExcitationPlan:
 
 
 def largest_range(robot: FreeFlyer, period: float) -> Array:
-    """Return how far each joint may turn in an interval, (n,) [rad].
+    """Return the largest turn of each joint in an interval, (n,) [rad].
 
     Source: SPACE (36).
     """
@@ -117,7 +117,7 @@ def largest_range(robot: FreeFlyer, period: float) -> Array:
 
 
 def largest_wheel_turns(robot: FreeFlyer, period: float) -> Array:
-    """Return how far each wheel may turn in an interval, (W,) [rad]."""
+    """Return the largest turn of each wheel in an interval, (W,) [rad]."""
     turns: Array = 0.5 * period * robot.wheels.speeds * (1.0 - _WHEEL_RESERVE)
     return turns
 
@@ -144,19 +144,19 @@ def plan_with_free_knots(
         parameters: Inertial parameters to plan with, (10 B,).
         intervals: Number of intervals K [-].
         settings: Settings of the search.
-        start: Where the joints are, (n,) [rad]; None for the last knot of ``before``, or else free.
-        before: Motion that was executed before and counts too.
+        start: Joint positions, (n,) [rad]; None for the last knot of ``before``, or else free.
+        before: Earlier motion, which counts too.
         columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
         guess: Motion of as many intervals that is one of the starts of the search; None for random ones alone.
-        clock: Clock of the time limit [s]; ``time.process_time`` does not count what other processes take.
-        is_cancelled: Looked at between evaluations.
-        on_progress: Called with the share that is done, 0..1, and what is being done.
+        clock: Clock of the time limit [s]; ``time.process_time`` does not count other processes.
+        is_cancelled: Polled between evaluations.
+        on_progress: Called with the done share, 0..1, and the present step.
 
     Returns:
         The plan: within the limits by the exact extrema of its cycloids, and proven clear of itself at all times.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
         SelfCollision: No motion that keeps clear of itself was found.
         ParameterOutOfRange: ``intervals`` is below 1, the guess has another number, or the start is beyond a limit.
     """
@@ -202,7 +202,6 @@ class _Search:
         self._guess: Array | None = None
 
     def begin_with(self, guess: FloatingMotion) -> None:
-        """Make a motion one of the starts, see :func:`plan_with_free_knots`."""
         if guess.joints.intervals != self._count:
             raise ParameterOutOfRange("intervals of the guess [-]", guess.joints.intervals, f"{self._count}")
         knots = guess.joints.knots
@@ -213,7 +212,6 @@ class _Search:
         )
 
     def run(self) -> ExcitationPlan:
-        """Search, and prove what was found."""
         begin, limit = self.clock(), self._settings.time_limit
         self._begin, self._end = begin, begin + limit
         x = self._wander(self._best_start(begin, limit))
@@ -245,7 +243,7 @@ class _Search:
             x = self._random_walk(rng)
             walks.append((self._cost(x)[0], x))
         walks.sort(key=lambda walk: walk[0])
-        # A plan for a robot that is believed to be another is near an optimum, but seldom near the best of this one.
+        # A plan for another parameter estimate is near an optimum, but seldom near the best of this one.
         chosen = [x for _, x in walks[:_REFINED]] + ([] if self._guess is None else [self._guess])
         refined = []
         for k, x in enumerate(chosen):
@@ -254,7 +252,7 @@ class _Search:
         return min(refined, key=lambda walk: walk[0])[1]
 
     def _wander(self, x: Array) -> Array:
-        """Improve variables until the time is over: from where a search ends another begins, a part of it changed."""
+        """Improve variables until the time is over: where a search ends, the next begins with a part of it changed."""
         rng = np.random.default_rng(self._settings.seed + 1)
         n, count = self._robot.n, self._count
         best = self._minimize(x, self._end)
@@ -301,7 +299,7 @@ class _Search:
         return value + _LIMIT_WEIGHT * float((beyond**2).sum()), np.concatenate(gradient)
 
     def _minimize(self, x: Array, deadline: float, least: int = 1) -> Array:
-        """Minimise the cost from variables on, until a deadline but with so many evaluations at least."""
+        """Minimise the cost from variables on, until a deadline but with at least this number of evaluations."""
         best: list[Any] = [np.inf, x]
         begun = self._evaluations
 
@@ -318,7 +316,7 @@ class _Search:
         n, rest = self._robot.n, len(x) - self._robot.n
         before = np.inf
         try:
-            # Where another pair of bodies comes nearest, the slope jumps and a search ends before its time.
+            # Where the nearest pair of bodies changes, the slope jumps and a search ends before its time.
             while not best[0] > before - _WORTH_IT:
                 before = best[0]
                 minimize(
@@ -377,10 +375,10 @@ def _checked_start(robot: FreeFlyer, start: ArrayLike) -> Array:
 
 
 def require_wanted(is_cancelled: Callable[[], bool]) -> None:
-    """Require that nobody asked for the end.
+    """Raise an error if the work is cancelled.
 
     Raises:
-        Cancelled: Somebody did.
+        Cancelled: It is.
     """
     if is_cancelled():
         raise Cancelled("planning of the exciting motion was cancelled")

@@ -1,4 +1,4 @@
-"""What is identified of a free-flying robot and of what it holds, from samples of a motion or of a recording."""
+"""Identification of a free-flying robot and of its load, from samples of a motion or of a recording."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ProcedureSettings(Settings):
     intervals: int = setting(60, "-", lower=2, upper=100000)
     """Intervals of the whole motion."""
     parts: int = setting(2, "-", lower=1, upper=20)
-    """Parts of the motion: each but the first is planned with what was estimated before."""
+    """Parts of the motion: each but the first is planned with the estimate before it."""
     method: Method = setting(Method.TOTAL)
     """How the minimal parameters are estimated."""
     is_bounded: bool = setting(True)
@@ -58,7 +58,7 @@ class ProcedureSettings(Settings):
 
 @dataclass(frozen=True)
 class ObjectSettings(Settings):
-    """What may be in the hand.
+    """Range of objects in the hand.
 
     Raises:
         ParameterOutOfRange: A value is out of range.
@@ -81,13 +81,13 @@ class ObjectSettings(Settings):
 
 @dataclass(frozen=True)
 class Task:
-    """What is identified, and how.
+    """An identification and its settings.
 
     Attributes:
-        robot: The robot, with the parameters that are believed beforehand.
+        robot: The robot, with its nominal parameters.
         settings: Settings of the procedure.
         excitation: Settings of the searches; their time limit is shared by all of them.
-        assumptions: What bounds rest on.
+        assumptions: Assumptions of the bounds.
     """
 
     robot: FreeFlyer
@@ -98,12 +98,12 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class KnownRobot:
-    """What is known of a robot that has caught something.
+    """Bounds of a robot that has caught something.
 
     Attributes:
-        values: Its minimal parameters without the object, as they are believed to be, (M,).
+        values: Its nominal minimal parameters without the object, (M,).
         box: Box that holds them, (M,).
-        recordings: Motions before the catch; they narrow the box together with those of the object.
+        recordings: Motions before the catch; they narrow the box together with the object's.
     """
 
     values: Array
@@ -113,7 +113,7 @@ class KnownRobot:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What the sensors measured.
+    """Measurements of the sensors.
 
     Attributes:
         times: Ascending, (N,) [s].
@@ -133,7 +133,7 @@ class Samples:
 
 
 class Stage(Enum):
-    """What is being done."""
+    """The present step."""
 
     PLANNING = "planning"
     MOVING = "moving"
@@ -143,15 +143,15 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an identification is.
+    """Progress of an identification.
 
     Attributes:
-        share: Share that is done, 0..1.
-        stage: What is being done.
+        share: Done share, 0..1.
+        stage: The present step.
         part: Number of the part, from 1; 0 after the last.
-        parts: How many there are.
-        detail: What was found so far, in words; empty for nothing.
-        held: What is known so far of an object in the hand; None before anything is.
+        parts: Number of parts.
+        detail: Result so far, in words; empty without one.
+        held: Estimate of an object in the hand so far; None without one.
     """
 
     share: float
@@ -178,7 +178,7 @@ class Part:
         intervals: Number of intervals [-].
         planned: Condition number it was planned for, with the parts before it [-].
         reached: Condition number of the data up to its end [-].
-        gap: Smallest gap between bodies seen along it [m].
+        gap: Smallest sampled gap between bodies along it [m].
         seconds: Time the search took [s].
     """
 
@@ -193,19 +193,19 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class FreeFlyerIdentification:
-    """What was identified of a robot.
+    """Result of the identification of a robot.
 
     Attributes:
-        task: What was asked for.
+        task: The task.
         minimal: Its minimal parameters.
-        believed: What was believed of them beforehand, (M,).
+        believed: Their nominal values, (M,).
         estimate: The estimate.
-        data: The samples it rests on: those of the motion.
-        parts: The parts of the motion; empty where it is not known.
+        data: The samples of the motion, from which it was computed.
+        parts: The parts of the motion; empty if unknown.
         condition_number: Condition number of the data [-].
-        residual: Root mean square of what the momentum equation leaves, linear and angular, (2,) [kg m/s, kg m^2/s].
-        bounds: Guaranteed bounds; None where they were not asked for, the robot's settings give no prior, or no
-            parameters are consistent with the data.
+        residual: Root mean square residual of the momentum equation, linear and angular, (2,) [kg m/s, kg m^2/s].
+        bounds: Guaranteed bounds; None if not requested, if the robot's settings give no prior, or if no parameters are
+            consistent with the data.
         inconsistency: The last of these, an alarm: an assumption is violated. None if all is well.
     """
 
@@ -222,7 +222,7 @@ class FreeFlyerIdentification:
 
     @property
     def known_robot(self) -> KnownRobot:
-        """What it says of the robot to whoever identifies an object in its hand.
+        """Its bounds of the robot, for the identification of an object in its hand.
 
         Raises:
             ParameterOutOfRange: There are no bounds.
@@ -235,16 +235,16 @@ class FreeFlyerIdentification:
 
 @dataclass(frozen=True, eq=False)
 class ObjectIdentification:
-    """What was identified of an object.
+    """Result of the identification of an object.
 
     Attributes:
-        task: What was asked for.
-        settings: What was known of the object.
-        known_robot: What was known of the robot.
-        estimate: Bounds and estimate of the object; those of the data before, if there were any, where the last ones
-            are inconsistent.
-        data: The samples: those of the motion.
-        parts: The parts of the motion; empty where it is not known.
+        task: The task.
+        settings: Range of objects.
+        known_robot: Bounds of the robot.
+        estimate: Bounds and estimate of the object; of earlier data, if there were any, where the last ones are
+            inconsistent.
+        data: The samples of the motion.
+        parts: The parts of the motion; empty if unknown.
         condition_number: Condition number of the data, each parameter scaled by its prior [-].
         inconsistency: Why there is no estimate; None if all is well.
     """
@@ -259,7 +259,7 @@ class ObjectIdentification:
     inconsistency: InconsistentMomentum | None = None
 
     def as_estimate(self) -> ParameterEstimate:
-        """Return the estimate as the suite has those of payloads of arms."""
+        """Return the estimate in the form of payloads of arms."""
         found, nothing = self.estimate, np.full(10, np.nan)
         step = float(np.median(np.diff(self.data.times)))
         block = self.task.assumptions.recording(self.task.robot, self.data).block
@@ -292,7 +292,7 @@ class ObjectIdentification:
             error_budget=found.bounds.error_budget,
             is_narrower=box.width <= NARROWER * prior.width,
             narrower=narrower,
-            shortfall=f"the data tell nothing new of {', '.join(missing)}" if missing else "",
+            shortfall=f"the data add no information on {', '.join(missing)}" if missing else "",
             **about,
         )
 
@@ -307,14 +307,14 @@ def estimate_free_flyer(
     """Estimate the minimal parameters from samples, of a motion just made or of a recording, and bound them.
 
     Args:
-        task: What is identified.
+        task: The identification.
         data: The samples.
         parts: The parts of the motion, where known.
-        is_cancelled: Looked at while bounds are computed.
+        is_cancelled: Polled while bounds are computed.
         on_progress: Called with every change.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
         ParameterOutOfRange: The data do not determine all minimal parameters.
     """
     robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero
@@ -349,7 +349,7 @@ def estimate_free_flyer(
 
 
 def known_before(robot: FreeFlyer) -> KnownRobot:
-    """Return what the settings of a robot say of it.
+    """Return the prior from the settings of a robot.
 
     Raises:
         ParameterOutOfRange: They give no ranges.
@@ -371,20 +371,20 @@ def estimate_held(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> ObjectIdentification:
-    """Bound and estimate what a robot holds from samples, of a motion just made or of a recording.
+    """Bound and estimate the load of a robot from samples, of a motion just made or of a recording.
 
     Args:
-        task: What is identified.
-        settings: What may be in the hand.
-        known_robot: What is known of the robot without it.
+        task: The identification.
+        settings: Range of objects.
+        known_robot: Bounds of the robot without the object.
         data: The samples.
         parts: The parts of the motion, where known.
-        before: What was found from fewer samples of the same object; bounds only become narrower.
-        is_cancelled: Looked at between programmes.
+        before: Result from fewer samples of the same object; bounds only become narrower.
+        is_cancelled: Polled between programs.
         on_progress: Called with every change.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so.
+        Cancelled: ``is_cancelled`` returned true.
         ParameterOutOfRange: There is no such frame.
     """
 
@@ -421,7 +421,7 @@ def select_motion(robot: FreeFlyer, samples: Samples, windows: list[tuple[float,
         windows: First and last times of motions [s]; None finds them by the speeds of joints and wheels.
 
     Raises:
-        ParameterOutOfRange: There are none, or samples do not belong together.
+        ParameterOutOfRange: There are none, or samples do not match.
     """
     n = robot.n
     if len(samples.times) < 2:

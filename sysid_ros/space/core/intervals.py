@@ -1,8 +1,9 @@
-"""What intervals of cycloids tell of the minimal parameters, or of an object, and how that changes with the motion.
+"""Information of intervals of cycloids on the minimal parameters, or on an object, and its derivative with the motion.
 
-With no momentum from before, the motion of the base follows from that of the joints, seen from the base. So what an
-interval tells is a Gram matrix that depends on its own two knots and the turns of its wheels alone, and matrices of
-intervals add. Derivatives go backwards through the momentum equation: its multiplier stands for the motion of the base.
+With no initial momentum, the motion of the base follows from that of the joints, seen from the base. So the information
+of an interval is a Gram matrix that depends on its own two knots and the turns of its wheels alone, and matrices of
+intervals add. Derivatives go backwards through the momentum equation, with its multiplier in place of the motion of the
+base.
 """
 
 from __future__ import annotations
@@ -91,14 +92,14 @@ class EvaluatedIntervals:
 
 
 class IntervalInformation:
-    """What intervals tell of the minimal parameters, or of other ones.
+    """Information of intervals on the minimal parameters, or on other ones.
 
     Args:
         robot: The robot.
         parameters: Inertial parameters to plan with, (10 B,).
         period: Length of an interval [s].
         samples: Samples of an interval that count [-].
-        columns: What the P parameters of interest add to those of the tree, (10 B, P), see
+        columns: Effect of the P parameters of interest on those of the tree, (10 B, P), see
             :func:`~sysid_ros.space.core.bounds.object_columns`; None for the minimal parameters.
 
     Attributes:
@@ -193,7 +194,7 @@ class IntervalInformation:
             every = slopes @ self._columns.T
         slopes = np.ascontiguousarray(np.swapaxes(every.reshape(count, 6, bodies, PARAMETERS), 1, 2))
         along_twist = _velocity_slopes(states, slopes)
-        # The base has to move so that momentum stays: what that changes counts with the multiplier of the equation.
+        # The base has to move so that momentum stays: its change counts with the multiplier of the equation.
         origin = along_twist.sum(axis=1) + 2.0 * square_weight * intervals.twist
         multiplier = np.linalg.solve(intervals.inertia, origin[..., None])[..., 0]
         slopes -= multiplier[:, None, :, None] * self._parameters.reshape(bodies, 1, PARAMETERS)
@@ -202,7 +203,7 @@ class IntervalInformation:
         turning = (joints.rotations[:, 1:] @ self._turning[..., None])[..., 0]
         sliding = (joints.rotations[:, 1:] @ self._sliding[..., None])[..., 0] + cross(joints.positions[:, 1:], turning)
         axes = np.concatenate([sliding, turning], axis=-1)
-        # What a joint moves are the bodies behind it.
+        # A joint moves the bodies behind it.
         rates, frames = self._behind @ along_twist, self._behind @ along_frame
         angular = states.angular[:, 1:]
         linear = states.linear[:, 1:] - cross(angular, states.positions[:, 1:])
@@ -231,11 +232,7 @@ def condition_number(gram: Array) -> float:
 
 
 def smooth_condition(gram: Array) -> tuple[float, Array]:
-    """Compute a smooth stand-in for twice the logarithm of the condition number, and its derivative with the matrix.
-
-    Args:
-        gram: Gram matrix of the regressor, (P, P).
-    """
+    """Compute a smooth stand-in for twice the log of the condition number, and its derivative with the matrix."""
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, _SHORT * values[-1])
     large, small = (values / values[-1]) ** _POWER, (values[0] / values) ** _POWER
@@ -245,7 +242,7 @@ def smooth_condition(gram: Array) -> tuple[float, Array]:
 
 
 def _joint_axes(robot: FreeFlyer) -> tuple[Array, Array]:
-    """Return what the joints do at unit speed: linear and angular velocity in the axes of the moved bodies, (n, 3)."""
+    """Return linear and angular velocity of the joints at unit speed, in the axes of the moved bodies, (n, 3)."""
     sliding, turning = np.zeros((2, robot.n, 3))
     for body in range(1, robot.tree.count):
         joint = robot.tree.model.joints[body + 1]
@@ -257,7 +254,6 @@ def _joint_axes(robot: FreeFlyer) -> tuple[Array, Array]:
 
 
 def _descent(robot: FreeFlyer) -> Array:
-    """Return which bodies each joint moves, ones and zeros (n, B)."""
     result = np.zeros((robot.n, robot.tree.count))
     for body in range(robot.tree.count - 1, 0, -1):
         result[body - 1, body] = 1.0
@@ -269,7 +265,7 @@ def _descent(robot: FreeFlyer) -> Array:
 
 
 def _velocity_slopes(states: BodyStates, slopes: Array) -> Array:
-    """Return how ``sum(slopes * K_i)`` changes with the motion of each body, (N, B, 6), taken at the base's origin."""
+    """Return the derivative of ``sum(slopes * K_i)`` with the motion of each body, (N, B, 6), at the base's origin."""
     turn, r = states.rotations, states.positions
     back = np.swapaxes(turn, -1, -2)
     upper, lower = slopes[..., :3, :], slopes[..., 3:, :]
@@ -281,12 +277,12 @@ def _velocity_slopes(states: BodyStates, slopes: Array) -> Array:
     along = back @ lower[..., 4:]  # axis by entry of the inertia
     spin = along[..., 0, _COLUMNS[0]] + along[..., 1, _COLUMNS[1]] + along[..., 2, _COLUMNS[2]]
     angular += (turn @ spin[..., None])[..., 0]
-    # The velocity of the body's origin is that at the base's origin and what turning adds.
+    # The velocity of the body's origin is that at the base's origin plus the part of turning.
     return np.concatenate([linear, angular + cross(r, linear)], axis=-1)
 
 
 def _frame_slopes(matrices: Array, slopes: Array) -> Array:
-    """Return how ``sum(slopes * K_i)`` changes with a displacement of each body that carries its motion along."""
+    """Return the derivative of ``sum(slopes * K_i)`` with a displacement of each body that carries its motion along."""
     upper, lower = np.swapaxes(slopes[..., :3, :], -1, -2), np.swapaxes(slopes[..., 3:, :], -1, -2)
     force, moment = matrices[..., :3, :], matrices[..., 3:, :]
     return np.concatenate([_crossed(force @ lower), _crossed(force @ upper + moment @ lower)], axis=-1)

@@ -46,9 +46,6 @@ class BodyStates:
 class FloatingTree:
     """A kinematic tree whose root moves freely.
 
-    Args:
-        model: Pinocchio model whose first joint is a free flyer; every other body descends from it.
-
     Attributes:
         body_names: Names of the bodies: "base", then those of the joints that move them, (B,).
         nq: Size of the joint positions, the base left out [-].
@@ -157,7 +154,7 @@ class _AxisJoints:
     """All revolute and prismatic joints of a tree, A of them, so that they are evaluated at once.
 
     Attributes:
-        joints: Their indices, those of the bodies they move less one, (A,).
+        joints: Their indices, those of the moved bodies less one, (A,).
         q: Where their positions begin in those of the joints, (A,).
         v: Where their velocities are, (A,).
         unbounded: Which of them have cosine and sine for their position, indices among the A.
@@ -189,7 +186,6 @@ class _AxisJoints:
 
 
 def _turned(rotations: Array, vectors: Array) -> Array:
-    """Return vectors (..., 3) turned by rotations (..., 3, 3)."""
     turned: Array = (rotations @ vectors[..., None])[..., 0]
     return turned
 

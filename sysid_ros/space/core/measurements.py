@@ -1,4 +1,4 @@
-"""What is measured of a free-flying robot: twist of the base, rates of joints and wheels; poses by integration.
+"""Measurements of a free-flying robot: twist of the base, rates of joints and wheels; poses by integration.
 
 The base moves in the axes it has at the first sample, and starts at their origin.
 """
@@ -101,7 +101,7 @@ def data_from_rates(
     q: ArrayLike | None = None,
     rule: str = "trapezoid",
 ) -> FloatingData:
-    """Build samples from a twist of the base in its own axes; what is not measured is integrated.
+    """Build samples from a twist of the base in its own axes; unmeasured poses and positions are integrated.
 
     Args:
         robot: The robot.
@@ -114,7 +114,7 @@ def data_from_rates(
         rule: ``trapezoid``, or ``forward_euler`` as SPACE (44) to (47).
 
     Raises:
-        ParameterOutOfRange: The twist is missing, a shape differs, a wheel saturates, or a unit must be another one.
+        ParameterOutOfRange: The twist is missing, a shape differs, a wheel saturates, or a unit is wrong.
     """
     stamps = np.asarray(times, dtype=float)
     twist = _table("base_twist [m/s, rad/s]", base_twist, stamps.size, 6)
@@ -241,11 +241,9 @@ def euler_angles(rotations: Array) -> Array:
 
 
 def euler_rate_matrices(angles: Array, times: Array) -> Array:
-    """Return the matrices M (N, 3, 3) that turn Euler rates into body rates.
+    """Return the matrices M (N, 3, 3) that turn Euler rates into body rates, at Z-X-Y Euler angles (N, 3) [rad].
 
-    Args:
-        angles: Z-X-Y Euler angles, (N, 3) [rad].
-        times: For the error, (N,) [s].
+    ``times`` (N,) [s] are for the error.
 
     Raises:
         SysidError: The middle angle is close to a right angle.
@@ -288,7 +286,7 @@ def _require_same_motion(robot: FreeFlyer, q: Array, travelled: Array) -> None:
         raise ParameterOutOfRange(
             f"motion of {robot.joint_names[joint]} by its positions [rad]",
             float(np.abs(moved[:, joint]).max()),
-            f"that of its rates, {np.abs(travelled[:, joint]).max():.4g} rad; are units or joints mixed up?",
+            f"the integral of its rates, {np.abs(travelled[:, joint]).max():.4g} rad; are units or joints mixed up?",
         )
 
 

@@ -1,4 +1,4 @@
-"""How the minimal parameters of a free-flying robot may be estimated."""
+"""Methods of estimating the minimal parameters of a free-flying robot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Method(Enum):
-    """How the minimal parameters are estimated."""
+    """Method of estimating the minimal parameters."""
 
     LEAST_SQUARES = "least squares"
     """SPACE (27)."""

@@ -1,9 +1,9 @@
 """Minimal parameters of a floating tree in closed form, from its geometry alone (SPACE section 4).
 
-What a joint cannot tell apart is known beforehand. A distribution of mass that lies on the axis of a revolute joint,
-for instance, moves in the same way whether it belongs to the child or to the parent: three parameters, its mass, its
-first moment along the axis and its second moment. From the leaves to the base these are taken from each child and added
-to its parent; what is left are the minimal parameters.
+Parameters that a joint cannot separate are known beforehand. A distribution of mass on the axis of a revolute joint,
+for instance, moves in the same way as a part of the child or of the parent: three parameters, its mass, its first
+moment along the axis and its second moment. From the leaves to the base these are taken from each child and added to
+its parent; the rest are the minimal parameters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MinimalParameters:
 
     Attributes:
         kept: Indices of the full parameters whose columns remain, (M,).
-        matrix: What the minimal parameters are of the full ones, (M, 10 B).
+        matrix: Maps the full parameters to the minimal ones, (M, 10 B).
         body_names: Names of the bodies, (B,).
     """
 
@@ -95,9 +95,6 @@ class MinimalParameters:
 def build_minimal_parameters(tree: FloatingTree) -> MinimalParameters:
     """Build the minimal parameters of a floating tree by recursion from the leaves to the base.
 
-    Args:
-        tree: The robot; only its geometry counts.
-
     Returns:
         The minimal parameters: of a tree of revolute joints ``10 + 7 n``.
 
@@ -127,16 +124,10 @@ def build_minimal_parameters(tree: FloatingTree) -> MinimalParameters:
 
 
 def shared_parameters(joint: pin.JointModel) -> Array:
-    """Return the changes of a child's parameters that its parent could have instead.
+    """Return the changes of a child's parameters that its parent could have instead, as columns (10, K).
 
     They change nothing where the joint moves: their momentum due to the joint is zero, and the parent sees them alike
     in every position of the joint.
-
-    Args:
-        joint: The joint between the two.
-
-    Returns:
-        Changes as columns in the frame of the joint, (10, K).
 
     Raises:
         ModelError: There is no closed form for this kind of joint.
@@ -169,7 +160,7 @@ def _redundant(joint: pin.JointModel, shared: Array) -> list[int]:
     for column in shared.T:
         entries = (_MASS,) if column[_MASS] else (1, 2, 3) if np.any(column[_FIRST_MOMENT]) else _DIAGONAL
         sizes = np.abs(column[list(entries)])
-        # Of equal ones the later, as the paper does, but not the inertia about the axis itself, which stands alone.
+        # Of equal ones the later, as in the paper, but not the inertia about the axis itself, which stands alone.
         best = max(range(len(entries)), key=lambda k: (sizes[k] > sizes.max() - _ZERO, k))
         chosen.append(entries[best])
     return chosen

@@ -1,7 +1,7 @@
 """The momentum of a floating tree, linear in the inertial parameters of its bodies (SPACE sections 3 and 4).
 
-Everything is seen from the base, in its axes and about its origin. Where the total momentum is zero, as before anything
-has pushed the robot, the momentum model then needs neither the pose of the base nor its integration.
+Everything is seen from the base, in its axes and about its origin. Where the total momentum is zero, as before any
+external impulse, the momentum model then needs neither the pose of the base nor its integration.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def compute_base_twist(
         parameters: Inertial parameters of all bodies, (10 B,).
         q: Joint positions, (N, nq) [rad, m].
         v: Joint velocities, (N, nv) [rad/s, m/s].
-        momentum: Momentum in the axes of the base and about its origin, (N, 6) [kg m/s, kg m^2/s]: that of everything
-            in ``tree``, so what reaction wheels have beyond it counts with the opposite sign.
+        momentum: Momentum of everything in ``tree`` in the axes of the base and about its origin, (N, 6) [kg m/s, kg
+            m^2/s]; the additional momentum of reaction wheels counts with the opposite sign.
 
     Returns:
         Twist of the base in its own axes, (N, 6) [m/s, rad/s].

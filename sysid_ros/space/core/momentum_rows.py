@@ -1,9 +1,9 @@
-"""Rows of the momentum equation with a bound for everything that makes them inexact.
+"""Rows of the momentum equation with a bound of their errors.
 
-``K(q, v) theta + h = P`` holds for true positions and velocities; what is measured differs. Each sample, or the mean of
-a block of samples, gives six rows ``y x + b delta + v eta = r + e`` of the linear programmes of ``estimation.lp``: the
-target x, what else is unknown but the same in all rows (delta: the rest of the robot, the momentum, the wheels), the
-errors of the velocities of this sample (eta), and everything else (e). docs/theory/free_floating.md derives it.
+``K(q, v) theta + h = P`` holds for true positions and velocities, not for measured ones. Each sample, or the mean of a
+block of samples, gives six rows ``y x + b delta + v eta = r + e`` of the linear programs of ``estimation.lp``: the
+target x, other unknowns that all rows share (delta: the rest of the robot, the momentum, the wheels), the errors of the
+velocities of this sample (eta), and all other errors (e). docs/theory/free_floating.md derives it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Unknowns:
     """Inertial parameters that are not known exactly.
 
     Attributes:
-        matrix: What they add to the parameters of the tree, (10 B, U).
+        matrix: Their effect on the parameters of the tree, (10 B, U).
         box: Box that holds them, (U,).
-        target: How many of them, the first ones, are asked for.
+        target: Number of them, the first ones, that are the target.
     """
 
     matrix: Array
@@ -52,11 +52,6 @@ class Unknowns:
 
 def build_problem(robot: FreeFlyer, unknowns: Unknowns, recordings: list[Recording]) -> Problem:
     """Build the rows of all recordings, centred on the box of the unknowns.
-
-    Args:
-        robot: The robot.
-        unknowns: Parameters with their box; the first ones are the target.
-        recordings: One or more.
 
     Raises:
         ParameterOutOfRange: There is no recording, or one is shorter than its block.
@@ -129,7 +124,7 @@ def position_derivatives(tree: FloatingTree, states: BodyStates, units: Array, r
             ],
             axis=1,
         )
-        # What the parent's motion gives the moved bodies does not turn with them.
+        # The part of the parent's motion does not turn with the moved bodies.
         carried = np.concatenate(
             [
                 np.cross(angular, origin_velocity[:, parent]) + np.cross(linear, states.angular[:, parent]),
@@ -149,8 +144,8 @@ class _RecordingRows:
         regressor: (G, 6, U).
         right: r, (G, 6).
         gains: Gains of the errors of the velocities in units of their bounds, (G, 6, 6 + n).
-        wheels: What each wheel's momentum adds, (G, 6, W).
-        momentum: Columns of the momentum and of impulses from outside, (G, 6, k).
+        wheels: Part of each wheel's momentum, (G, 6, W).
+        momentum: Columns of the momentum and of external impulses, (G, 6, k).
         momentum_radius: Their radii, (k,).
         errors: (G, 6, terms).
     """
@@ -185,7 +180,6 @@ class _RecordingRows:
         self.errors = np.concatenate([self.errors, rounding], axis=2)
 
     def _mean(self, values: Array) -> Array:
-        """Return the means of blocks, (G, ...)."""
         mean: Array = values.reshape(-1, self._recording.block, *values.shape[1:]).mean(axis=1)
         return mean
 
@@ -216,7 +210,7 @@ class _RecordingRows:
         return self._mean(regressor), gains, errors
 
     def _remainders(self, data: FloatingData, joint_error: Array, velocity_error: Array) -> tuple[Array, Array, Array]:
-        """Return what errors of positions add to second order, and with those of velocities, and sizes, (N, 6) each.
+        """Return the second-order effect of position errors, alone and with velocity errors, and sizes, (N, 6) each.
 
         Every point of a body is ``a + Z y`` with y in its frame, ``|Z| <= 1``, ``|a|`` at most the length of its chain;
         so are its derivatives along revolute joints. Integrals of products follow from mass and moments.
@@ -237,7 +231,7 @@ class _RecordingRows:
         reach = np.maximum(reach, (ancestors @ sliding > 0.0).astype(float))
 
         def moments(base: Array, joints: Array) -> tuple[Array, Array, Array]:
-            """Bound linear, and angular momentum, and the part of the linear one that depends on the positions."""
+            """Bound linear and angular momentum, and the part of the linear one that depends on the positions."""
             turning = np.linalg.norm(base[:, 3:], axis=1)[:, None] + np.abs(joints) @ ancestors.T
             speed = np.linalg.norm(base[:, :3], axis=1)[:, None] + turning * reach
             angular = mass * reach * speed + first * (reach * turning + speed) + second * turning

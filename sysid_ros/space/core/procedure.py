@@ -1,4 +1,4 @@
-"""The procedure that identifies a free-flying robot, or what it holds: plan, move, estimate, and once more."""
+"""The procedure that identifies a free-flying robot or its load: plan, move, estimate, and repeat."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Array = NDArray[np.float64]
 _FIRST_SHARE, _FIRST_TIME = 0.15, 0.25
 """Shares of the intervals, and of the time for planning, that the first part gets; the others share the rest."""
 _FIRST_SPARE = 2
-"""Intervals of the first part beyond those that give as many rows as there are parameters."""
+"""Intervals of the first part in addition to as many rows as there are parameters."""
 
 
 class FreeFlyerPort(Protocol):
-    """What the procedure needs of a robot: to move it, and what was measured."""
+    """The procedure's interface to a robot: motion and measurements."""
 
     def reference(self) -> Array:
-        """Return where joints and wheels are told to be, at rest, (n + W,) [rad]."""
+        """Return the desired positions of joints and wheels at rest, (n + W,) [rad]."""
 
     def follow(self, trajectory: CycloidTrajectory, on_progress: Callable[[float], None]) -> None:
         """Follow a trajectory of joints and wheels to its end.
@@ -61,7 +61,7 @@ class FreeFlyerPort(Protocol):
         """
 
     def samples(self) -> Samples:
-        """Return all that was measured since the port was opened."""
+        """Return all measurements since the port was opened."""
 
 
 def identify_free_flyer(
@@ -70,17 +70,16 @@ def identify_free_flyer(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> FreeFlyerIdentification:
-    """Identify a free-flying robot from where it is.
+    """Identify a free-flying robot from its present posture.
 
     Args:
-        task: What is identified.
-        port: The way to the robot.
-        is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
+        task: The identification.
+        port: The link to the robot.
+        is_cancelled: Polled while planning and bounding; the port ends a motion by itself.
         on_progress: Called with every change.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so while planning.
-        Cancelled: ``is_cancelled`` said so while bounds were computed.
+        Cancelled: ``is_cancelled`` returned true.
         SelfCollision: No motion that keeps clear was found.
         ParameterOutOfRange: The data do not determine all minimal parameters.
         SysidError: What the port raises.
@@ -106,22 +105,21 @@ def identify_object(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> ObjectIdentification:
-    """Identify what a robot holds, by motions that tell of the object; bounds are renewed after each part.
+    """Identify the load of a robot by exciting motions; bounds are renewed after each part.
 
     Args:
-        task: What is identified; its number of intervals and parts.
-        settings: What may be in the hand.
-        known_robot: What is known of the robot without it.
-        port: The way to the robot.
-        is_cancelled: Looked at while planning and bounding; the port ends a motion by itself.
-        on_progress: Called with every change; after each part with what is known of the object.
+        task: The identification; its number of intervals and parts.
+        settings: Range of objects.
+        known_robot: Bounds of the robot without it.
+        port: The link to the robot.
+        is_cancelled: Polled while planning and bounding; the port ends a motion by itself.
+        on_progress: Called with every change; after each part with the estimate of the object.
 
     Raises:
-        Cancelled: ``is_cancelled`` said so while planning.
-        Cancelled: ``is_cancelled`` said so while bounds were computed.
+        Cancelled: ``is_cancelled`` returned true.
         SelfCollision: No motion that keeps clear was found.
         ParameterOutOfRange: There is no such frame.
-        SysidError: What the port raises.
+        SysidError: An error of the port.
     """
     minimal = build_minimal_parameters(task.robot.tree)
     parameters = _usable(task.robot, embed(minimal, known_robot.values), task.robot.tree.parameters)
@@ -149,8 +147,8 @@ class _Run:
     Attributes:
         parameters: Inertial parameters to plan the next part with, (10 B,).
         columns: Parameters of interest, see :class:`IntervalInformation`; None for the minimal parameters.
-        length: Share of the identification that the parts are.
-        held: What is known of an object.
+        length: Share of the parts in the identification.
+        held: Estimate of an object.
         parts: The parts that are done.
     """
 
@@ -174,17 +172,16 @@ class _Run:
 
     @cached_property
     def _counts(self) -> list[int]:
-        """Intervals of each part."""
         robot, settings = self._task.robot, self._task.settings
         count = build_minimal_parameters(robot.tree).count if self.columns is None else self.columns.shape[1]
         return _split(settings.intervals, settings.parts, count)
 
     def advance(self) -> bool:
-        """Make the next part; returns whether another one is left."""
+        """Execute the next part; return whether another one is left."""
         task, robot, number = self._task, self._task.robot, len(self.parts)
         count, left = self._counts[number], sum(self._counts[number:])
         place = self._port.reference()
-        # All that is left is planned, and only its first part is executed: what comes after it can be as good.
+        # All remaining parts are planned, and only the first is executed: later ones can be as good.
         plan = plan_with_free_knots(
             robot,
             self.parameters,
@@ -208,7 +205,6 @@ class _Run:
         return len(self.parts) < len(self._counts)
 
     def _time_share(self, number: int) -> float:
-        """Return the share of the time for planning that a part gets."""
         parts = len(self._counts)
         if parts == 1:
             return 1.0
@@ -225,7 +221,7 @@ class _Run:
         return information.condition_number(motion.joints.knots, motion.wheel_turns)
 
     def tell(self, stage: Stage, within: float, detail: str = "") -> None:
-        """Tell the progress within the present part, 0..1; of the last one when its motion has ended."""
+        """Report the progress within the present part, 0..1; of the last one when its motion has ended."""
         number = len(self.parts) - (stage is Stage.BOUNDING)
         done = (sum(self._counts[:number]) + within * self._counts[number]) / sum(self._counts)
         self._on_progress(
@@ -239,7 +235,7 @@ class _Run:
 
 
 def axes_trajectory(motion: FloatingMotion, place: Array) -> CycloidTrajectory:
-    """Return one trajectory of joints and wheels, which begins where the wheels are, ``place`` (n + W,) [rad]."""
+    """Return one trajectory of joints and wheels, which begins at the place of the wheels, ``place`` (n + W,) [rad]."""
     n = motion.joints.n
     turned = np.concatenate([np.zeros((1, len(place) - n)), np.cumsum(motion.wheel_turns, axis=0)])
     knots = np.concatenate([motion.joints.knots, place[n:] + turned], axis=1)
@@ -248,7 +244,7 @@ def axes_trajectory(motion: FloatingMotion, place: Array) -> CycloidTrajectory:
 
 
 def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, parameters: Array) -> Array:
-    """Return the parameters to plan the next part with: estimated ones where they can be, else those of before."""
+    """Return the parameters to plan the next part with: estimated ones where possible, else the earlier ones."""
     method, is_momentum_zero = task.settings.method, task.assumptions.is_momentum_zero
     try:
         values = estimate_minimal(task.robot, minimal, data, method, is_momentum_zero).values
@@ -258,7 +254,7 @@ def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, paramet
 
 
 def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:
-    """Return parameters if the robot as a whole has a positive inertia with them, at home; others if not."""
+    """Return parameters if the robot as a whole has a positive inertia with them, at home; else the others."""
     try:
         require_usable(robot, parameters)
     except ParameterOutOfRange:
@@ -276,7 +272,7 @@ def require_usable(robot: FreeFlyer, parameters: Array) -> None:
 
 
 def _split(intervals: int, parts: int, parameters: int) -> list[int]:
-    """Return the intervals of each part: the first is as short as an estimate of so many parameters allows."""
+    """Return the intervals of each part: the first is as short as an estimate of all parameters allows."""
     if parts == 1:
         return [intervals]
     if intervals < 2 * parts:

@@ -36,8 +36,8 @@ class MinimalEstimate:
 
     Attributes:
         values: Minimal parameters, (M,).
-        deviations: Their standard deviations, (M,): those that white noise causes if the method is unbiased.
-        momentum: Momentum of robot and wheels in inertial axes, (6,) [kg m/s, kg m^2/s]; zero where it was known to be.
+        deviations: Their standard deviations by white noise for an unbiased method, (M,).
+        momentum: Momentum of robot and wheels in inertial axes, (6,) [kg m/s, kg m^2/s]; zero where known.
         iterations: Steps taken.
     """
 
@@ -70,7 +70,7 @@ def unit_momenta(tree: FloatingTree, q: ArrayLike) -> Array:
 
 
 def momentum_columns(rotations: Array, positions: Array) -> Array:
-    """Return what a momentum in inertial axes about the inertial origin is in those of the base, (N, 6, 6)."""
+    """Return the map of a momentum in inertial axes about the inertial origin to those of the base, (N, 6, 6)."""
     back = np.swapaxes(rotations, 1, 2)
     result = np.zeros((len(rotations), 6, 6))
     result[:, :3, :3], result[:, 3:, 3:] = back, back
@@ -105,12 +105,6 @@ def estimate_minimal(
 
 class MomentumRegression:
     """Rows of the momentum equation of a recording, for estimates by several methods.
-
-    Args:
-        robot: The robot, with the standard deviations of its sensors.
-        minimal: Its minimal parameters.
-        data: Samples.
-        is_momentum_zero: Whether robot and wheels together have no momentum; if not it is estimated too.
 
     Attributes:
         regressor: Columns of the minimal parameters, and of the momentum where it is unknown, (N, 6, P).

@@ -45,16 +45,13 @@ class ReactionWheels:
         return len(self.names)
 
     def momentum(self, rates: ArrayLike) -> Array:
-        """Compute what the wheels add to the momentum of the robot by turning relative to the base.
-
-        Args:
-            rates: Speeds, (N, W) [rad/s].
+        """Compute the additional momentum of the wheels by turning relative to the base at speeds (N, W) [rad/s].
 
         Returns:
             Linear (zero) and angular momentum in the axes of the base, (N, 6) [kg m/s, kg m^2/s].
 
         Raises:
-            ParameterOutOfRange: A wheel is faster than it can be.
+            ParameterOutOfRange: A wheel is too fast.
         """
         values = np.asarray(rates, dtype=float)
         if values.ndim != 2 or values.shape[1] != self.count:
@@ -70,12 +67,12 @@ class ReactionWheels:
 
 @dataclass(frozen=True, eq=False)
 class FreeFlyer:
-    """A robot whose base floats.
+    """A free-flying robot.
 
     Attributes:
         name: Name of its settings.
         urdf: Its URDF.
-        tree: Kinematics, with the inertial parameters that are believed beforehand.
+        tree: Kinematics, with nominal inertial parameters.
         joint_names: Joints in the order of the tree, (n,).
         home: Positions it starts from, (n,) [rad].
         q_lower: Lower position limits, (n,) [rad].
@@ -87,8 +84,7 @@ class FreeFlyer:
             joints [rad/s], (3,).
         truth: Inertial parameters of the simulated robot, (10 B,); None if the settings name none. For simulations and
             for comparison only.
-        prior: Box that is known to hold its inertial parameters before any data, (10 B,); None if the settings give no
-            ranges.
+        prior: Prior box of its inertial parameters, (10 B,); None if the settings give no ranges.
         tool: Link whose frame objects in the hand are described in.
     """
 
@@ -246,7 +242,7 @@ def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array
 
 
 def _read_prior(section: Section, model: pin.Model, tree: FloatingTree) -> Box:
-    """Return the box of every robot whose bodies differ from the URDF's by what the settings allow."""
+    """Return the box of every robot whose bodies differ from the URDF's within the settings."""
     boxes = []
     for index, link in enumerate(_links(model, tree)):
         entry, believed = section.section(link), model.inertias[index + 1]
@@ -262,12 +258,12 @@ def _read_prior(section: Section, model: pin.Model, tree: FloatingTree) -> Box:
 
 
 def body_box(mass: Box, com: Box, inertia: Array, deviation: float) -> Box:
-    """Return the box of a body's inertial parameters from ranges of what they are made of, by interval arithmetic.
+    """Return the box of a body's inertial parameters from ranges of mass, CoM and inertia, by interval arithmetic.
 
     Args:
         mass: Range of its mass, (1,) [kg], not negative.
         com: Range of its CoM, (3,) [m].
-        inertia: Believed inertia about its CoM, (3, 3) [kg m^2].
+        inertia: Nominal inertia about its CoM, (3, 3) [kg m^2].
         deviation: Largest error of each of its entries [kg m^2].
 
     Returns:
@@ -275,7 +271,6 @@ def body_box(mass: Box, com: Box, inertia: Array, deviation: float) -> Box:
     """
 
     def times(a: Array, b: Array) -> Array:
-        """Multiply intervals (2, ...)."""
         products = np.stack([a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]])
         return np.stack([products.min(axis=0), products.max(axis=0)])
 

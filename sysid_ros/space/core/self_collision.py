@@ -30,9 +30,9 @@ class SelfCollision(SysidError):
     Args:
         first: Name of one body.
         second: Name of the other.
-        time: When they are nearest [s].
+        time: Time at which they are nearest [s].
         gap: The gap between them there [m].
-        clearance: The gap that is asked for [m].
+        clearance: The required gap [m].
     """
 
     def __init__(self, first: str, second: str, time: float, gap: float, clearance: float):
@@ -52,13 +52,13 @@ class _Pair:
 
 
 class SelfCollisionModel:
-    """What of a robot must not touch what: all bodies but neighbours.
+    """Pairs of bodies that must not touch: all but neighbours.
 
     Args:
         robot: The robot. Its simple shapes count, a mesh does not: see :attr:`bare_bodies`.
 
     Attributes:
-        bare_bodies: Names of the bodies without shapes; nothing is known of their collisions.
+        bare_bodies: Names of the bodies without shapes; their collisions are unknown.
         boxes: Boxes of the base, in its axes; empty where it has other shapes.
     """
 
@@ -101,15 +101,11 @@ class SelfCollisionModel:
         )  # fmt: skip
 
     def penalty(self, states: BodyStates, clearance: float) -> tuple[float, Array]:
-        """Compute how much of a clearance is missing.
-
-        Args:
-            states: The bodies at N postures.
-            clearance: The gap that is asked for [m].
+        """Compute the shortfall of a clearance [m] at N postures.
 
         Returns:
-            The sum of the squares of what is missing [m^2], and its derivative as a force on each body and its moment
-            about the origin of the base, (N, B, 6).
+            The sum of its squares [m^2], and the derivative as a force on each body and its moment about the origin of
+            the base, (N, B, 6).
         """
         total, forces = 0.0, np.zeros((*states.positions.shape[:2], 6))
         is_near = self._lower_gaps(states) < clearance
@@ -125,19 +121,19 @@ class SelfCollisionModel:
         return total, forces
 
     def prove(self, trajectory: CycloidTrajectory, clearance: float) -> float:
-        """Prove that nothing touches along a motion, at all times.
+        """Prove that no bodies touch along a motion, at all times.
 
-        Every interval is divided until the gap in the middle of a piece exceeds what the piece can move.
+        Every interval is divided until the gap in the middle of a piece exceeds the largest motion within it.
 
         Args:
             trajectory: The motion of the joints.
-            clearance: The gap that is asked for [m].
+            clearance: The required gap [m].
 
         Returns:
-            The smallest gap that was seen [m]; the proven one is ``clearance``.
+            The smallest sampled gap [m]; the proven one is ``clearance``.
 
         Raises:
-            SelfCollision: It is not so, or cannot be proven.
+            SelfCollision: They touch, or it cannot be proven.
         """
         turns = np.diff(trajectory.knots, axis=0)
         pieces = np.stack([np.arange(len(turns)), np.full(len(turns), 0.5), np.full(len(turns), 0.5)], axis=1)
@@ -186,7 +182,7 @@ class SelfCollisionModel:
         return flat[rows, chosen], place, (place - other) / length[:, None], other
 
     def _lower_gaps(self, states: BodyStates) -> Array:
-        """Return gaps between one sphere around each body, which those of the pairs are not below, (N, pairs) [m]."""
+        """Return gaps between one sphere around each body, lower bounds of the pairs' gaps, (N, pairs) [m]."""
         points = (states.rotations @ self._hull_centers[..., None])[..., 0] + states.positions
         first, second = (
             np.array([getattr(pair, end) for pair in self._pairs], dtype=int) for end in ("first", "second")
@@ -206,7 +202,7 @@ class SelfCollisionModel:
         return places + states.positions[:, body, None]
 
     def _reach(self, body: int) -> Array:
-        """Return how far one unit of each joint can move a sphere of a body, (n,) [m/rad, m/m]."""
+        """Return the largest motion of a sphere of a body per unit of each joint, (n,) [m/rad, m/m]."""
         tree, reach = self._robot.tree, np.zeros(self._robot.n)
         length = float(np.linalg.norm(self._centers[body], axis=1).max()) if len(self._centers[body]) else 0.0
         while body > 0:
@@ -220,7 +216,6 @@ class SelfCollisionModel:
 
 
 def _hull(centers: Array, radii: Array) -> tuple[Array, float]:
-    """Return centre and radius of a sphere around others."""
     if not len(radii):
         return np.zeros(3), 0.0
     middle = 0.5 * (centers.min(axis=0) + centers.max(axis=0))
@@ -228,7 +223,6 @@ def _hull(centers: Array, radii: Array) -> tuple[Array, float]:
 
 
 def _rows(states: BodyStates, rows: NDArray[np.intp]) -> BodyStates:
-    """Return some of the samples."""
     return BodyStates(states.rotations[rows], states.positions[rows], states.linear[rows], states.angular[rows])
 
 

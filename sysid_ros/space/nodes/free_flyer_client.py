@@ -24,14 +24,14 @@ from sysid_ros.ros.goal_client import GoalClient, client_main
 _CATCH_TIMEOUT = 10.0
 """How long the driver may take to let the robot catch something [s]."""
 CAUGHT = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
-"""What a simulated robot catches, about the last joint, (10,)."""
+"""Object that a simulated robot catches, about the last joint, (10,)."""
 
 
 def build_parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="free_flyer_client",
-        description="Sends goals to the running nodes: identify a free-flying robot, and what it holds.",
+        description="Sends goals to the running nodes: identify a free-flying robot, and its load.",
         examples=("ros2 run sysid_ros free_flyer_client --object --results first",),
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )

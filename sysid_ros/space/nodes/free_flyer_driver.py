@@ -48,7 +48,7 @@ class FreeFlyerDriverParameters(NodeParameters):
 
 
 class FreeFlyerDriverNode(Node):
-    """Simulates the robot, publishes what its sensors measure, and follows what it is told by ``~/trajectory``.
+    """Simulates the robot, publishes the measurements of its sensors, and follows trajectories from ``~/trajectory``.
 
     The pose of the base is on ``/tf`` too, where ROS has it.
 
@@ -91,7 +91,7 @@ class FreeFlyerDriverNode(Node):
         self.get_logger().info(f"ready: '{self._robot.name}' floats at rest ({kind}); send ~/trajectory")
 
     def close(self) -> None:
-        """Say how well momentum was conserved."""
+        """Log how well momentum was conserved."""
         drift = ", ".join(f"{value:.1e}" for value in self._loop.drift)
         self.get_logger().info(f"largest change of momentum, which should stay [kg m/s, kg m^2/s]: {drift}")
 
@@ -116,7 +116,7 @@ class FreeFlyerDriverNode(Node):
         return response
 
     def _set_payload(self, request: SetPayload.Request, response: SetPayload.Response) -> SetPayload.Response:
-        """Let the last body catch, or let go, an object that has moved along with it; about the last joint's frame."""
+        """Let the last body catch or release an object that has moved along with it; about the last joint's frame."""
         is_detached = request.operation == SetPayload.Request.DETACH
         try:
             self._loop.hold(np.zeros(10) if is_detached else np.array(request.payload))
@@ -158,7 +158,7 @@ class FreeFlyerDriverNode(Node):
         )  # fmt: skip
 
     def _publish_status(self, refused: str = "") -> None:
-        """Publish the status; after a trajectory came with its hash, which is refused if it is not followed."""
+        """Publish the status; after a trajectory with its hash, which is refused if it is not followed."""
         loop, followed = self._loop, self._loop.followed
         now = self._start_ns + round(1e9 * loop.simulation.state.time)
         mode = DriverStatus.MODE_HOLD

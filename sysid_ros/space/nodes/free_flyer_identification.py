@@ -68,10 +68,10 @@ class FreeFlyerIdentificationParameters(NodeParameters):
 
 
 class FreeFlyerIdentificationNode(Node):
-    """Offers the actions ``~/identify``, of the robot, and ``~/identify_object``, of what it holds; one goal at a time.
+    """Offers the actions ``~/identify``, of the robot, and ``~/identify_object``, of its load; one goal at a time.
 
     ``~/estimate`` has names, combinations, standard deviations and guaranteed bounds of the minimal parameters,
-    ``~/values`` their values in the same order, ``~/object`` what is in the hand; pictures are on ``~/markers``.
+    ``~/values`` their values in the same order, ``~/object`` the load; pictures are on ``~/markers``.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class FreeFlyerIdentificationNode(Node):
         self._values_publisher = self.create_publisher(NamedArray, "~/values", qos.LATCHED)
         self._object_publisher = self.create_publisher(EstimateMessage, "~/object", qos.LATCHED)
         self._marker_publisher = self.create_publisher(MarkerArray, "~/markers", qos.MARKERS)
-        # What a simulated robot really is; only compared with at the end, in the files.
+        # Truth of a simulated robot; only compared with at the end, in the files.
         self.create_subscription(NamedArray, "free_flyer_driver/truth", self._take_simulated, qos.LATCHED)
         self.create_subscription(NamedArray, "free_flyer_driver/held", self._take_simulated, qos.LATCHED)
         self.create_subscription(NamedArray, "free_flyer_driver/drift", self._take_simulated, qos.LATCHED)
@@ -106,7 +106,7 @@ class FreeFlyerIdentificationNode(Node):
         self.get_logger().info(f"ready: send a goal to ~/identify, robot '{self._robot.name}'")
 
     def close(self) -> None:
-        """Cancel what runs and wait until the robot rests and the answer is out."""
+        """Cancel the goal and wait until the robot rests and the answer has been sent."""
         self._stop.set()
         spin_while(self, self._busy.locked, CLOSE_TIMEOUT)
         spin_while(self, lambda: True, 0.2)
@@ -173,7 +173,7 @@ class FreeFlyerIdentificationNode(Node):
         return self._goal
 
     def _known_robot(self) -> KnownRobot:
-        """Return what is known of the robot without an object in its hand."""
+        """Return the bounds of the robot without an object in its hand."""
         path = self._config.values.known_robot
         if path:
             return read_known_robot(path, self._robot)

@@ -40,5 +40,5 @@ def test_a_misspelt_option_names_the_one_that_may_be_meant(capsys, word, hint):
         parser.parse_args([word, "0.2"])
     assert end.value.code == 2
     assert capsys.readouterr().err == (
-        f"sysid offline: error: unrecognized arguments: {word} 0.2{hint}\n`sysid offline --help` tells the options\n"
+        f"sysid offline: error: unrecognized arguments: {word} 0.2{hint}\n`sysid offline --help` lists the options\n"
     )  # the usage, of many lines, would hide what is wrong

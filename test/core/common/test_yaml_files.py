@@ -21,7 +21,7 @@ BOMBS = {
     "merges": (MERGES, f"more than {MOST_NODES} entries"),
     "depth": (DEEP, f"more than {DEEPEST} collections are within each other"),
     "depth of blocks": ("".join(" " * i + "a:\n" for i in range(1000)), "within each other"),
-    "itself": ("a: &a [*a]", "the alias *a is within what it stands for"),
+    "itself": ("a: &a [*a]", "the alias *a is within its own anchor"),
     "size": ("# " + "x" * MOST_BYTES, "larger than 4 MiB"),
     "object": ("a: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
     "date": ("a: 2026-99-99", "month must be in 1..12"),

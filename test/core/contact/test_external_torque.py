@@ -1,4 +1,4 @@
-"""External torques: intervals hold the truth, nothing is proven without contact, the linear programme agrees."""
+"""External torques: intervals hold the truth, nothing is proven without contact, the linear program agrees."""
 
 import dataclasses
 
@@ -63,7 +63,7 @@ def test_a_force_of_the_stated_size_is_detected_in_its_first_whole_window(robot,
 
 
 @pytest.mark.slow
-def test_intervals_hold_those_of_the_linear_programme_and_are_not_much_wider(robot, pushed):
+def test_intervals_hold_those_of_the_linear_program_and_are_not_much_wider(robot, pushed):
     """The smallest interval of external impulses over everything that is consistent with the reference, by HiGHS."""
     arm = pushed(robot, 1, np.array([5.0, 0, 0, 0, 0, 0]), since=3.0)
     block = arm.record(3.6)

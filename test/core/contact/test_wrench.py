@@ -21,7 +21,7 @@ def random_case(rng, n=7):
 
 
 @pytest.mark.parametrize("n", [5, 6, 7])
-def test_bounds_are_those_of_the_primal_programme(n):
+def test_bounds_are_those_of_the_primal_program(n):
     """With six joints or more while the largest wrench does not matter, with five where it does."""
     rng = np.random.default_rng(n)
     largest = LARGEST if n < 6 else 30.0 * LARGEST

@@ -1,4 +1,4 @@
-"""Any body, and all bodies at once: the truth is inside, and the bounds are those of the linear programmes."""
+"""Any body, and all bodies at once: the truth is inside, and the bounds are those of the linear programs."""
 
 import dataclasses
 
@@ -59,7 +59,7 @@ def collect(robot, settings, block):
     return Problem.build(Rows.stack(parts), box.center, box.radius, unknowns.radius, shared, objectives), unknowns
 
 
-def linear_programme(problem, cost, sign):
+def linear_program(problem, cost, sign):
     """Bound of ``cost theta`` by scipy, all variables in units of their half widths."""
     matrix = scipy.sparse.hstack([problem.y, problem.b, problem.end_matrix])
     radii = np.concatenate([problem.radius, problem.delta_radius, problem.end_radii])
@@ -132,7 +132,7 @@ class TestAnyBody:
         entries = np.argmax(found.matrix[single], axis=1)
         np.testing.assert_array_equal(found.lower[single], estimate.lower[entries])
 
-    def test_bounds_are_those_of_the_linear_programme(self, robot, tools):
+    def test_bounds_are_those_of_the_linear_program(self, robot, tools):
         settings = dataclasses.replace(ON_LINK, body="joint_2")
         truth, block = simulate(robot, tools, settings, np.random.default_rng(7), 0.85, CAMERA)
         problem, unknowns = collect(robot, settings, block)
@@ -141,7 +141,7 @@ class TestAnyBody:
         assert np.all((bounds.lower <= values) & (values <= bounds.upper))
         assert len(problem.objectives) > 10
         for k in (0, 3, len(problem.objectives) - 1):
-            lower, upper = (linear_programme(problem, problem.objectives[k], sign) for sign in (1.0, -1.0))
+            lower, upper = (linear_program(problem, problem.objectives[k], sign) for sign in (1.0, -1.0))
             np.testing.assert_allclose([bounds.lower[k], bounds.upper[k]], [lower, upper], atol=2e-6 * (upper - lower))
             assert bounds.lower[k] <= lower + 1e-8 * (upper - lower)
 
@@ -190,7 +190,7 @@ class TestAllBodies:
             coulomb = np.array(["F_c" in name for name in found.names])
             assert np.sum(found.radius[coulomb] < 0.9 * found.prior.radius[coulomb]) >= 3
 
-    def test_bounds_are_those_of_the_linear_programme(self, robot, tools):
+    def test_bounds_are_those_of_the_linear_program(self, robot, tools):
         settings = dataclasses.replace(ALL, friction_range=1.5)
         truth, block = simulate(robot, tools, settings, np.random.default_rng(7), 0.65)
         problem, unknowns = collect(robot, settings, block)
@@ -198,7 +198,7 @@ class TestAllBodies:
         names = unknowns.target.combinations.names
         for name in ("joint_4.mcy", "joint_6.Izz", "joint_3.F_c", "joint_2.beta"):
             k = names.index(name)
-            lower, upper = (linear_programme(problem, problem.objectives[k], sign) for sign in (1.0, -1.0))
+            lower, upper = (linear_program(problem, problem.objectives[k], sign) for sign in (1.0, -1.0))
             np.testing.assert_allclose([bounds.lower[k], bounds.upper[k]], [lower, upper], atol=2e-6 * (upper - lower))
 
     def test_velocity_errors_at_the_ends_are_covered_for_every_arm_in_the_box(self, robot, tools):

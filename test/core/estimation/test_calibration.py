@@ -286,7 +286,7 @@ def exact_range(problem, index):
 
 
 @pytest.mark.slow
-def test_bounds_hold_the_exact_joint_programme(arm, calibrated, dumbbell):
+def test_bounds_hold_the_exact_joint_program(arm, calibrated, dumbbell):
     """No bound is narrower than the smallest box of the calibration's rows and all windows, by HiGHS."""
     world, calibration = calibrated
     known = apply_calibration(calibration, arm, today=TODAY)
@@ -339,7 +339,7 @@ def test_torque_lag_and_direction_of_gravity_are_results_with_bounds(arm, tools)
 
 @pytest.mark.slow
 def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_rows(arm, tools, dumbbell):
-    """Against the exact programme of all rows of all recordings and of the shapes of their loads, by HiGHS."""
+    """Against the exact program of all rows of all recordings and of the shapes of their loads, by HiGHS."""
     world, (load, body) = TrueWorld(arm, tools, 6, adversarial=False), weight_of(arm, 5)
     recordings = [
         LoadedRecording("empty", [world.record(np.zeros(10), 21)], empty_hand()),
@@ -347,7 +347,7 @@ def test_a_payload_that_moves_as_in_the_calibration_loses_little_by_certified_ro
     ]
     calibration = calibrate_arm(arm, recordings, RECORD)
     block = world.record(dumbbell, 21)
-    # Every update adds cuts of the shape; the exact programme has all of them, but not the box found so far.
+    # Every update adds cuts of the shape; the exact program has all of them, but not the box found so far.
     settings = EstimatorSettings(bound_tolerance=1e-3, update_windows=5)
     estimator = StreamingEstimator(apply_calibration(calibration, arm, today=TODAY), settings)
     estimator.add(block)

@@ -137,16 +137,16 @@ def test_of_data_that_agree_nothing_is_claimed(robot, record):
 def test_what_was_found_before_the_end_was_asked_for_is_kept_and_what_was_not_tried_is_named(robot, record):
     block = record(changed(robot, 3, 0, 2.0))
 
-    def stopped_before(programme):
+    def stopped_before(program):
         asked = iter(range(1000))
-        return explain_inconsistency(robot, SETTINGS, [block], is_cancelled=lambda: next(asked) >= programme)
+        return explain_inconsistency(robot, SETTINGS, [block], is_cancelled=lambda: next(asked) >= program)
 
     assert stopped_before(0) is None and stopped_before(1) is None
-    early = stopped_before(2 + 1)  # the programme of the data as they are, and one of a sign
+    early = stopped_before(2 + 1)  # the program of the data as they are, and one of a sign
     assert early.hypotheses == () and early.untried[0] is Assumption.EFFORT_SIGN and len(early.untried) == 8
     assert early.text.startswith("Stopped on request before all of these were tried: effort sign, payload prior")
-    assert early.text.endswith("None of those that were tried makes the data feasible by itself.")
-    # Signs, gains and offsets of all joints, friction of three, and both programmes of the fourth.
+    assert early.text.endswith("None of the hypotheses tried makes the data feasible by itself.")
+    # Signs, gains and offsets of all joints, friction of three, and both programs of the fourth.
     later = stopped_before(2 + (1 + robot.n) + 2 * robot.n + 5)
     assert later.untried == early.untried[4:] and later.untried[0] is Assumption.FRICTION
     whole = explain_inconsistency(robot, SETTINGS, [block])

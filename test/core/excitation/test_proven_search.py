@@ -313,7 +313,7 @@ def test_errors_are_allocated_as_far_as_the_start_has_the_torque(robot, search):
     assert isinstance(script.found, NoExcitationFound) and not script.calls
     assert "the torque of the feedback at joint 'lbr_A1' [Nm]" in str(script.found)
     assert f"is {limit:.4g}; expected at most" in str(script.found)
-    assert str(script.found).endswith("what holding leaves")
+    assert str(script.found).endswith("the torque left by holding")
 
 
 def test_in_a_last_try_what_was_refused_is_stretched(robot, search):

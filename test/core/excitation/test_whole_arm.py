@@ -93,7 +93,7 @@ def test_a_plan_is_proven_again_from_its_record(two, med7):
 def test_what_is_held_must_be_known(med7):
     heavy = Box(np.zeros(10), np.r_[7.0, np.full(3, 0.5), np.full(6, 0.3)])
     assumptions = Assumptions(med7, (med7.theta_box, heavy), np.zeros(10), Scene(payload_spheres=()))
-    with pytest.raises(NoExcitationFound, match="not even with 18 % .* narrower bounds of what the arm holds"):
+    with pytest.raises(NoExcitationFound, match="not even with 18 % .* narrower bounds of the load"):
         plan_arm_excitation(assumptions, med7.home, ExcitationSettings.for_arm(8.0, **FAST))
 
 

@@ -275,5 +275,5 @@ def test_nothing_identifiable_is_no_error(arm):
     structure = analyze_structure(tree, AnalysisSettings(motion="static"))
     analysis = analyze_data(structure, np.zeros((70, 70)), np.ones(70))
     assert structure.count == analysis.determined == 0 and analysis.condition_number == 1.0
-    assert describe_data(analysis).startswith("There is nothing that data could tell")
+    assert describe_data(analysis).startswith("Data cannot determine any unknown parameter")
     assert advise(arm.robot, analysis, arm.source, np.zeros((70, 70))) is None

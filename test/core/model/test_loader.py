@@ -123,7 +123,7 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
             "frames.base",
             "base",
             ModelError,
-            "frame 'base' is not a link fixed to what stands still; .* world, base_link",
+            "frame 'base' is not a link fixed to the world; .* world, base_link",
         ),
         ("frames.tool", "forearm_link", ModelError, "frame 'forearm_link' is not a link fixed to the last body"),
         (
@@ -314,7 +314,7 @@ def test_a_name_may_say_which_payload_prior_counts(tmp_path):
     assert load_robot(file, URDF).payload_prior.name != "mine"
     with pytest.raises(ModelError, match="names two payload priors, tool and compact_tool; expected one"):
         load_robot("iiwa7:tool:compact_tool")
-    with pytest.raises(ParameterOutOfRange, match="payload prior 'tool': expected none: mine.urdf does not say"):
+    with pytest.raises(ParameterOutOfRange, match="payload prior 'tool': expected none: mine.urdf states no"):
         load_robot("mine.urdf:tool", URDF)
 
 

@@ -257,7 +257,7 @@ def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
       <joint name="weld" type="fixed"><parent link="lower"/><child link="grasp"/></joint></robot>"""
     robot = load_robot_from_urdf(ARM.replace("</robot>", frame))
     np.testing.assert_array_equal(robot.theta_nominal, load_robot_from_urdf(ARM).theta_nominal)
-    assert "an inertia without a mass is that of no body, and counts for nothing: grasp" in robot.warnings
+    assert "an inertia without a mass belongs to no body and is ignored: grasp" in robot.warnings
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sysid_ros.core.common.errors import Cancelled
 from sysid_ros.core.planning import route
 from sysid_ros.core.planning.candidates import RobustProver
 from sysid_ros.core.planning.constraints import AssumedErrors
-from sysid_ros.core.planning.planner import CertifiedPlanner, Patience
+from sysid_ros.core.planning.planner import CertifiedPlanner, Deadline
 from sysid_ros.core.planning.problem import NoMotion
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest
 from sysid_ros.core.planning.route import PostureCheck, RouteMargins, find_route
@@ -209,7 +209,7 @@ def test_an_arm_that_cannot_be_held_where_it_is_learns_of_the_nearest_posture_wh
     with pytest.raises(PlanFailure, match="cannot be held where it is with every payload.*nearest posture") as caught:
         planner.plan(PlanRequest(assumptions, start, time_limit=60.0))
     assert caught.value.code is PlanFailureCode.LIMIT
-    nearest = planner._nearest_held(PlanRequest(assumptions, start), Patience(60.0))
+    nearest = planner._nearest_held(PlanRequest(assumptions, start), Deadline(60.0))
     rest = np.zeros(7)
     planner.certify(BezierTrajectory(nearest, rest, rest, nearest, 1.0), assumptions)
     assert 0.0 < np.abs(nearest - start).max() < np.abs(gen3.home - start).max()
@@ -224,7 +224,7 @@ def test_a_goal_that_leaves_little_torque_is_approached_by_a_fast_and_a_slow_mot
     middle = planner._where_room_ends(request)
     along = (middle - gen3.home) / (GOAL_WITH_LITTLE_TORQUE - gen3.home)
     assert np.ptp(along) < 1e-9 and 0.5 < along[0] < 1.0
-    first = planner._in_two(request, None, 0.0, Patience(60.0))
+    first = planner._in_two(request, None, 0.0, Deadline(60.0))
     np.testing.assert_array_equal(first.trajectory.end, middle)
     second = planner.plan(PlanRequest(assumptions, middle, goal=GOAL_WITH_LITTLE_TORQUE, time_limit=60.0))
     np.testing.assert_array_equal(second.trajectory.end, GOAL_WITH_LITTLE_TORQUE)

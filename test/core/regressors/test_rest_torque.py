@@ -1,4 +1,4 @@
-"""What torques at rest take off worst cases is what linear programmes say, and never more."""
+"""What torques at rest take off worst cases is what linear programs say, and never more."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def largest(robot: RobotModel, payload: Box, rest: RestTorque, joint: int, row: 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_savings_are_those_of_the_linear_programme(robot: RobotModel, seed: int):
+def test_savings_are_those_of_the_linear_program(robot: RobotModel, seed: int):
     rng = np.random.default_rng(seed)
     prior, regressor = robot.payload_prior, TorqueRegressor(robot)
     at, payload = rng.uniform(-1.5, 1.5, size=robot.n), sample_payload(prior, rng)
@@ -73,7 +73,7 @@ def test_savings_are_those_of_the_linear_programme(robot: RobotModel, seed: int)
 
 
 @pytest.mark.parametrize("is_weighed", [False, True])
-def test_largest_torques_at_rest_are_those_of_the_linear_programme(robot: RobotModel, is_weighed: bool):
+def test_largest_torques_at_rest_are_those_of_the_linear_program(robot: RobotModel, is_weighed: bool):
     rng, prior = np.random.default_rng(8), robot.payload_prior
     last, friction = (
         robot.inertial_slice(robot.n),

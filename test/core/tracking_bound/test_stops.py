@@ -219,5 +219,5 @@ def test_plans_are_refused_that_change_the_nominal_payload(robot, model, known):
     with pytest.raises(BoundNotAvailable, match="keep its nominal payload, or start from rest"):
         replace(same, nominal=1.5 * model.payload).bound(plan, history)
     assert "stops along the path that begin at any time" in certify(same, plan, same.bound(plan, history)).claims
-    with pytest.raises(BoundNotAvailable, match="was dropped"):
+    with pytest.raises(BoundNotAvailable, match="was discarded"):
         bound.without_proof().in_stops(BRAKE_TIME)

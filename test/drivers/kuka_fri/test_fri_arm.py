@@ -164,7 +164,7 @@ def test_the_receive_multiplier_makes_a_longer_period(port):
 
 
 def test_no_controller_says_what_to_check(port):
-    with pytest.raises(TakeoverRefused, match=f"nothing came at UDP port {port}.*application running"):
+    with pytest.raises(TakeoverRefused, match=f"no message at UDP port {port}.*application running"):
         make_arm(port, connect_timeout=0.2).connect()
 
 

@@ -83,7 +83,7 @@ def refusal(robot, link, **changes):
         ({"is_silent": True}, "0 of 50 states came, then none for 0.3 s (nobody publishes /joint_states)"),
         ({"renamed": ("joint_2",)}, "joints joint_2 are missing; it names joint_1, joint_2_renamed"),
         ({"left_out": ("effort",)}, "effort has 0 entries for 7 joints"),
-        ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; without measured efforts"),
+        ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; identification needs measured efforts"),
         ({"not_measured": ("velocity",)}, "the velocity of joint_1 is nan; with velocity_source: positions"),
         ({"not_measured": ("position",)}, "the position of joint_1 is nan"),
         ({"nan_efforts": ("joint_5",)}, "the effort of joint_5 is not a number"),
@@ -145,7 +145,7 @@ def test_wrong_sign_of_commands_is_noticed_within_the_allowed_drift(robot):
 def test_gravity_compensated_otherwise_than_set_is_noticed_within_the_allowed_drift(robot):
     link = link_to(robot, torque_command=TorqueCommand.OVERLAY)
     words = refusal(robot, link)
-    assert "is torque_command 'full' what the arm does" in words
+    assert "does torque_command 'full' match the arm" in words
     assert np.abs(link.hardware.arm.q - robot.home).max() < 0.03
     assert link.sent[-1][0] == [0.0] * 7  # an overlay of nothing
 

@@ -1,4 +1,4 @@
-"""Guaranteed bounds on the momentum equations: error budget, programmes, containment, grasped objects."""
+"""Guaranteed bounds on the momentum equations: error budget, programs, containment, grasped objects."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""How much of the allowed errors data use, and whether their bounds are as wide as such a motion gives.
+"""How much of the allowed errors data use, and whether their bounds are as narrow as such a motion permits.
 
 The share s is the smallest common scale of all error bounds, radii of nuisance parameters and shared errors at which
 some payload of the prior satisfies all rows; the payload's own box stays. Data are consistent if and only if it is at
-most one. With the payload that needs the smallest errors in place of the data, and no errors, the rows give the width
-to expect; a bound is never narrower than ``1 - s`` of that (docs/theory/bounds.md). Neither guarantees anything: both
-say where to look. A lag of the torques hides below the vibration that windows may have, so the share does not show it:
-it is estimated by least squares with the payload and everything else that rows share, and said where it is significant.
+most one. The rows of the payload that needs the smallest errors, without errors, give the expected width; a bound is
+never narrower than ``1 - s`` of it (docs/theory/bounds.md). Both are indicators without a guarantee. A torque lag hides
+below the vibration that windows allow, so the share does not show it: least squares estimate it together with payload
+and nuisance parameters, and it is reported where it is significant.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Array = NDArray[np.float64]
 MOST_SHARE, LEAST_WIDTH, MOST_LAG = 0.9, 0.3, 0.012
 """Share [-], relative width [-] and lag [s] beyond which data are out of the ordinary; bench/_attacks_share.py."""
 EARLY_SECONDS = 4.0
-"""Motion after which :class:`StreamingEstimator` looks for the first time [s]; as long as that of those trials."""
+"""Motion after which :class:`StreamingEstimator` checks for the first time [s]; as long as in the trials."""
 _LARGEST = 20.0
-"""Inverse of the smallest share that is told."""
+"""Inverse of the smallest share that is reported."""
 _PRIOR_LAG = 0.05
 """Standard deviation of the lag before any data [s]."""
 _SIGNIFICANT = 3.0
@@ -51,7 +51,7 @@ _MOST_WINDOWS = 300
 
 @dataclass(frozen=True)
 class Agreement:
-    """How data agree with what is assumed.
+    """Agreement of data and assumptions.
 
     Attributes:
         share: Share of the allowed errors that the data use [-]; above 1 they are inconsistent.
@@ -69,7 +69,7 @@ class Agreement:
 
     @property
     def doubt(self) -> str:
-        """What is out of the ordinary with its likely causes, in sentences; empty where nothing is."""
+        """Unusual agreement with its likely causes, in sentences; empty if all is usual."""
         found, causes = [], []
         if self.share > MOST_SHARE:
             found.append(f"the data use {100.0 * self.share:.0f} % of the errors that are allowed")
@@ -98,12 +98,12 @@ class Agreement:
 
 
 def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None = None) -> Agreement | None:
-    """Compare rows with what is assumed of a payload.
+    """Compare rows with the assumptions about a payload.
 
     Args:
         unknowns: Target, one body, and nuisance parameters.
-        parts: Rows of all windows, those of a calibration and of a tare first; None without any.
-        found: Bounds of the ten parameters that came from them.
+        parts: Rows of all windows, calibration and tare first; None without any.
+        found: Bounds of the ten parameters from these rows.
     """
     known, windows = (
         [part for part in parts if (part.window[0] in (CALIBRATED, TARED)) == is_known] for is_known in (True, False)
@@ -129,7 +129,7 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
 
 
 def _estimate_lag(problem: Problem, lags: Array) -> tuple[float, float]:
-    """Estimate a lag of all torques, and its standard deviation, by least squares [s]; lags are what 1 s does, (R,)."""
+    """Estimate a lag of all torques and its standard deviation by least squares [s]; lags: effect of 1 s, (R,)."""
     solution, covariance = least_squares(problem, _PRIOR_LAG * lags[:, None], 1.0)
     return _PRIOR_LAG * float(solution[-1]), _PRIOR_LAG * float(np.sqrt(covariance[-1, -1]))
 
@@ -138,8 +138,8 @@ def find_least_scale(problem: Problem, cuts: Array) -> tuple[float, Array]:
     """Find the smallest common scale of all errors at which a problem is feasible.
 
     With ``tau`` its inverse, the rows times tau are ``y x' + b delta + v eta - tau r = e`` with all errors within their
-    bounds as they are, and tau is to be as large as it can be. The box of the target and the cuts have no errors; for
-    ``x' = tau x`` they read ``|x'| <= tau radius`` and ``cuts (tau center + x') >= 0``.
+    bounds; tau is maximised. The box of the target and the cuts have no errors; for ``x' = tau x`` they read
+    ``|x'| <= tau radius`` and ``cuts (tau center + x') >= 0``.
 
     Args:
         problem: The rows, centred on the prior.

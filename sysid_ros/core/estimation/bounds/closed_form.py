@@ -1,8 +1,9 @@
 """Guaranteed bounds in closed form, from any matrix L.
 
 A problem says ``y x + b delta + v eta = r + e`` and asks for ``c x``. For every L, left inverse or not,
-``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so ``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta)
-+ |c - L y| rad(x)``. A bad L only makes the bounds wide. Source: design of the method in docs/theory/bounds.md.
+``c x = L r + L e - L b delta - L v eta + (c - L y) x``, so
+``|c x - L r| <= |L| E + |L b| rad(delta) + |L v| rad(eta) + |c - L y| rad(x)``. A bad L only makes the bounds wide.
+Source: design of the method in docs/theory/bounds.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class LinearBounds:
         radius: (K,).
         by_rows: Part of each error term, (K, terms).
         by_delta: Part of each entry of the shared nuisance parameters, (K, M).
-        by_ends: Parts of the errors that rows share, (K, S), one column for each of ``SHARED_TERMS``.
+        by_ends: Parts of the shared errors, (K, S), one column for each of ``SHARED_TERMS``.
         by_prior: Part of the prior box, (K,).
         by_rounding: Part of rounding, (K,).
     """
@@ -62,7 +63,7 @@ def bound_with(problem: Problem, inverse: Array, shared: Array | None = None) ->
     Args:
         problem: The problem.
         inverse: L, (K, R).
-        shared: What of the shared nuisance parameters the objectives contain besides, (K, M); None for nothing.
+        shared: Gains of the shared nuisance parameters in the objectives, (K, M); None for zero.
     """
     magnitude = np.abs(inverse)
     by_rows = magnitude @ problem.errors
@@ -91,12 +92,8 @@ def choose_inverse(problem: Problem, reweightings: int, previous: Array | None =
     """Choose a matrix L, (K, R), with narrow bounds.
 
     Start from the least-squares solution with every radius as a standard deviation, and reweight it, for each objective
-    by itself, towards the smallest radius (an L1 problem).
-
-    Args:
-        problem: The problem.
-        reweightings: Number of reweighting steps.
-        previous: Matrix (K, r) chosen before for the first r rows, for a warm start.
+    separately, towards the smallest radius (an L1 problem). ``previous`` (K, r), chosen for the first r rows, is a warm
+    start.
     """
     search = _Search(problem)
     inverse = search.start()
@@ -127,14 +124,12 @@ class _Search:
         self._bands = RowBands(problem, problem.joints)
 
     def start(self) -> Array:
-        """Return the least-squares solution with radii as standard deviations, (K, R)."""
         bands = self._bands.assemble(self._error**2, self._ends**2)
         covariance = Covariance(bands, self._y, self._b, self._delta**2)
         information = np.diag(self._radius**-2.0) + covariance.gram
         return np.asarray(covariance.solve(np.linalg.solve(information, self._objectives.T)).T)
 
     def costs(self, inverse: Array) -> Array:
-        """Return the radii of the bounds of the rows of L, (K,)."""
         leftover = np.abs(self._objectives - inverse @ self._y) @ self._radius
         shared = np.abs(inverse @ self._b) @ self._delta + np.abs(inverse @ self._v) @ self._ends
         return np.asarray(np.abs(inverse) @ self._error + shared + leftover)

@@ -1,8 +1,8 @@
 """Consistency of data, assumptions and bounds: proofs of infeasibility, and a check of every new window.
 
-A feasible point, unknowns within their bounds that satisfy all rows so far, shows joint consistency as long as it also
-satisfies the next window, which costs a small least-squares problem. Only where it does not, all rows are searched for
-another feasible point, or for a proof that there is none.
+Unknowns within their bounds that satisfy all rows so far, a feasible point, show joint consistency if they also satisfy
+the next window, which costs a small least-squares problem. Otherwise all rows are searched for another feasible point,
+or for a proof that there is none.
 """
 
 from __future__ import annotations
@@ -60,13 +60,9 @@ def find_inconsistent_rows(problem: Problem) -> NDArray[np.intp]:
 def find_infeasibility_proof(problem: Problem, multipliers: Array | None = None) -> Array | None:
     """Search for a combination of rows that is infeasible for every target in the box, (R,); None if none was found.
 
-    Candidates are the differences of given multipliers of lower and upper bounds, then the solution of ``max tau``
-    subject to ``A z = tau r``, whose multipliers are such a combination if tau stays below one. A candidate counts only
-    if :func:`infeasibility_margin` proves it.
-
-    Args:
-        problem: The problem.
-        multipliers: Rows of multipliers of lower and upper bounds, (2 K, R), or None.
+    Candidates are the differences of the given multipliers (2 K, R) of lower and upper bounds, then the solution of
+    ``max tau`` subject to ``A z = tau r``, whose multipliers are such a combination if tau stays below one. A candidate
+    counts only if :func:`infeasibility_margin` proves it.
     """
     candidates: list[Array] = [] if multipliers is None else list(np.subtract(*np.split(multipliers, 2)))
     chain, solution = solve_for_scale(RowChain(problem), -problem.r, np.zeros(len(problem.r)), 1e-3)
@@ -79,7 +75,7 @@ def find_infeasibility_proof(problem: Problem, multipliers: Array | None = None)
 
 
 def infeasibility_margin(problem: Problem, combination: Array) -> float:
-    """Compute by how much a combination ``l`` (R,) of rows exceeds what is feasible, relative to it.
+    """Compute the relative excess of a combination ``l`` (R,) of rows over its feasible range.
 
     ``|l r| <= |l| E + |l b| rad(delta) + |l v| rad(eta) + |l y| rad(x)`` holds for every target in the box and all
     errors within their bounds, so a positive margin, rounding included, proves that there are none.
@@ -112,7 +108,7 @@ class FeasiblePoint:
     def extend(self, window: Problem, start: int, stop: int) -> FeasiblePoint | None:
         """Extend the point by the errors of one more window; None if they exceed their bounds or the box is left.
 
-        The errors are those with the smallest sum of squares, in units of their bounds; others might do.
+        The errors have the smallest sum of squares, in units of their bounds; others might be feasible.
 
         Args:
             window: The rows of one window.
@@ -140,7 +136,7 @@ class FeasiblePoint:
 def _solve_within(matrix: Array, rest: Array) -> Array | None:
     """Solve ``matrix s = rest`` with ``|s| <= 1``, (k,); None if no solution was found.
 
-    Start from the smallest sum of squares; what exceeds its bound stays there, and the others are solved for again.
+    Start from the smallest sum of squares; fix entries that exceed their bound there, and solve again for the others.
     """
     sizes, fixed = np.zeros(matrix.shape[1]), np.zeros(matrix.shape[1], dtype=bool)
     for _ in range(_ROUNDS):
@@ -153,7 +149,7 @@ def _solve_within(matrix: Array, rest: Array) -> Array | None:
             return None
         beyond = np.abs(sizes) > 1.0
         if not np.any(beyond):
-            # With too many at their bounds the others may not be able to solve it.
+            # With too many fixed, the others may be unable to solve it.
             missing = np.abs(matrix @ sizes - rest)
             return sizes if np.all(missing <= _EXACT * np.abs(matrix).sum(axis=1)) else None
         fixed |= beyond
@@ -164,17 +160,14 @@ def _solve_within(matrix: Array, rest: Array) -> Array | None:
 def find_feasible_point(problem: Problem, stamp: int) -> tuple[FeasiblePoint | None, Array | None]:
     """Search for unknowns that satisfy all rows, or for a proof that there are none.
 
-    The unknowns with the smallest sum of squares, in units of their bounds, often do. Otherwise the linear programme
+    The unknowns with the smallest sum of squares, in units of their bounds, often do. Otherwise the linear program
     ``max tau`` subject to ``A z = tau r`` with all z within their bounds decides: ``z / tau`` is feasible if tau is
     above one; if it is below, the multipliers of the rows are a candidate for a proof. Rounding and an inexact solver
     can leave both out.
 
-    Args:
-        problem: The rows.
-        stamp: The last instant [ns].
-
     Returns:
-        The feasible point and the combination of rows that proves infeasibility, (R,), either or both None.
+        The feasible point at the last instant ``stamp`` [ns] and the combination of rows that proves infeasibility,
+        (R,), either or both None.
     """
     chain = RowChain(problem, negligible=_NEGLIGIBLE)
     right = problem.r[:, None] / chain.error[:, None]
@@ -192,7 +185,7 @@ def find_feasible_point(problem: Problem, stamp: int) -> tuple[FeasiblePoint | N
         z = solution.variables[:, 0]
         x, delta, extra, end = wide.values(z)
         size = _ROOM * float(extra[0])
-        # The residual of the rows must not be what makes them feasible.
+        # The point must be feasible by its unknowns, not by the residual of the rows.
         missing = np.abs(wide.times(z[:, None])).max()
         if size * (1.0 - missing) >= 1.0:
             return FeasiblePoint(problem.center + x / size, delta / size, end / size, stamp), None
@@ -200,7 +193,7 @@ def find_feasible_point(problem: Problem, stamp: int) -> tuple[FeasiblePoint | N
 
 
 class JointConsistency:
-    """Keeps a feasible point of all rows."""
+    """A feasible point of all rows, kept from window to window."""
 
     def __init__(self) -> None:
         self._point: FeasiblePoint | None = None
@@ -213,7 +206,7 @@ class JointConsistency:
         Args:
             window: The rows of the next window.
             rows: The same with their stamps.
-            build_all: Builds the problem of all rows, those of the window last.
+            build_all: Builds the problem of all rows, the window's last.
         """
         start, stop = int(rows.start[0]), int(rows.stop[0])
         if self._point is not None:
@@ -264,14 +257,9 @@ class RowLabels:
 def describe_inconsistency(problem: Problem, labels: RowLabels, combination: Array | None = None) -> Alarm:
     """Name the rows that show an inconsistency most.
 
-    Rows that are infeasible by themselves come first; if there are none (only several rows together are infeasible),
-    those with the largest share in a combination that proves it; without one, those furthest from the best target in
-    the box.
-
-    Args:
-        problem: The rows, centred.
-        labels: The same rows with their names.
-        combination: A combination of the rows that proves infeasibility, (R,), or None.
+    Rows that are infeasible by themselves come first; if only several rows together are infeasible, the rows with the
+    largest share in the combination (R,) that proves it; without one, the rows furthest from the best target in the
+    box.
     """
     worst = find_inconsistent_rows(problem)
     code = AlarmCode.WINDOW_INCONSISTENT if worst.size else AlarmCode.JOINTLY_INCONSISTENT
@@ -297,7 +285,7 @@ def describe_inconsistency(problem: Problem, labels: RowLabels, combination: Arr
 
 
 def _describe_shares(labels: RowLabels, parts: Array) -> Alarm:
-    """Name the rows on whose error bounds a proof of infeasibility rests, by their parts (R,)."""
+    """Name the rows whose error bounds carry a proof of infeasibility, by their parts (R,)."""
     order = np.argsort(-parts)
     largest = order[:_NAMED]
     shares = 100.0 * parts[largest] / max(float(parts.sum()), 1e-300)
@@ -341,13 +329,7 @@ def check_sensors(model: WindowModel, window: Window) -> Alarm | None:
 
 
 def with_causes(alarm: Alarm, subject: str, has_tare: bool = False) -> Alarm:
-    """Complete the text of an alarm about an inconsistency by its subject and possible causes.
-
-    Args:
-        alarm: The alarm.
-        subject: What is infeasible: ``payload`` or ``parameters``.
-        has_tare: Whether the rows of a tare count.
-    """
+    """Add subject (``payload`` or ``parameters``) and possible causes to an alarm about an inconsistency."""
     verb = "is" if subject == "payload" else "are"
     causes = f"{_CAUSES}, {_EMPTY_HAND}" if has_tare else _CAUSES
     return replace(alarm, text=f"no {subject} {verb} consistent with all the data: {alarm.text}. {causes}.")

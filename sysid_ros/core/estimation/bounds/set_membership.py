@@ -1,8 +1,8 @@
 """Set membership: the smallest box that holds every target consistent with all rows.
 
-It comes from linear programmes over all unknowns. Only the dual solution counts: each row of multipliers is a row of a
-matrix L for :func:`~.closed_form.bound_with`, which is rigorous for any numbers; there is one for the lower and one
-for the upper bound of each objective. docs/theory/bounds.md has the proof.
+It comes from linear programs over all unknowns. Only the dual solution counts: each row of multipliers is a row of a
+matrix L for :func:`~.closed_form.bound_with`, which is rigorous for any numbers; one for the lower and one for the
+upper bound of each objective. docs/theory/bounds.md has the proof.
 
 Physical consistency enters as cuts: with the pseudo-inertia ``P(theta)``, linear in theta, ``z^T P(theta) z >= 0``
 holds for every body and any z. So does the shape of a payload (:mod:`~.shape_cuts`).
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.estimation.bounds.closed_form import LinearBounds, bound_with, bound_without_rows, choose_inverse
 from sysid_ros.core.estimation.bounds.consistency import find_infeasibility_proof
-from sysid_ros.core.estimation.lp.interior_point import MAX_STEPS, Programmes, Solution, solve
+from sysid_ros.core.estimation.lp.interior_point import MAX_STEPS, Programs, Solution, solve
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.model.inertia import pseudo_inertia
@@ -36,9 +36,9 @@ _COLUMN = -1
 """Column of rounding, the last one in every error budget."""
 _NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 80.0, 0.8
 """Shared errors that together stay below this multiple of the tolerance, in units of the independent error of every
-row, are left out of the programmes. They always count in the bounds, which widen by a hundredth of it, as measured."""
+row, are left out of the programs. They always count in the bounds, which widen by a hundredth of it, as measured."""
 _COUNTED = 0.5
-"""Share of what is left out that the programmes count as errors of each row by itself; none or all widens more."""
+"""Share of omitted errors that the programs count as independent errors of each row; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
 _WORTH_IT = 0.2
@@ -75,7 +75,6 @@ def find_cuts(thetas: Array, bodies: int = 1) -> Array:
 
 
 def _violated(thetas: Array) -> Array:
-    """Return the cuts that parameters of one body (J, 10) violate, (C, 10)."""
     scale = np.array([1.0, 1.0, 1.0, _LENGTH])  # the last row and column hold first moments and mass
     values, vectors = np.linalg.eigh(np.tensordot(thetas, _PSEUDO, axes=1) * np.outer(scale, scale))
     cuts = [np.zeros((0, INERTIAL))]
@@ -108,7 +107,7 @@ def add_inequalities(problem: Problem, y: Array, b: Array, value: Array, most: A
         y: Gains of the target, (C, P).
         b: Gains of the shared nuisance parameters, (C, M).
         value: The left side in the middle of the box, (C,).
-        most: What it never exceeds; the sum of the magnitudes of all that is added up, (C,).
+        most: Its upper bound: the sum of the magnitudes of all summands, (C,).
     """
     size = 0.5 * most * (1.0 + _ROUNDING)
     errors = np.zeros((len(y), problem.errors.shape[1]))
@@ -132,15 +131,15 @@ def _cut(z: Array) -> Array:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What bounds of more rows start from: multipliers of rows and cuts in bounds found before.
+    """Start of the bounds of more rows: multipliers of rows and cuts in bounds found before.
 
     Attributes:
         multipliers: Combinations of the first r rows behind bounds of K objectives: a matrix (K, r), or (2 K, r) with
             rows for the lower bounds, then for the upper ones. None before there are any.
         cuts: Inequalities ``cuts theta >= 0`` that hold for every target, (C, P); None without cuts.
         cut_multipliers: The part of the combinations that belongs to the cuts, (2 K, C), or None.
-        active: Objectives whose programmes are solved again, (K,); the others keep the bounds that the multipliers
-            prove. None: all.
+        active: Objectives whose programs are solved again, (K,); the others keep the bounds that the multipliers prove.
+            None: all.
     """
 
     multipliers: Array | None = None
@@ -158,8 +157,8 @@ class SidedBounds:
         upper: Upper bounds, (K,), rounded up.
         below: Bounds by the rows of multipliers behind the lower bounds.
         above: Bounds by the rows of multipliers behind the upper bounds.
-        warm_start: The multipliers, and cuts for the next bounds: those used, and those violated now.
-        notice: What failed on the way, or None. The bounds hold in any case.
+        warm_start: The multipliers, and cuts for the next bounds: used or now violated ones.
+        notice: A failure on the way, or None. The bounds hold in any case.
         infeasibility: A combination of cuts and rows that proves them infeasible, or None.
     """
 
@@ -182,7 +181,7 @@ class SidedBounds:
         """
         count, rows, ends, sides = len(problem.objectives), [], [], []
         matrices = np.concatenate([_finite(candidate[side]) for side in (0, 1) for candidate in candidates])
-        # All at once: the sums over the rows cost little beside what is done once for each call.
+        # All at once: the sums over the rows cost little beside the fixed cost of each call.
         repeated = replace(problem, objectives=np.tile(problem.objectives, (2 * len(candidates), 1)))
         bounds = bound_with(repeated, matrices)
         for part, sign in zip(np.split(np.arange(len(matrices)), 2), (1.0, -1.0), strict=True):
@@ -211,14 +210,14 @@ def bound_by_membership(
 
     Args:
         problem: The rows, centred on a box that holds the target.
-        tolerance: Largest gap of the linear programmes relative to the width of the bounds [-].
-        warm_start: Multipliers (2 K, r) of earlier bounds for the first r rows, which prove these bounds again and from
-            which the programmes start; and cuts.
-        reweightings: Steps towards the best left inverse, the fallback where the linear programmes fail.
+        tolerance: Largest gap of the linear programs relative to the width of the bounds [-].
+        warm_start: Multipliers (2 K, r) of earlier bounds for the first r rows, which prove these bounds again and
+            start the programs; and cuts.
+        reweightings: Steps towards the best left inverse, the fallback where the linear programs fail.
         on_step: Called before every step of the solver with the number of those before; an error that it raises ends
             the work.
-        known: More inequalities ``known theta >= 0`` that hold for every target, (C, P): those that the solutions
-            violate become cuts of the next bounds.
+        known: More inequalities ``known theta >= 0`` that hold for every target, (C, P); violated ones become cuts of
+            the next bounds.
     """
     count, warm_start = len(problem.objectives), warm_start or WarmStart()
     cuts = np.zeros((0, problem.center.size)) if warm_start.cuts is None else warm_start.cuts
@@ -235,7 +234,7 @@ def bound_by_membership(
     active = np.ones(count, dtype=bool) if previous is None or warm_start.active is None else warm_start.active
     both = np.tile(active, 2)
     part = replace(whole, objectives=whole.objectives[active])
-    solution, found = solve_programmes(part, tolerance, start=start[both], on_step=on_step)
+    solution, found = solve_programs(part, tolerance, start=start[both], on_step=on_step)
     multipliers = start.copy()
     multipliers[both] = found
     notice, infeasibility = None, None
@@ -245,7 +244,7 @@ def bound_by_membership(
     if infeasibility is None and not np.all(np.isfinite(solution.gap)):
         inverse = np.pad(choose_inverse(problem, reweightings), ((0, 0), (len(cuts), 0)))
         candidates.append((inverse, inverse))
-        notice = "a linear programme of the bounds failed; the left inverse replaces it"
+        notice = "a linear program of the bounds failed; the left inverse replaces it"
     sided = SidedBounds.best_of(whole, candidates, len(cuts))
     used = sided.warm_start
     if warm_start.cuts is not None and len(cuts) and used.cut_multipliers is not None:
@@ -258,27 +257,22 @@ def bound_by_membership(
             more = np.concatenate([more, known[least < -_WORTH_IT * (np.abs(known) @ problem.radius)]])
         of_cuts = np.pad(used.cut_multipliers[:, is_used], ((0, 0), (0, len(more))))
         used = replace(used, cuts=np.concatenate([cuts[is_used], more]), cut_multipliers=of_cuts)
-    # The solver stops where a bound is that of the box: its multipliers may say less by then.
+    # The solver stops where a bound equals the box's: its multipliers may be weaker by then.
     box = bound_without_rows(problem)
     lower, upper = np.maximum(sided.lower, box.lower), np.minimum(sided.upper, box.upper)
     return replace(sided, lower=lower, upper=upper, warm_start=used, notice=notice, infeasibility=infeasibility)
 
 
-def solve_programmes(
+def solve_programs(
     problem: Problem,
     tolerance: float,
     max_steps: int = MAX_STEPS,
     start: Array | None = None,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> tuple[Solution, Array]:
-    """Compute minimum and maximum of every objective over all unknowns.
+    """Compute minimum and maximum of every objective over all unknowns; arguments as in :func:`bound_by_membership`.
 
-    Args:
-        problem: The problem.
-        tolerance: See :func:`bound_by_membership`.
-        max_steps: Largest number of steps of the solver.
-        start: Rows of multipliers for a warm start, (2 K, R), or None.
-        on_step: See :func:`bound_by_membership`.
+    ``start`` holds rows of multipliers for a warm start, (2 K, R), or None.
 
     Returns:
         The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
@@ -291,7 +285,7 @@ def solve_programmes(
     if start is not None:
         signs = np.repeat([1.0, -1.0], count)
         dual = np.nan_to_num((start / (signs * np.tile(scale, 2))[:, None] * chain.error).T, posinf=0.0, neginf=0.0)
-    solution = solve(Programmes(chain, problem.r / chain.error, costs / scale), tolerance, dual, max_steps, on_step)
+    solution = solve(Programs(chain, problem.r / chain.error, costs / scale), tolerance, dual, max_steps, on_step)
     multipliers = (solution.dual / chain.error[:, None]).T * np.tile(scale, 2)[:, None]
     multipliers[count:] *= -1.0
     return solution, multipliers
@@ -300,7 +294,7 @@ def solve_programmes(
 def solve_exactly(problem: Problem) -> tuple[Array, Array]:
     """Compute multipliers of lower and upper bounds, (K, R) each, of a small problem without shared errors by HiGHS.
 
-    They are those of a vertex, where the interior-point method only comes close. Where HiGHS fails they are zero.
+    They are a vertex's, which the interior-point method only approaches. Where HiGHS fails they are zero.
     """
     from scipy.optimize import linprog  # takes a third of a second to load, and few problems need it
 
@@ -325,7 +319,6 @@ def _scale(problem: Problem) -> Array:
 
 
 def _finite(matrix: Array) -> Array:
-    """Replace rows that are not finite by zeros."""
     return np.where(np.all(np.isfinite(matrix), axis=1)[:, None], matrix, 0.0)
 
 

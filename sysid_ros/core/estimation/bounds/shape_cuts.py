@@ -1,8 +1,8 @@
-"""Linear inequalities that hold for every body of a known shape: what mass, first moments and inertia have in common.
+"""Linear inequalities that hold for every body of a known shape.
 
 A body of mass m has its CoM c in a box ``[l, u]`` and ``0 <= Ic <= m r^2`` about it (as matrices). All of that is m
-times a range, so what follows from it is linear in the ten parameters and has no constant term. With
-``I = Ic + m (c.c 1 - c c^T)``:
+times a range, so the consequences are linear in the ten parameters and have no constant term. With ``I = Ic + m (c.c 1
+- c c^T)``:
 
     ``l m <= m c <= u m``
     ``d^T I d <= m r^2 + m (c.c - (d.c)^2)``  for a unit vector d,  ``|I_xy + m c_x c_y| <= m r^2 / 2``
@@ -27,7 +27,7 @@ from sysid_ros.core.model.robot import PayloadShape
 Array = NDArray[np.float64]
 
 COM_CUTS = 6
-"""The first cuts: those of mass and CoM alone, which say most."""
+"""The first cuts: of mass and CoM alone, the strongest ones."""
 _INERTIA = np.array([[4, 5, 7], [5, 6, 8], [7, 8, 9]])
 """Where the moments and products of inertia are among the ten parameters."""
 
@@ -35,9 +35,7 @@ _INERTIA = np.array([[4, 5, 7], [5, 6, 8], [7, 8, 9]])
 def shape_cuts(shape: PayloadShape, box: Box) -> Array:
     """Return the inequalities ``cuts theta >= 0`` that every body of a shape fulfils in a box, (C, 10).
 
-    Args:
-        shape: The shape.
-        box: Box known to hold the ten parameters; the narrower it leaves the CoM, the more the inequalities say.
+    The box holds the ten parameters; the less room it leaves the CoM, the tighter the inequalities.
     """
     cuts = _cuts_of_box(Box(*bound_com(box.lower, box.upper, shape.com)), shape.gyration)
     if shape.turned is None:

@@ -1,7 +1,7 @@
 """Bounds by the method of the settings, and their state between updates.
 
-The state is the rows, bounds that only shrink, the active objectives and what the next bounds start from. Compaction
-combines old rows to few with almost the same bounds, so that memory and time stay bounded.
+The state is the rows, bounds that only shrink, the active objectives and the warm start. Compaction combines old rows
+into few with almost the same bounds, so that memory and time stay bounded.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Bounds:
         lower: Lower bounds, (K,).
         upper: Upper bounds, (K,). Below ``lower`` only where the data are infeasible.
         shares: Share of each source of error in the radius, name -> (K,).
-        warm_start: What bounds of more rows start from.
+        warm_start: Start of the bounds of more rows.
         infeasibility: A combination of the rows that proves them infeasible, (R,), or None.
-        notice: What failed on the way, or None.
+        notice: A failure on the way, or None.
     """
 
     lower: Array
@@ -120,8 +120,7 @@ def _sided_shares(sided: SidedBounds, unknowns: Unknowns) -> dict[str, Array]:
     """Compute the effect of a small change of each source of error on the radii, scaled so that the sum is the radius.
 
     By the envelope theorem the derivative of a bound in the size of an error is that error's part for the optimal
-    multipliers. The parts add up to more than the radius, because the measured data rule out that all errors reach
-    their limits.
+    multipliers. The parts exceed the radius together: the data exclude that all errors reach their limits at once.
     """
     below, above = (_linear_shares(side, unknowns) for side in (sided.below, sided.above))
     total = 0.5 * (sided.below.radius + sided.above.radius)
@@ -140,16 +139,10 @@ def _linear_shares(linear: LinearBounds, unknowns: Unknowns) -> dict[str, Array]
 
 
 def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array) -> tuple[Rows, Array]:
-    """Combine rows to few that bound each objective about as well.
+    """Combine rows into few that bound each objective about as well.
 
-    One row for each objective is that of a left inverse. For every multiplier row there are up to two more, with which
-    bounds from these and more rows can form the same combination of the given rows as before.
-
-    Args:
-        rows: The rows.
-        problem: The same rows, centred on a box that holds the target.
-        reweightings: Steps towards the narrowest bounds.
-        multipliers: Combinations of the rows in bounds from these and more rows, (J, R).
+    One row per objective is a left inverse's, improved in ``reweightings`` steps. For every row of multipliers (J, R)
+    up to two more let later bounds form the same combination of the given rows as before.
 
     Returns:
         The r new rows, and the same combinations in terms of them, (J, r).
@@ -170,8 +163,8 @@ def compact(rows: Rows, problem: Problem, reweightings: int, multipliers: Array)
 def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
     """Combine rows to ``matrix @ rows``, which hold whenever the rows do, for any matrix (S, R).
 
-    The nuisance parameters ``delta`` stay shared with other rows. The errors that rows of windows share become
-    independent, and the rounding of the products goes to the term ``rounding``.
+    The nuisance parameters ``delta`` stay shared with other rows. Errors that rows of windows share become independent,
+    and the rounding of the products goes to the term ``rounding``.
     """
     size = matrix.shape[0]
     magnitude = np.abs(matrix)
@@ -198,13 +191,10 @@ def combine(rows: Rows, problem: Problem, matrix: Array) -> Rows:
 
 
 class ActiveObjectives:
-    """Selects the objectives that an update solves again: those that still shrink, and the others in turns.
+    """Selects the objectives that an update solves again: all that still shrink, and the others in turns.
 
     A range that is not solved again still holds, since new data only exclude targets. It may be a little wider than all
     data allow, for two updates at most.
-
-    Args:
-        count: Number of objectives K.
     """
 
     def __init__(self, count: int):
@@ -223,7 +213,7 @@ class ActiveObjectives:
         return np.asarray(result | (self._age >= SOLVED_WITHIN - 1))
 
     def select_part(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the active objectives of the next of two parts of an update, and those that it leaves, (K,) each."""
+        """Return the active objectives of the next of two parts of an update, and the ones left over, (K,) each."""
         if self.waiting.any():
             return self.waiting, np.zeros_like(self.waiting)
         active = self.select()
@@ -250,9 +240,9 @@ class ActiveObjectives:
 
 
 def _bounds_without_data(unknowns: Unknowns) -> ParameterBounds:
-    """Return the bounds before any data: what the prior and its shape say.
+    """Return the bounds before any data, from the prior and its shape.
 
-    The box around a box that lies askew holds much that no object of the prior reaches; that is not for data to find.
+    The box around a box that lies askew holds much that no object of the prior reaches; data need not exclude that.
     """
     known = ParameterBounds.from_prior(unknowns.target)
     if unknowns.shape is None or unknowns.shape.turned is None:  # the prior is the smallest box of all its objects
@@ -286,12 +276,12 @@ class BoundUpdate:
 
 
 class BoundState:
-    """Rows of the windows so far and the bounds they gave; memory stays bounded by compaction.
+    """Rows of the windows so far and the bounds from them; memory stays bounded by compaction.
 
     Args:
         unknowns: Target and nuisance parameters.
         settings: Method, tolerances, number of windows kept.
-        calibration: Rows that hold before any window, or None; they stay as they are.
+        calibration: Rows that hold before any window, or None; never compacted.
     """
 
     def __init__(self, unknowns: Unknowns, settings: EstimatorSettings, calibration: Rows | None = None):
@@ -311,7 +301,7 @@ class BoundState:
 
     @property
     def all_rows(self) -> list[Rows]:
-        """Rows behind the bounds: compacted ones, fixed ones, those of windows."""
+        """Rows behind the bounds: compacted ones, fixed ones, windows'."""
         return [*self.compacted, *self.fixed, *self.rows]
 
     @property
@@ -331,11 +321,10 @@ class BoundState:
         return Problem.build(rows, box.center, box.radius, self._unknowns.radius, self._unknowns.end_error, objectives)
 
     def evaluate(self, in_parts: bool = False) -> BoundUpdate:
-        """Compute bounds from all rows (one at least); changes nothing.
+        """Compute bounds from all rows (one at least) without a change of the state.
 
-        Args:
-            in_parts: Of many rows solve half of the objectives, or those that the last such update has left, so that no
-                call takes long.
+        With ``in_parts``, many rows are solved for half of the objectives, or for the rest of the last such update, so
+        that no call takes long.
         """
         rows, active, waiting = Rows.stack(self.all_rows), self._active.select(), None
         if in_parts and self._settings.method == "set_membership" and (self.is_waiting or len(rows) > _MANY_ROWS):
@@ -371,7 +360,7 @@ class BoundState:
         parts = np.cumsum([before, sum(len(part) for part in self.fixed)])
         first, fixed, others = np.split(self._warm_start.multipliers, parts, axis=1)
         own = np.concatenate([first, others], axis=1)
-        # The combinations behind sided bounds say more than a left inverse, however good.
+        # The combinations behind sided bounds are tighter than any left inverse.
         steps = 0 if settings.method == "set_membership" else settings.reweightings
         compacted, combined = compact(old, self.build_problem(old), steps, own[:, : len(old)])
         self.compacted = [compacted]

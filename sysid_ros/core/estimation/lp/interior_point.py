@@ -1,10 +1,9 @@
-"""Interior-point method for linear programmes that share one matrix and differ in their objectives.
+"""Interior-point method for linear programs that share one matrix and differ in their objectives.
 
     minimise and maximise  c z   subject to   A z = r,  -1 <= z <= 1      for several c
 
-Mehrotra's predictor-corrector method. All programmes advance together, so that a step is few operations on arrays, and
-those that are solved drop out. The result only guides the choice of bounds, so it need not be exact
-(docs/theory/bounds.md).
+Mehrotra's predictor-corrector method. All programs advance together, so that a step is few operations on arrays; solved
+ones drop out. The result only guides the choice of bounds, so it need not be exact (docs/theory/bounds.md).
 
 Source: S. Mehrotra, On the implementation of a primal-dual interior point method, SIAM J. Optim. 2 (1992).
 """
@@ -29,21 +28,21 @@ _STEP = 0.9995
 _CLOSEST = 0.9
 """Largest magnitude of a variable at the start."""
 _RISES, _STALLED = 2, 5
-"""Steps in a row with a larger gap than before, and steps without a smaller one than ever, after which a programme's
+"""Steps in a row with a larger gap than before, and steps without a smaller one than ever, after which a program's
 rows themselves are factorised. From good multipliers the first step leads up, and it takes a few to come back."""
 _PATIENCE = 8
-"""Steps without progress after which a programme is given up."""
+"""Steps without progress after which a program is given up."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Approximate solutions of S linear programmes: P minima, or first the minima of P costs, then their maxima.
+    """Approximate solutions of S linear programs: P minima, or first the minima of P costs, then their maxima.
 
     Attributes:
-        variables: The variables z at the solutions, (T, S), those of ``RowChain.shared`` first.
-        dual: Multipliers of the rows, (R, S): for any l ``r l - |c - A^T l|_1`` is a lower bound of the minimum of
-            c z, and with -c for the maxima.
-        gap: Distance of the objective from that bound, with what is missing of feasibility, (S,).
+        variables: The variables z at the solutions, (T, S), ``RowChain.shared`` first.
+        dual: Multipliers of the rows, (R, S): for any l ``r l - |c - A^T l|_1`` is a lower bound of the minimum of c z,
+            and with -c for the maxima.
+        gap: Distance of the objective from that bound plus the infeasibility, (S,).
         steps: Steps taken.
     """
 
@@ -54,14 +53,14 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Programmes:
-    """Linear programmes with one matrix.
+class Programs:
+    """Linear programs with one matrix.
 
     Attributes:
         chain: The matrix A.
         r: Right-hand side, (R,).
         costs: Costs of the first variables, (k, P); the others cost nothing.
-        maxima: Whether the maxima are wanted, too, not the minima alone.
+        maxima: Whether to compute the maxima as well as the minima.
     """
 
     chain: RowChain
@@ -71,28 +70,28 @@ class Programmes:
 
 
 def solve(
-    programmes: Programmes,
+    programs: Programs,
     tolerance: float,
     start: Array | None = None,
     max_steps: int = MAX_STEPS,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> Solution:
-    """Solve the programmes as far as ``max_steps`` allows.
+    """Solve the programs as far as ``max_steps`` allows.
 
     Args:
-        programmes: The programmes.
-        tolerance: A programme is solved when its gap is below this part of the distance of maximum and minimum; of
-            the minimum itself without maxima.
+        programs: The programs.
+        tolerance: A program is solved when its gap is below this part of the distance of maximum and minimum; of the
+            minimum itself without maxima.
         start: Multipliers for a warm start, (R, S), or None.
         max_steps: Largest number of steps.
         on_step: Called before every step with the number of those before; an error that it raises ends the work.
     """
-    costs, maxima = programmes.costs, programmes.maxima
+    costs, maxima = programs.costs, programs.maxima
     half = costs.shape[1]
     price = np.concatenate([costs, -costs], axis=1) if maxima else costs
     count = price.shape[1]
-    with np.errstate(all="ignore"):  # what overflows is dropped as not finite
-        state = _State.start(programmes, price, start)
+    with np.errstate(all="ignore"):  # overflows are dropped as not finite
+        state = _State.start(programs, price, start)
         best, dual, gap = state.z.copy(), state.dual.copy(), np.full(count, np.inf)
         objective, progress = np.tile(-1.0, count), np.zeros(count, dtype=int)
         last, rises = np.full(count, np.inf), np.zeros(count, dtype=int)
@@ -142,17 +141,14 @@ def solve_for_scale(
     chain = chain.extended(column[:, None])
     cost = np.zeros((chain.shared.shape[1], 1))
     cost[-1] = -1.0
-    return chain, solve(Programmes(chain, right / chain.error, cost, maxima=False), tolerance, start, max_steps)
+    return chain, solve(Programs(chain, right / chain.error, cost, maxima=False), tolerance, start, max_steps)
 
 
 @dataclass
 class _State:
-    """Iterates of S programmes: variables, multipliers of the rows and of the bounds -1 and 1.
+    """Iterates of S programs (columns): variables, multipliers of the rows and of the bounds -1 and 1 (rows)."""
 
-    Columns are programmes, rows are variables or rows of A.
-    """
-
-    programmes: Programmes
+    programs: Programs
     price: Array
     z: Array
     dual: Array
@@ -160,13 +156,13 @@ class _State:
     upper: Array
 
     def __post_init__(self) -> None:
-        self.chain = self.programmes.chain
+        self.chain = self.programs.chain
         self._balance()
 
     @classmethod
-    def start(cls, programmes: Programmes, price: Array, dual: Array | None) -> _State:
+    def start(cls, programs: Programs, price: Array, dual: Array | None) -> _State:
         """Start near the centre: least-squares solution of the rows, balanced multipliers of the bounds."""
-        chain, r, count = programmes.chain, programmes.r, price.shape[1]
+        chain, r, count = programs.chain, programs.r, price.shape[1]
         dual = np.zeros((r.size, count)) if dual is None else dual.copy()
         full = np.zeros((chain.size, count))
         full[: len(price)] = price
@@ -174,10 +170,9 @@ class _State:
         z = np.clip(z, -_CLOSEST, _CLOSEST).repeat(count, axis=1)
         slope = full - chain.transposed(dual)
         spread = np.abs(slope).mean(axis=0) + 1e-3
-        return cls(programmes, full, z, dual, np.maximum(slope, 0.0) + spread, np.maximum(-slope, 0.0) + spread)
+        return cls(programs, full, z, dual, np.maximum(slope, 0.0) + spread, np.maximum(-slope, 0.0) + spread)
 
     def select(self, kept: NDArray[np.bool_]) -> _State:
-        """Select some of the programmes."""
         if np.all(kept):
             return self
         result = copy(self)
@@ -187,24 +182,23 @@ class _State:
 
     def _balance(self) -> None:
         self.slope = self.price - self.chain.transposed(self.dual)
-        self.missing = self.programmes.r[:, None] - self.chain.times(self.z)
+        self.missing = self.programs.r[:, None] - self.chain.times(self.z)
 
     def objective(self) -> Array:
-        """Return the objectives, (S,)."""
         return _dot(self.price, self.z)
 
     def gap(self) -> Array:
         """Return the duality gaps with an allowance for infeasibility, (S,).
 
-        No minimum is below what the bounds of the variables alone say, so one at that edge is found before the
-        multipliers show it.
+        No minimum is below the bound from the variables alone, so one at that edge is found before the multipliers show
+        it.
         """
-        bound = self.programmes.r @ self.dual - np.abs(self.slope).sum(axis=0)
+        bound = self.programs.r @ self.dual - np.abs(self.slope).sum(axis=0)
         bound = np.maximum(bound, -np.abs(self.price).sum(axis=0))
         return np.asarray(np.abs(self.objective() - bound) + _dot(np.abs(self.missing), np.abs(self.dual)))
 
     def advance(self, is_hard: NDArray[np.bool_]) -> None:
-        """Take one predictor-corrector step; what is hard (S,) with a slower factorisation, exact to more digits."""
+        """Take one predictor-corrector step; hard ones (S,) with a slower factorisation, exact to more digits."""
         lower, upper, size = self.lower, self.upper, 2.0 * self.chain.size
         below, above = 1.0 + self.z, 1.0 - self.z
         lower_over, upper_over = lower / below, upper / above
@@ -237,7 +231,6 @@ class _State:
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """Return the products of the columns, (S,)."""
     return np.asarray(np.einsum("ts,ts->s", a, b))
 
 

@@ -154,10 +154,7 @@ class Problem:
         )
 
     def without_negligible(self, share: float) -> Problem:
-        """Leave out shared errors that never reach this share of the independent error of a row.
-
-        Not for bounds, only to choose a matrix for them faster.
-        """
+        """Leave out shared errors that never reach this share of the independent error of a row; not for bounds."""
         error = np.maximum(self.error, 1e-300)
         delta = np.max(np.abs(self.b) / error[:, None], axis=0, initial=0.0) * self.delta_radius > share
         ends = np.max(np.abs(self.ends) / error[:, None, None], axis=(0, 1), initial=0.0) * self.end_radius > share
@@ -187,7 +184,7 @@ class Problem:
 
     @property
     def content(self) -> Array:
-        """Sum of the magnitudes of everything that is added up in each row, (R,) [Nms]; rounding is relative to it."""
+        """Sum of the magnitudes of all summands of each row, (R,) [Nms]; rounding is relative to it."""
         content = np.abs(self.r) + 2.0 * np.abs(self.y) @ self.theta_size
         content += np.abs(self.b) @ self.delta_radius
         return np.asarray(content + np.abs(self.ends).sum(axis=1) @ self.end_radius + self.error)
@@ -219,7 +216,7 @@ class Problem:
         return np.tile(self.end_radius, int(self.end_index.max(initial=-1)) + 1)
 
     def shared_error(self, inverse: Array) -> Array:
-        """Return what the errors that rows share add to combinations of rows (K, R) at most, by term, (K, S) [Nms]."""
+        """Return the largest sum of shared errors in combinations of rows (K, R), by term, (K, S) [Nms]."""
         shared = np.abs(inverse @ self.end_matrix) * self.end_radii
         size = self.end_radius.size
         parts = shared.reshape(len(inverse), len(self.end_radii) // max(size, 1), size).sum(axis=1)
@@ -252,10 +249,6 @@ class RowBands:
     """Where the banded part of the covariance of a problem has its entries.
 
     Rows must come window by window, all joints of each, compacted rows before them.
-
-    Args:
-        problem: The problem.
-        n: Rows per window.
     """
 
     def __init__(self, problem: Problem, n: int):
@@ -282,7 +275,7 @@ class RowBands:
 
 
 class Covariance:
-    """The factorised covariance S of the rows, and what least squares needs of it.
+    """The factorised covariance S of the rows, for least squares.
 
     Args:
         bands: Its banded part (:meth:`RowBands.assemble`); the variance of each row by itself is positive.

@@ -1,11 +1,11 @@
-"""The rows of a problem as the matrix of a linear programme, with products and factorisations that use its structure.
+"""The rows of a problem as the matrix of a linear program, with products and factorisations that use its structure.
 
 ``A z`` with ``z = (x, delta, eta, e)``, each variable divided by its radius, so that it lies between -1 and 1. The
 velocity errors eta couple only the rows of neighbouring windows.
 
-Block-tridiagonal matrices are factorised by cyclic reduction, many at once: every other block is eliminated first, all
-of them at the same time, which leaves a block-tridiagonal matrix of half the length. That is a Cholesky factorisation
-in another order of the blocks, so it is as stable as any; it turns a chain of W small steps into log2 W large ones.
+Block-tridiagonal matrices are factorised by cyclic reduction, many at once: eliminating every other block leaves a
+block-tridiagonal matrix of half the length. That is a Cholesky factorisation in another order of the blocks, as stable
+as any; it turns a chain of W small steps into log2 W large ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RowChain:
     Args:
         problem: The problem.
         negligible: Shared errors that together never reach this part of the error of a row are left out [-].
-        counted: Share of what is left out that counts as errors of each row by itself [-].
+        counted: Share of the omitted errors that counts as independent errors of each row [-].
 
     Attributes:
         error: Error bounds by which the rows were divided, (R,).
@@ -95,7 +95,6 @@ class RowChain:
         return z[:count], middle, z[count + self._ends :]
 
     def _by_window(self, values: Array) -> Array:
-        """View rows (R, S) as (W, n, S)."""
         return values[self._first :].reshape(self._windows, self._n, values.shape[1])
 
     def times(self, z: Array) -> Array:
@@ -134,7 +133,6 @@ class RowChain:
         return RefinedFactor(self, weight, self._factorise_shared(weight))
 
     def _factorise_shared(self, weight: Array) -> Factor:
-        """Factorise by the shared columns: fast."""
         shared, ends, own = self._split(weight)
         n, first, windows = self._n, self._first, np.arange(self._windows)
         diagonal, below = self._blocks(ends)
@@ -151,7 +149,7 @@ class RowChain:
             columns = self.shared * np.sqrt(shared[:, s])
             # Only the lower triangle of the Fortran matrix counts.
             matrix = blas.dsyrk(1.0, columns.T, trans=1, lower=1)
-            tail = matrix[first:, first:].T  # C-ordered view of the transpose: fills what LAPACK calls lower
+            tail = matrix[first:, first:].T  # C-ordered view of the transpose: fills LAPACK's lower triangle
             tail = tail.reshape(self._windows, n, self._windows, n)
             tail[windows, :, windows, :] += diagonal
             tail[self._next - 1, :, self._next, :] += below[self._next].transpose(0, 2, 1)
@@ -219,7 +217,7 @@ class RowFactor:
 
 
 class RefinedFactor:
-    """Solutions of a factor, corrected by what they leave of the right-hand side (iterative refinement).
+    """Solutions of a factor, corrected by their residuals (iterative refinement).
 
     Args:
         chain: The matrix A.

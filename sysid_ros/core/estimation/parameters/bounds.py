@@ -1,4 +1,4 @@
-"""Bounds of the parameters that data only narrow, and what physical consistency adds to them.
+"""Bounds of the parameters that data only narrow, and the effect of physical consistency on them.
 
 For every body with mass the pseudo-inertia is positive semidefinite. With the second moments
 ``S_xx = (I_yy + I_zz - I_xx) / 2`` and so on, its diagonal is not negative and neither is any 2x2 minor:
@@ -38,7 +38,7 @@ class ParameterBounds:
     """Bounds that only shrink; every target in the prior that is consistent with all data lies inside.
 
     Attributes:
-        target: What is identified.
+        target: The target.
         box: Box of its parameters, (P,).
         ranges: Ranges of the objectives, (K,).
     """
@@ -127,12 +127,7 @@ def hull(matrix: Array, box: Box) -> Box:
 
 
 def report_combinations(target: Target, estimate: ParameterEstimate) -> Report:
-    """Report the identifiable combinations of a target with guaranteed bounds; NaN where an alarm leaves none.
-
-    Args:
-        target: What was identified.
-        estimate: The estimate of it.
-    """
+    """Report the identifiable combinations of a target with guaranteed bounds; NaN where an alarm leaves none."""
     known = target.combinations
     prior = hull(known.matrix, target.prior)
     found = estimate.combinations
@@ -149,8 +144,7 @@ def report_combinations(target: Target, estimate: ParameterEstimate) -> Report:
 def tighten(box: Box) -> Box | None:
     """Narrow a box (10,) to the part that can hold a body, as a box; None where no body fits.
 
-    Args:
-        box: Box of ``[m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``.
+    The parameters are ``[m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``.
     """
     lower, upper = box.lower.copy(), box.upper.copy()
     for _ in range(_ROUNDS):
@@ -189,10 +183,6 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
         ``I_xx = Ic_xx + (m c_y) c_y + (m c_z) c_z``,  ``I_xy = Ic_xy - (m c_x) c_y``,  ``|Ic_xy| <= m r^2 / 2``.
 
     Interval arithmetic, rounded outwards.
-
-    Args:
-        box: Box of the ten parameters.
-        shape: Known shape of the payload as an object, in the same frame.
     """
     lower, upper = box.lower.copy(), box.upper.copy()
     mass_low, mass_high = max(float(lower[0]), 0.0), float(upper[0])
@@ -227,15 +217,15 @@ def tighten_to_shape(box: Box, shape: PayloadShape) -> Box | None:
 
 
 def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset[Quantity]:
-    """Return which quantities bounds know better than the prior: by 1 % of its width in every parameter.
+    """Return the quantities with narrower bounds than the prior: by 1 % of its width in every parameter.
 
-    What holds for every body, or for every body of the shape, is part of the prior and not learnt from data. A mass
-    that a scale has told counts where data narrow the CoM.
+    Facts that hold for every body, or for every body of the shape, are part of the prior and not learnt from data. A
+    weighed mass counts where data narrow the CoM.
 
     Args:
         box: Bounds of the ten parameters.
         prior: The same before any data.
-        shape: What is known of the payload as an object, None if nothing is.
+        shape: Known shape of the payload, None if unknown.
     """
     is_narrower = box.width <= NARROWER * without_data(prior, shape).width
     # First moments narrow with the mass alone: the CoM counts only where they are narrower than that makes them.
@@ -244,7 +234,8 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
     )
     is_com = np.all(box.width[1:4] <= NARROWER * mass_only.width[1:4])
     if shape is not None:
-        # So does what gravity shows at rest, a sum of the mass and them; two coordinates of the CoM itself it does not.
+        # So does the torque of gravity at rest, a sum of the mass and them; two coordinates of the CoM itself it does
+        # not.
         low, high = bound_com(box.lower, box.upper, shape.com)
         is_com = is_com and np.count_nonzero(high - low <= NARROWER * shape.com.width) >= 2
     is_found = {
@@ -256,7 +247,7 @@ def find_narrower(box: Box, prior: Box, shape: PayloadShape | None) -> frozenset
 
 
 def without_data(prior: Box, shape: PayloadShape | None) -> Box:
-    """Return what a prior of ten parameters says of a body, of a known shape where there is one: no wider box."""
+    """Return the box that a prior of ten parameters implies for a body, of a known shape if given: no wider box."""
     known = tighten(prior)
     if known is not None and shape is not None:
         known = tighten_to_shape(known, shape)
@@ -264,7 +255,6 @@ def without_data(prior: Box, shape: PayloadShape | None) -> Box:
 
 
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    """Return the range of the product of two intervals."""
     corners = [x * y for x in a for y in b]
     return min(corners), max(corners)
 
@@ -285,7 +275,6 @@ def _second_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def _square_range(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Return the ranges of the squares of intervals."""
     nearest = np.where((lower <= 0.0) & (upper >= 0.0), 0.0, np.minimum(np.abs(lower), np.abs(upper)))
     return nearest**2, np.maximum(np.abs(lower), np.abs(upper)) ** 2
 

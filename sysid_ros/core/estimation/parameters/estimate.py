@@ -1,4 +1,4 @@
-"""The result of an identification: parameters with bounds, what the bounds guarantee, and alarms."""
+"""The result of an identification: parameters with bounds, their guarantee, and alarms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASSUMPTIONS = (
 _CARRIED = "the payload lies in the box of its prior ({prior}) and has not changed during the data"
 _NAMED = "the object on the body lies in its prior box, {hand}, and nothing has changed during the data"
 _ALL = "{hand}, and nothing has changed during the data"
-_EMPTY_HAND, _IN_HAND = "the hand is empty", "what the hand holds lies in the payload prior"
+_EMPTY_HAND, _IN_HAND = "the hand is empty", "the payload in the hand lies in its prior"
 _AT_TARE = "the hand was empty at the tare, friction and offsets have drifted no faster than stated since, "
 _SMALLEST = (
     "Each bound is that of the smallest box around all parameters consistent with all windows, up to this update or at "
@@ -33,7 +33,7 @@ _SMALLEST = (
 
 
 class AlarmCode(IntEnum):
-    """What an alarm is about; the same numbers as in the message, where 0 means none."""
+    """The subject of an alarm; the same numbers as in the message, where 0 means none."""
 
     SENSOR_MISMATCH = 1
     """Positions and velocities of a joint do not belong together."""
@@ -52,7 +52,7 @@ class Alarm:
     """Why there is no estimate, or only its bounds.
 
     Attributes:
-        code: What it is about.
+        code: Its subject.
         text: Sentences for people: the joints and windows that show it, and possible causes.
         joint: The joint that shows it most; None where no single joint does.
         window: Number of the window that shows it most; None where no single window does.
@@ -75,7 +75,7 @@ NARROWER = 0.99
 
 
 class Quantity(Enum):
-    """What users ask of a payload."""
+    """Properties of a payload that users ask for."""
 
     MASS = "mass"
     COM = "centre of mass"
@@ -83,7 +83,7 @@ class Quantity(Enum):
 
 
 class EstimateStatus(IntEnum):
-    """What an estimate proves; the same numbers as in the message."""
+    """The claims of an estimate; the same numbers as in the message."""
 
     NO_DATA = 0
     PRIOR_ONLY = 1
@@ -153,38 +153,37 @@ class ParameterEstimate:
     bodies the first P of the arm's ``theta``.
 
     Attributes:
-        values: Point estimate, (P,) [kg, kg m, kg m^2]; of one body, physically consistent. NaN where
-            ``is_consistent`` is false.
+        values: Point estimate, (P,) [kg, kg m, kg m^2]; of one body, physically consistent. NaN where ``is_consistent``
+            is false.
         lower: Lower bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
         upper: Upper bounds, (P,) [same units]. NaN where ``is_consistent`` is false.
         method: How the bounds were computed (``set_membership``, ``left_inverse``, ``prior``).
-        guarantee: One sentence: what the bounds guarantee and under which assumptions.
+        guarantee: One sentence: the guarantee of the bounds and its assumptions.
         is_guaranteed: Whether bounds, where there are any, are guaranteed: by their method, with all error terms.
         is_consistent: Whether any parameters are consistent with all data and assumptions. If not, there is no
             estimate, only the alarm.
         alarm: Why there is no estimate, or only its bounds; None if all is well.
-        target: ``payload`` (what the last body carries), ``end_effector`` (last body and payload together), or in
-            words what else it is.
+        target: ``payload`` (carried by the last body), ``end_effector`` (last body and payload together), or another
+            one in words.
         frame: Frame the parameters are expressed in: that of the body's joint; empty for all bodies, each of which has
             its own.
         number_of_windows: Momentum windows the estimate rests on.
         data_seconds: Their duration together [s].
-        condition_number: Condition number of the observation matrix of the identifiable combinations, columns
-            unscaled.
-        error_budget: Share of each source of error in the radius of the data-based bounds, name -> (P,)
-            [same units]; before intersection with the prior and with earlier bounds. Empty for all bodies, whose
-            combinations have their own.
+        condition_number: Condition number of the observation matrix of the identifiable combinations, columns unscaled.
+        error_budget: Share of each source of error in the radius of the data-based bounds, name -> (P,) [same units];
+            before intersection with the prior and with earlier bounds. Empty for all bodies, whose combinations have
+            their own.
         names: Names of the parameters.
         units: Units of the parameters.
         combinations: The identifiable combinations of the parameters with bounds; None where each parameter is.
         is_narrower: Which parameters have narrower bounds than their prior, (P,).
-        narrower: Quantities whose bounds are narrower than the prior's; empty for all bodies.
-        shortfall: What the data lack to identify everything, in a sentence; empty where they lack nothing.
-        payload_change: What speaks for a payload that has changed on the way, in a sentence; empty where nothing does.
-        doubt: What speaks against an assumption in the first seconds of motion, with likely causes; empty: nothing.
+        narrower: Quantities with narrower bounds than the prior; empty for all bodies.
+        shortfall: Why the data do not identify everything, in a sentence; empty if they do.
+        payload_change: Evidence that the payload has changed on the way, in a sentence; empty without any.
+        doubt: Evidence against an assumption in the first seconds of motion, with likely causes; empty without any.
         rest: Torque that arm and payload need where the arm rested last; None where it did not, or for other bodies.
         origin: Session of the driver whose samples it rests on, and number of the payload in it; estimates with
-            different ones may be about different payloads. No session: nobody vouches for the samples.
+            different ones may be about different payloads. No session: samples of unknown origin.
     """
 
     values: Array
@@ -223,7 +222,7 @@ class ParameterEstimate:
 
     @property
     def status(self) -> EstimateStatus:
-        """What the estimate proves; all bodies are identified by their combinations, one body by its quantities."""
+        """The claims of the estimate; all bodies are identified by their combinations, one body by its quantities."""
         if not self.is_consistent:
             return EstimateStatus.INCONSISTENT
         if not self.number_of_windows:
@@ -266,7 +265,7 @@ def is_guaranteed(settings: EstimatorSettings) -> bool:
 
 
 def describe_guarantee(settings: EstimatorSettings, prior: str, has_tare: bool = False) -> str:
-    """Say in one sentence what the bounds guarantee with a payload prior of this name, and with the rows of a tare."""
+    """Describe the guarantee of the bounds with a payload prior of this name, and with the rows of a tare."""
     hand = _IN_HAND if settings.payload_in_hand else _EMPTY_HAND
     special = {PAYLOAD: _CARRIED, ALL_BODIES: _ALL}.get(settings.body, _NAMED)
     state = "as it was when the arm was calibrated" if settings.gripper == AS_CALIBRATED else settings.gripper

@@ -1,4 +1,4 @@
-"""What a user can choose about the estimation."""
+"""Settings of the estimation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EstimatorSettings(Settings):
     """Length of a momentum window; SAFE-ID uses 0.1. Longer where torques vibrate (at most 0.5 s) and for calibrations
     from more than 300 windows (at most 0.2 s)."""
     quadrature: str = setting("trapezoid", choices=QUADRATURES)
-    """Rule for the integrals over a window; forward_euler is that of the paper, with a larger error term."""
+    """Rule for the integrals over a window; forward_euler is the paper's, with a larger error term."""
     error_terms: tuple[str, ...] = setting(ERROR_TERMS, choices=ERROR_TERMS)
     """Terms of the error budget that count; leaving one out voids the guarantee unless that error is absent, and
     the guarantee sentence says so."""

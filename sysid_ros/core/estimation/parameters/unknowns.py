@@ -52,12 +52,7 @@ class Combinations:
 
     @classmethod
     def of(cls, structure: Structure, names: tuple[str, ...]) -> Combinations:
-        """Express the base parameters of an analysis in parameters with these names, which hold all its unknown ones.
-
-        Args:
-            structure: The analysis.
-            names: Names of the target's P parameters.
-        """
+        """Express the base parameters of an analysis in parameters of these names, which include all its unknowns."""
         columns = np.array(structure.columns(names), dtype=np.intp)
         matrix = np.zeros((structure.count, len(names)))
         matrix[:, columns] = structure.matrix
@@ -90,7 +85,7 @@ class Target:
         label: What it is, in words; ``payload`` and ``end_effector`` for the last body.
         body: Index of the body, 1..n; 0 for all of them.
         frame: Name of the joint in whose frame the parameters are; empty for all bodies.
-        columns: Entries of ``theta`` (14 n,) whose columns are those of the target, (P,).
+        columns: Entries of ``theta`` (14 n,) that are the target's columns, (P,).
         is_added: Whether the target adds to the arm's own parameters.
         prior: Box of the target before any data.
         nominal: A target inside it, of bodies that exist, (P,).
@@ -192,7 +187,7 @@ def describe_target(robot: RobotModel, settings: EstimatorSettings, arm: Box, no
         label = f"object on {joint}"
         if settings.target == "end_effector":
             prior, point = prior + arm.select(part), point + nominal[part]
-            label = f"body of {joint} with what it carries"
+            label = f"body of {joint} with its load"
     known = tuple(name for name in robot.joint_names if name != joint)
     structure = compare_robot(robot, AnalysisSettings(known=known), _BODIES).snapped
     names = tuple(parameter_names(robot)[part])
@@ -235,7 +230,6 @@ def _all_bodies(robot: RobotModel, settings: EstimatorSettings, arm: Box, nomina
 
 
 def _payload_prior(robot: RobotModel, settings: EstimatorSettings) -> tuple[Box, Array]:
-    """Return the prior box and the nominal point of payload or end effector."""
     prior = robot.payload_prior
     if prior.target == settings.target:
         return prior.box, prior.nominal
@@ -255,8 +249,8 @@ class Unknowns:
     each entry within ``+- radius``; entries that do not apply have radius 0.
 
     Attributes:
-        target: What is identified.
-        center: Centre of the arm's parameter box without what belongs to the target, (14 n,).
+        target: The target.
+        center: Centre of the arm's parameter box without the target's part, (14 n,).
         radius: Radii of ``delta``, (M,).
         rest_center: Centre of all parameters but those of a single body that is the target, (14 n,): for their
             products with errors that rows share.
@@ -376,9 +370,9 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
 def unseen_friction(robot: RobotModel, settings: EstimatorSettings) -> list[int]:
     """Return which of ``[F_c, F_v, I_a, beta]`` are not in the efforts.
 
-    On the link side of a gear there is none of its friction. Where the sensor says ``effort_friction``, or
-    ``friction_range`` asks for friction there, it is that behind the sensor: of bearings, seals and cables. The box of
-    the robot, which is about the gear, is its scale.
+    Efforts on the link side of a gear contain none of its friction. With ``effort_friction`` of the sensor, or
+    ``friction_range``, they contain friction behind the sensor: of bearings, seals and cables. The box of the robot,
+    which is about the gear, sets its scale.
     """
     meaning = robot.sensors.effort_meaning
     if meaning.has_armature:
@@ -390,8 +384,8 @@ def unseen_friction(robot: RobotModel, settings: EstimatorSettings) -> list[int]
 def is_of_arm(robot: RobotModel) -> NDArray[np.bool_]:
     """Return which entries of ``delta`` are parameters of the arm, (M,).
 
-    Not torque lag, gain and gravity, nor F_c and F_v of efforts on the link side: friction behind the sensor is not
-    that of the gear, which is the arm's.
+    Torque lag, gain and gravity are not, nor are F_c and F_v of efforts on the link side: friction behind the sensor is
+    not the gear's, which is the arm's.
     """
     n = robot.n
     result = np.arange(16 * n + 3) < 14 * n
@@ -402,7 +396,7 @@ def is_of_arm(robot: RobotModel) -> NDArray[np.bool_]:
 
 
 def shared_center(unknowns: Unknowns, settings: EstimatorSettings) -> Array:
-    """Return what ``delta`` counts from, (M,): the same unknowns in absolute values are this plus ``delta``."""
+    """Return the origin of ``delta``, (M,): the same unknowns in absolute values are this plus ``delta``."""
     n = unknowns.coulomb_upper.size
     return np.concatenate([unknowns.center, np.full(n, settings.torque_lag), np.zeros(n + 3)])
 

@@ -1,7 +1,7 @@
-"""The body that leaves the house: physically consistent, and as far inside its bounds as bodies go.
+"""The point estimate in results and files: physically consistent, and as central in its bounds as a body can be.
 
-The least-squares estimate lies on a bound wherever the data pull it there, and with it derived numbers; the middle of
-the bounds is nearer to the truth more often, but need not be a body. This is the body nearest to that middle.
+The least-squares estimate lies on a bound wherever the data pull it there, and so do derived numbers; the middle of the
+bounds is nearer to the truth more often, but need not be a body. This is the body nearest to that middle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def center_body(box: Box, start: ArrayLike, shape: PayloadShape | None = None) -
     Args:
         box: Bounds of the ten parameters.
         start: A physically consistent body to start from, (10,).
-        shape: Shape of the body as an object; where no body of the box has it, it does not count.
+        shape: Shape of the body as an object; ignored where no body of the box has it.
 
     Raises:
         NoBodyInBox: No body has parameters within the bounds.

@@ -2,8 +2,8 @@
 
 Every point of R^10 is such a body in log-Cholesky coordinates:
 ``eta = [alpha, d1, d2, d3, s12, s13, s23, s14, s24, s34]`` gives a lower triangular factor L of the pseudo-inertia
-``L L^T``, which is the transpose of the matrix M of SAFE-ID (34): the paper's formula (16) is ``M^T M``, not ``M
-M^T`` as (33) has it. The parameters come out in this package's order, not the paper's.
+``L L^T``, which is the transpose of the matrix M of SAFE-ID (34): the paper's formula (16) is ``M^T M``, not ``M M^T``
+as (33) has it. The parameters come out in this package's order, not the paper's.
 """
 
 from __future__ import annotations

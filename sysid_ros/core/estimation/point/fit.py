@@ -38,7 +38,7 @@ _PATIENCE = 50
 _CENTERED = 1e-3
 """Newton decrement below which the last barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
 _NEAR = 0.25
-"""The same for those before, which only lead there; Newton's method converges quadratically from here."""
+"""The same for earlier barriers, which only lead there; Newton's method converges quadratically from here."""
 _EXACT, _ROUGH = 1e-6, 1e-2
 """Gaps of a fit: of the result, and of what only shows which constraints are active, and from where to go on."""
 
@@ -106,7 +106,7 @@ class Fit:
 
     Attributes:
         theta: Parameters, (10,).
-        eta: Their log-Cholesky coordinates, (10,); a warm start for the next fit.
+        eta: Their log-Cholesky coordinates, (10,): a warm start for the next fit.
         objective: Value of the objective.
         gap: The objective is at most this much above its infimum.
         steps: Newton steps taken.
@@ -177,8 +177,9 @@ def fit(
 class _Sides:
     """Barrier of the sides of a box and of a known shape, all widened by a size; 1 is as they are.
 
-    A shape limits the CoM, ``l m <= m c <= u m``, and the radius of gyration: the inertia about the CoM is at most that
-    about any other point, so it is enough if that about a given point stays below ``m r^2``, which is linear.
+    A shape limits the CoM, ``l m <= m c <= u m``, and the radius of gyration: the inertia about the CoM is at most the
+    inertia about any other point, so it is enough if the inertia about a given point stays below ``m r^2``, which is
+    linear.
 
     Args:
         box: Box of the parameters, (10,).
@@ -220,7 +221,7 @@ class _Sides:
         self.parameter += 3.0 + len(rows)
 
     def _room(self, theta: Array, size: float) -> tuple[Array, Array]:
-        """Return what is left to each side, (L,), and to the radius of gyration, (3, 3) or nothing."""
+        """Return the slack of each side, (L,), and of the radius of gyration, (3, 3) or nothing."""
         room = self._rows @ theta + self._offsets + (size - 1.0) * self._widths
         if not len(self._matrices):
             return room, _NOTHING
@@ -234,7 +235,7 @@ class _Sides:
         return max(largest, 1.0 - float(np.linalg.eigvalsh(spin)[0]) / self._spin) if spin.size else largest
 
     def barrier(self, theta: Array, size: float = 1.0) -> tuple[Array, Array]:
-        """Return gradient (11,) and Hessian (11, 11) of ``-log`` of everything that is left, in theta and the size."""
+        """Return gradient (11,) and Hessian (11, 11) of ``-log`` of all slacks, in theta and the size."""
         room, spin = self._room(theta, size)
         rows = self._with_size / room[:, None]
         gradient, hessian = -rows.sum(axis=0), rows.T @ rows
@@ -269,7 +270,6 @@ class _Sides:
 
 
 def _invert(spin: Array) -> Array:
-    """Invert a symmetric matrix (3, 3)."""
     *_, inverse, status = lapack.dgesv(spin, _AXES)  # numpy's checks take longer than this
     if status:
         raise np.linalg.LinAlgError("on the edge of the shape")
@@ -391,7 +391,7 @@ class PointEstimator:
     def estimate(self, problem: Problem, box: Box | None) -> Array:
         """Fit a physically consistent target (10,) to the rows, inside a box and of the known shape if one is given.
 
-        Where no fit of the known shape is found inside the box, the estimate is that of the box alone.
+        Where no fit of the known shape is found inside the box, the shape is ignored.
 
         Raises:
             FitNotConverged: The solver found no solution of the required accuracy.
@@ -439,7 +439,8 @@ class PointEstimator:
 class LinearEstimator:
     """Estimates all bodies at once; the interface of :class:`PointEstimator`.
 
-    What the rows do not determine stays in the middle of its box. The result need not be physically consistent.
+    Parameters that the rows do not determine stay in the middle of their box. The result need not be physically
+    consistent.
     """
 
     def estimate(self, problem: Problem, box: Box) -> Array:

@@ -1,11 +1,11 @@
-"""Whether the payload has changed on the way, by statistics: what bounds must admit may still be most unlikely.
+"""Statistical detection of a payload that changes on the way: a change that bounds must admit may still be unlikely.
 
-A payload that slips in the gripper often stays within what the uncertain arm and the errors of the sensors could
-explain, so no bound is violated. But arm and sensors are the same before and after, and the data before tell most of
-what they do. For every moment the torques are explained once more with another mass and first moment from there on,
-beside least squares for payload and nuisance parameters together. A change is told where that explains a large share
-of what is left, and the step is many of its standard errors, which neighbouring windows share. Nothing is guaranteed:
-friction that changes, or a contact, can look alike.
+A payload that slips in the gripper often stays within the errors of arm and sensors, so no bound is violated. But arm
+and sensors are the same before and after, and the earlier data determine most of their effect. For every moment the
+torques are explained once more with another mass and first moment from there on, beside least squares for payload and
+nuisance parameters together. A change is reported where that explains a large share of the remainder, and the step is
+many of its standard errors, which neighbouring windows share. Nothing is guaranteed: friction that changes, or a
+contact, can look alike.
 
 Source: D. W. K. Andrews, Tests for parameter instability and structural change with unknown change point, 1993,
 section 4 (the largest Wald statistic over all moments); W. K. Newey, K. D. West, A simple, positive semi-definite,
@@ -36,9 +36,9 @@ WALD, RATIO = 300.0, 150.0
 left [-]. Without a change, the trials of bench/bench_payload_change.py and recordings of the simulated arm in closed
 loop stay below half of them together."""
 STICKING = 0.2
-"""A row counts where no larger share of its error bound is that of a joint that sticks [-]."""
+"""Largest share of a sticking joint in the error bound of a row that counts [-]."""
 STEP = 3.0
-"""Inverse variance of a step in units of the prior's radius [-]: that of a number uniform between -1 and 1."""
+"""Inverse variance of a step in units of the prior's radius [-]: uniform between -1 and 1."""
 MOST_BLOCKS = 128
 """Sums are kept of so many runs of windows; when there are more, neighbours are merged."""
 _STICTION = ERROR_TERMS.index("coulomb")
@@ -53,10 +53,10 @@ class PayloadChange:
     Attributes:
         stamp_ns: First window after it, of the arm's clock [ns].
         seconds: The same since the first window [s].
-        mass: What was added [kg].
-        first_moment: What was added, about the frame of the last joint, (3,) [kg m].
+        mass: Added mass [kg].
+        first_moment: Added first moment, about the frame of the last joint, (3,) [kg m].
         wald: Squared step over its covariance [-].
-        ratio: What the step explains over the variance of what is left [-].
+        ratio: Part explained by the step over the variance of the remainder [-].
     """
 
     stamp_ns: int
@@ -78,11 +78,7 @@ class PayloadChange:
 class WeightedColumns:
     """Rows of windows as a least-squares problem, each unknown in units of its radius.
 
-    Columns are those of the payload, then of every nuisance parameter that is not known exactly.
-
-    Args:
-        robot: The arm.
-        unknowns: What the rows are about; the target is one body.
+    Columns belong to the payload, then to every nuisance parameter that is not known exactly.
 
     Attributes:
         center: Middle of the payload's prior, (10,).
@@ -130,12 +126,7 @@ def _lags(count: int) -> int:
 
 
 class ChangeMonitor:
-    """Looks for a change of the payload in all windows so far, at bounded memory.
-
-    Args:
-        robot: The arm.
-        unknowns: What the windows' rows are about; the target is a payload.
-    """
+    """Looks for a change of the payload in all windows so far, at bounded memory."""
 
     def __init__(self, robot: RobotModel, unknowns: Unknowns):
         self._columns = WeightedColumns(robot, unknowns)
@@ -183,22 +174,23 @@ class ChangeMonitor:
         self._starts = self._starts[::2]
 
     def find(self) -> PayloadChange | None:
-        """Find the most likely change; None where nothing speaks for one."""
+        """Find the most likely change; None without evidence of one."""
         count, least = len(self._sizes), -(-LEAST // self._block)
         if count < 2 * least + 1:
             return None
-        # Of each block what its columns share with those of the change, (C, K, 4): the rest matters where there is one.
+        # Of each block the parts its columns share with those of the change, (C, K, 4): the rest matters where there is
+        # one.
         changing, scores = np.stack([gram[:, :CHANGING] for gram in self._grams]), np.stack(self._scores)
         inverse = np.linalg.inv(self._gram + np.diag(weak_prior(scores.shape[1])))
         fit = inverse @ self._score
-        # Of all blocks from each one on: columns of the change, what they share with the others, what speaks for it.
+        # Of all blocks from each one on: columns of the change, their overlap with the others, evidence for it.
         later = np.cumsum(changing[::-1], axis=0)[::-1]
         shared = (inverse @ later.transpose(1, 0, 2).reshape(len(fit), -1)).reshape(-1, count, CHANGING)
         shared = shared.transpose(1, 0, 2)
         speaks = np.cumsum((scores[:, :CHANGING] - fit @ changing)[::-1], axis=0)[::-1]
         curvature = later[:, :CHANGING] - np.transpose(later, (0, 2, 1)) @ shared
         moments = np.arange(least, count - least + 1)
-        # What hardly shows in these postures is not stepped far: payloads of the prior do not differ by more.
+        # A change that hardly shows in these postures is limited: payloads of the prior do not differ by more.
         curvature += np.diag(np.full(CHANGING, STEP))
         steps = np.linalg.solve(curvature[moments], speaks[moments, :, None])[..., 0]
         explained = np.einsum("cj,cj->c", speaks[moments], steps)

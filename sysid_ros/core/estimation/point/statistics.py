@@ -1,12 +1,12 @@
-"""A statistical interval beside the guaranteed one: what is likely where the bounds say what is possible.
+"""A statistical interval beside the guaranteed one: likely values where the bounds give the possible ones.
 
-Generalised least squares with priors, from the same rows as the bounds. What the session shares is one unknown, uniform
-in its box: the arm's parameters, friction, offsets, gains, and errors of the torques that may last. Each error term of
-a window is uniform within its bound and independent of the others, or of those that do not share it. Windows at rest in
-one posture are one measurement, however many there are: friction there is one constant, anywhere within F_c. Rows of a
-calibration are widths of one convex body of many dimensions, most of which lies near its middle in every single
-direction. The normal distribution that results is cut to the guaranteed bounds. Unlike a guaranteed bound the interval
-is left in a share of cases.
+Generalised least squares with priors, from the same rows as the bounds. Constants of the session are one unknown each,
+uniform in their box: the arm's parameters, friction, offsets, gains, and lasting torque errors. Each error term of a
+window is uniform within its bound and independent of the others, or of the windows that do not share it. Windows at
+rest in one posture are one measurement, however many there are: friction there is one constant, anywhere within F_c.
+Rows of a calibration are widths of one convex body of many dimensions, most of which lies near its middle in every
+single direction. The normal distribution that results is cut to the guaranteed bounds. Unlike a guaranteed bound the
+interval is missed in a share of cases.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StatisticalInterval:
     """An interval that holds each parameter with a stated confidence, under statistical assumptions.
 
     Attributes:
-        lower: Lower ends, (10,), within the guaranteed bounds; NaN where what is likely and what is possible are apart.
+        lower: Lower ends, (10,), within the guaranteed bounds; NaN where likely and possible values do not overlap.
         upper: Upper ends, (10,); NaN likewise.
         confidence: Share of cases that each interval is meant to hold [-].
     """
@@ -56,7 +56,7 @@ class StatisticalInterval:
 
     @property
     def absence(self) -> str:
-        """Which parameters have no interval, and why, in a sentence; empty where all have one."""
+        """The parameters without an interval, and why, in a sentence; empty where all have one."""
         names = [name for name, end in zip(PARAMETER_NAMES, self.lower, strict=True) if np.isnan(end)]
         if not names:
             return ""
@@ -69,11 +69,11 @@ class StatisticalInterval:
 def compute_statistical_interval(
     robot: RobotModel, settings: EstimatorSettings, rows: Sequence[Rows], bounds: Box, known: Sequence[Rows] = ()
 ) -> StatisticalInterval | None:
-    """Compute the interval of a payload from the rows of all windows, and what else is known of the arm.
+    """Compute the interval of a payload from the rows of all windows and known rows of the arm.
 
     Args:
         robot: The arm.
-        settings: Those the rows were made with.
+        settings: The rows' settings.
         rows: Rows of each window, in order of time.
         bounds: Guaranteed bounds from the same data, (10,).
         known: Rows of a calibration and of a tare, see :func:`~sysid_ros.core.estimation.tare.known_rows`.
@@ -89,8 +89,8 @@ def compute_statistical_interval(
     prior = unknowns.prior
     stacked = Rows.stack(parts)
     problem = Problem.build(stacked, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
-    # Errors of the windows' torques that last act like a gain and an offset, others at the tare. Nothing says that they
-    # are uniform: they may keep to their limits, so these are their standard deviations.
+    # Lasting torque errors of windows act like a gain and an offset, others at the tare. They may keep to their limits,
+    # so these are their standard deviations, not those of a uniform distribution.
     gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
     sensors = robot.sensors
     rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
@@ -115,7 +115,7 @@ def least_squares(problem: Problem, further: Array, variance: float) -> tuple[Ar
 
     Args:
         problem: The rows.
-        further: What further unknowns do in them, of size one, (R, F).
+        further: Gains of further unknowns of size one, (R, F).
         variance: Of the further unknowns before any data.
 
     Returns:

@@ -31,7 +31,7 @@ class TorqueIntegral:
         value: (n,) [Nms].
         relative: Bound of the relative sensor error, (n,) [Nms].
         absolute: Bound of the absolute sensor error without the vibration that windows share, (n,) [Nms].
-        interpolation: Bound of what the torque does between samples, (n,) [Nms]; zero for a held torque.
+        interpolation: Bound for the torque between samples, (n,) [Nms]; zero for a zero-order hold.
         jitter: Bound of the effect of wrong stamps, (n,) [Nms].
     """
 
@@ -57,9 +57,9 @@ def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
 def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sensors: SensorModel) -> TorqueIntegral:
     """Integrate torque samples from ``start`` to ``stop``.
 
-    A held sample is the mean torque since the sample before it, so the sum of rectangles is exact. Otherwise the
-    torque between two samples is assumed to lie in the hull of their error intervals. What a constant gain error adds
-    is not part of the result: with it the integral is ``(1 + g)`` times the value, within the same sum.
+    A held sample is the mean torque since the sample before it, so the sum of rectangles is exact. Otherwise the torque
+    between two samples is assumed to lie in the hull of their error intervals. The part of a constant gain error is not
+    included: with it the integral is ``(1 + g)`` times the value, within the same sum.
 
     Args:
         seconds: Stamps, (N,) [s], covering ``start`` to ``stop``.
@@ -244,7 +244,6 @@ class _Neighbours:
         return cls(points, first, np.add.reduceat(weights, first))
 
     def largest_distance(self, values: Array) -> Array:
-        """Return the largest distance of the samples (N, n) from their point, (K, n)."""
         counts = np.diff(np.append(self.first, len(values)))
         return np.maximum.reduceat(np.abs(values - values[self.points].repeat(counts, axis=0)), self.first, axis=0)
 
@@ -268,15 +267,8 @@ def compute_errors(
 ) -> Array:
     """Compute the error budget of the rows of a window, (n, K) [Nms], one column for each of ``ERROR_TERMS``.
 
-    What the rows of a window share of velocity and encoder errors is not in it, see :func:`shared_gains`, nor is the
-    drift of the torque offset, see :func:`drift_error`.
-
-    Args:
-        model: Constants of the robot's windows.
-        signals: Signals of the window.
-        derivatives: Bounds on derivatives in the window.
-        torque: Integral of the torque over the window.
-        sign: Integral of the signs of the speeds over the window.
+    Velocity and encoder errors that the rows share are in :func:`shared_gains`, the drift of the torque offset in
+    :func:`drift_error`.
     """
     terms = {
         "torque_relative": torque.relative,
@@ -300,33 +292,30 @@ def compute_errors(
 
 
 def drift_error(model: WindowModel, signals: WindowSignals, age: float) -> Array:
-    """Bound what the drift of the torque offset does, (n,) [Nms].
+    """Bound the effect of the drift of the torque offset, (n,) [Nms].
 
-    Args:
-        model: Constants of the robot's windows.
-        signals: Signals of the window.
-        age: Longest time from any part of the window to the time at which the torque offset counts [s].
+    ``age`` is the longest time from any part of the window to the time at which the torque offset counts [s].
     """
     seconds = signals.duration + 2.0 * model.sensors.stamp_jitter
     return np.asarray(model.sensors.effort_drift * age * seconds * ("torque_drift" in model.settings.error_terms))
 
 
 def encoder_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
-    """Bound what position errors do beyond :func:`shared_gains`, (n,) [Nms]."""
+    """Bound the effect of position errors beyond :func:`shared_gains`, (n,) [Nms]."""
     return np.asarray((derivatives.momentum_rest + derivatives.rest_q) @ model.position_error)
 
 
 def velocity_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
-    """Bound what velocity errors inside the window do beyond :func:`shared_gains`, (n,) [Nms]."""
+    """Bound the effect of velocity errors inside the window beyond :func:`shared_gains`, (n,) [Nms]."""
     return np.asarray(derivatives.rest_v @ model.sensors.velocity_error)
 
 
 def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Bound the integral of the velocity error over a window, (n,) [rad] each: its middle and its radius.
 
-    It is at most what single velocities and their mean allow, and cannot differ from what the integral of the measured
-    velocities and the difference of the encoder readings show by more than the encoder steps, the quadrature error of a
-    motion with bounded acceleration and the jitter.
+    Single velocities and their mean limit it. So does the difference of the integral of the measured velocities and the
+    encoder readings, up to the encoder steps, the quadrature error of a motion with bounded acceleration and the
+    jitter.
     """
     sensors, steps = model.sensors, signals.steps
     longest = steps + 2.0 * sensors.stamp_jitter
@@ -415,7 +404,7 @@ def jitter_error(
 
 
 def lag_error(model: WindowModel, signals: WindowSignals) -> Array:
-    """Bound what a wrong torque lag adds to its shared first-order effect, (n,) [Nms]."""
+    """Bound the effect of a wrong torque lag beyond its shared first-order effect, (n,) [Nms]."""
     tolerance, lag = model.settings.torque_lag_tolerance, model.settings.torque_lag
     total = np.zeros(model.n)
     if tolerance == 0.0:

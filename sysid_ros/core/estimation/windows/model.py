@@ -1,12 +1,12 @@
-"""What windows rest on: constants of a robot (regressors, error bounds, curvature), and the signals of one window.
+"""Basis of windows: constants of a robot (regressors, error bounds, curvature), and the signals of one window.
 
 The bounds on second derivatives of momentum and force hold for every parameter in a box and every posture.
 
 With ``u_j(x)`` the velocity of a point x per unit speed of joint j, ``H_jk`` is the integral of ``u_j . u_k`` over the
 mass. Turning joint l maps ``u_j`` to ``z x u_max(l, j)`` with a unit vector z, so every derivative of ``u_j`` is again
-affine in x, with a lever no longer than that of joint ``max(l, m, .., j)``, and a table of products of levers
-bounds all derivatives. docs/theory/bounds.md gives the proof. These bounds enter only remainders, so that it does
-not matter if they are several times too large.
+affine in x, with a lever no longer than joint ``max(l, m, .., j)`` has, and a table of products of levers bounds all
+derivatives. docs/theory/bounds.md gives the proof. These bounds enter only remainders, so that it does not matter if
+they are several times too large.
 """
 
 from __future__ import annotations
@@ -175,11 +175,11 @@ class WindowModel:
 
 
 def _elastic_terms(robot: RobotModel) -> tuple[Array, Array]:
-    """Return what rows with a torque before friction and armature add up where motors are not at their links.
+    """Return the terms that rows with a torque before friction and armature add up where motors are not at their links.
 
-    Friction and armature are those of the motors, the rest is that of the links; measured is only one of both. The
-    difference is at most the armature times that of the speeds at either end, and the viscous friction times that by
-    which the deflection changes. Torque behind the gear has neither in it.
+    Friction and armature act at the motors, the rest at the links; only one of both is measured. The difference is at
+    most the armature times the difference of the speeds at either end, and the viscous friction times the change of the
+    deflection. Torque behind the gear has neither in it.
     """
     elasticity, none = robot.elasticity, np.zeros(robot.n)
     meaning = robot.sensors.effort_meaning
@@ -320,7 +320,7 @@ class Window:
         return int(self.block.stamps[self.start])
 
     def signals(self, model: WindowModel) -> WindowSignals:
-        """Return the signals; they are evaluated once for all models that differ in their error budgets only."""
+        """Return the signals; computed once for all models that differ in their error budgets only."""
         key = id(model.regressor)
         if key not in self._known:
             self._known[key] = model.regressor, WindowSignals.of(model, self)

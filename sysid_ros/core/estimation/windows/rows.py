@@ -46,12 +46,12 @@ class Rows:
     the robot and its friction relative to the centre of their box, and, where asked for, torque lags and the direction
     of gravity.
 
-    Errors that rows share are kept apart from the others: with ``theta_e`` known they act like
+    Shared errors are kept apart from the others: with ``theta_e`` known they act like
     ``sum_l (arm_l + target_l theta_e) (e_stop,l - e_start,l)``. ``target_l`` has C columns: ten if the target is one
     body, none if it is all of them; then ``arm_l`` is all bodies. The E = 5 n errors l are the velocity errors at the
-    two ends of the window and the position errors there, which the window before and after share, the integrals of
-    both over the window, which its rows share and which stand with its stop, and the integral of a torque that vibrates
-    up to the two ends, again shared with the windows before and after; in units of the largest single error.
+    two ends of the window and the position errors there, which the window before and after share, the integrals of both
+    over the window, which its rows share and which stand with its stop, and the integral of a torque that vibrates up
+    to the two ends, again shared with the windows before and after; in units of the largest single error.
 
     Attributes:
         y: (R, P).
@@ -59,11 +59,11 @@ class Rows:
         u: (R,) [Nms].
         errors: (R, K) [Nms], one column for each of ``settings.ERROR_TERMS``.
         ends: Gain of these errors at start and stop, (R, 2, E, C + 2): columns for the target, then centre and radius
-            of what the rest of the arm adds.
-        tilt: What gravity from another direction adds by the target: columns for unit gravity along three axes,
-            (R, 3, C), or (R, 0, C) where the direction of gravity is known.
+            of the rest of the arm.
+        tilt: Effect of another direction of gravity by the target: columns for unit gravity along three axes, (R, 3,
+            C), or (R, 0, C) where the direction of gravity is known.
         window: Number of the window of each row, (R,); ``COMPACTED`` or ``BOUNDS_ONLY`` for compacted rows,
-            ``CALIBRATED`` and ``TARED`` for those of a calibration and of a tare.
+            ``CALIBRATED`` and ``TARED`` for rows of a calibration and of a tare.
         joint: Joint of each row, counted from 0, (R,); -1 for rows of no window.
         start: Start of the window, (R,) int64 [ns].
         stop: End of the window, (R,) int64 [ns].
@@ -152,10 +152,10 @@ def build_rows(model: WindowModel, window: Window, reference: int | None = None)
 
 
 def calibration_rows(robot: RobotModel, unknowns: Unknowns, settings: EstimatorSettings) -> Rows | None:
-    """Return what the calibration of the arm says of the nuisance parameters, as rows; None where it says nothing.
+    """Return the calibration of the arm as rows of the nuisance parameters; None without information on them.
 
-    A calibration speaks of the arm alone: it says nothing of a target that includes part of the arm, nor where the hand
-    may hold something besides the target. An unknown offset on top of that of the arm widens its rows, and so does a
+    A calibration is about the arm alone: it does not apply to a target that includes part of the arm, nor where the
+    hand may hold something besides the target. An unknown offset on top of the arm's widens its rows, and so does a
     gripper that may have moved since.
     """
     known, target, n = robot.calibration, unknowns.target, robot.n

@@ -22,7 +22,7 @@ class InvalidSamples(SysidError):
 
     Args:
         field: Field at fault (``stamps``, ``q`` ...).
-        reason: What is wrong with it, where and what is allowed.
+        reason: The fault, its place and the allowed values.
     """
 
     def __init__(self, field: str, reason: str):
@@ -114,7 +114,7 @@ class SampleBlock:
 
     @classmethod
     def _of_valid(cls, *arrays: NDArray[Any]) -> SampleBlock:
-        """Make a block of read-only arrays that are known to be valid, such as slices of a block."""
+        """Make a block of valid arrays, such as slices of a block, without checks."""
         block = object.__new__(cls)
         for name, array in zip(_FIELDS, arrays, strict=True):
             object.__setattr__(block, name, array)

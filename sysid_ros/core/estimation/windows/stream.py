@@ -33,7 +33,7 @@ Within one step a smooth torque leaves the range of the samples at its ends; ove
 _GAP_FACTOR = 1.5
 """A step of so many median steps is a gap: one sample missing without a jump of the counter makes two."""
 _MEDIAN_STEPS = 21
-"""The median is that of the last so many steps."""
+"""Number of the last steps of which the median is taken."""
 _OF_THE_RATE = ("quadrature", "torque_interpolation", "jitter", "coulomb")
 """Error terms that a higher sampling rate makes smaller."""
 
@@ -41,14 +41,10 @@ _OF_THE_RATE = ("quadrature", "torque_interpolation", "jitter", "coulomb")
 class SampleStream:
     """Joins blocks of samples and cuts them into windows, the same ones for any size of the blocks.
 
-    Late and duplicate samples are left out. A missing sample, a long step, a step with more acceleration than
-    assumed or a restart of counter or clock ends a run of contiguous samples; a rest too short for a window is lost.
-    A step is long if it takes more than ``max_gap``; where that is 0, more than 1.5 times the median of the last 21
+    Late and duplicate samples are left out. A missing sample, a long step, a step with more acceleration than assumed
+    or a restart of counter or clock ends a run of contiguous samples; a remainder too short for a window is lost. A
+    step is long if it takes more than ``max_gap``; where that is 0, more than 1.5 times the median of the last 21
     steps, but at least ``SMOOTH_STEP`` and at most ``LONGEST_STEP``.
-
-    Args:
-        robot: The arm; its sensors and acceleration limits decide which steps are plausible.
-        settings: Window length, longest step, lag.
 
     Attributes:
         count: Samples taken so far.
@@ -70,7 +66,7 @@ class SampleStream:
         self._number = 0
         self._recent_steps = np.zeros(0, dtype=np.int64)
         self._breaks: dict[str, tuple[int, int, int, int]] = {}
-        self._most = 0.0  # change of velocity, as a multiple of what is allowed
+        self._most = 0.0  # change of velocity, as a multiple of the allowed one
         self.restart()
 
     def restart(self) -> None:
@@ -141,7 +137,6 @@ class SampleStream:
         return block.slice(known), [notice]
 
     def _end_run_at_restart(self, block: SampleBlock, notices: list[str]) -> None:
-        """End the present run where clock or counter went back."""
         if self._last is None:
             return
         stamp, counter = self._last
@@ -159,13 +154,11 @@ class SampleStream:
         self._run_start = None
 
     def _find_breaks(self, block: SampleBlock, notices: list[str]) -> list[int]:
-        """Return the samples of the block that do not follow their predecessor."""
         last = self._run.slice(len(self._run) - 1) if len(self._run) else self._run
         joined = SampleBlock.concatenate([last, block])
         steps = np.diff(joined.stamps)
         missing = np.diff(joined.sequence) - 1
         too_long = self._find_long_steps(steps, missing > 0)
-        # Changes of velocity as multiples of those that are allowed.
         excess = np.abs(np.diff(joined.v, axis=0)) - 2.0 * self._velocity_error
         excess = np.max(excess / (self._acceleration * np.maximum(steps[:, None], 1) * 1e-9), axis=1)
         too_fast = (excess > 1.0) & (missing == 0) & ~too_long
@@ -178,7 +171,7 @@ class SampleStream:
         for text, amounts in kinds.items():
             places = np.flatnonzero(amounts)
             if places.size:
-                # Where there are thousands, some ten lines say so: the first one, and one whenever they have doubled.
+                # Of thousands, some ten lines are reported: the first one, and one whenever they have doubled.
                 first, count, amount, told = self._breaks.get(text, (int(joined.sequence[places[0]]), 0, 0, 0))
                 count, amount = count + places.size, amount + int(amounts.sum())
                 if count >= 2 * told:
@@ -208,7 +201,7 @@ class SampleStream:
 
     @property
     def _gap_limit(self) -> float:
-        """What the next step may take [s]."""
+        """Longest step that the next one may take [s]."""
         return self._settings.max_gap or min(max(_GAP_FACTOR * self.period, SMOOTH_STEP), LONGEST_STEP)
 
     def _cut(self) -> Iterator[Window]:
@@ -236,11 +229,6 @@ class SampleStream:
 
 class RowStream:
     """Turns samples into the rows of those windows that count.
-
-    Args:
-        robot: The arm.
-        settings: Windows, error budget and assumptions.
-        unknowns: Target and nuisance parameters.
 
     Attributes:
         prior_model: Constants of the windows whose error budgets hold for every target in the prior.
@@ -299,7 +287,7 @@ class RowStream:
         return False
 
     def is_at_rest(self, window: Window) -> bool:
-        """Return whether no velocity in a window is more than its error and the speed of a joint that sticks."""
+        """Return whether no velocity in a window exceeds its error and the stiction speed."""
         slow = self.model.sensors.velocity_error + self.model.settings.stiction_speed
         return not np.any(np.abs(window.block.v[window.start : window.stop + 1]) > slow)
 
@@ -322,10 +310,9 @@ class RowStream:
         return rows
 
     def describe_shortfall(self, what: str) -> str:
-        """Return what the samples lack, in one sentence.
+        """Return why the samples do not suffice, in one sentence.
 
-        Args:
-            what: Of what the bounds are no narrower than the prior's.
+        ``what`` names the quantities whose bounds are no narrower than the prior's.
         """
         if not self._rows:
             return self._stream.describe_shortfall()
@@ -338,5 +325,5 @@ class RowStream:
         if speed[joint] <= float(self.model.sensors.velocity_error[joint]) + self.model.settings.stiction_speed:
             return f"{text}; the arm has to move"
         if ERROR_TERMS[int(np.argmax(self._errors))] in _OF_THE_RATE and period > SMOOTH_STEP:
-            return f"{text}; most of the error comes from what happens between samples: sample faster"
+            return f"{text}; most of the error arises between samples: sample faster"
         return f"{text}; move more joints, faster or for longer"

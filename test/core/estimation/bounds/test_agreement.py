@@ -34,7 +34,7 @@ def random_problem(seed, size=0.9):
 
 
 def by_highs(problem, cuts):
-    """The same programme written down plainly."""
+    """The same program written down plainly."""
     columns = np.concatenate([problem.y, problem.b], axis=1)
     scale = -problem.error[:, None]
     radii = np.concatenate([np.zeros((SHARED, TARGETS)), np.eye(SHARED)], axis=1), -problem.delta_radius[:, None]
@@ -145,7 +145,7 @@ def test_a_lag_that_may_be_none_is_no_doubt():
 
 def test_weights_are_named_as_what_cannot_be_checked():
     record = CalibrationRecord(serial="A", date="2026-11-28", weights=(2.0,), share=0.5)
-    assert "reference weight (2 kg) cannot be told" in describe_doubts(record)[0]
+    assert "reference weight (2 kg) cannot be separated" in describe_doubts(record)[0]
     assert "(1 kg and 2 kg)" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0)))[0]
     assert not describe_doubts(dataclasses.replace(record, weights=()))
     assert "99 %" in describe_doubts(dataclasses.replace(record, weights=(1.0, 2.0), share=0.99))[0]

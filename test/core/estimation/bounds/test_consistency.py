@@ -84,7 +84,7 @@ def test_the_window_is_the_first_that_makes_all_rows_impossible(robot, changed):
     found, combination, searches = first_inconsistency(parts, build)
     assert found is not None and found * 0.1 > CHANGE - 0.2
     assert is_possible(build(Rows.stack(parts[:found]))) and not is_possible(build(Rows.stack(parts[: found + 1])))
-    # Each window by itself can be explained, and most need no programme.
+    # Each window by itself can be explained, and most need no program.
     assert not any(find_inconsistent_rows(build(rows)).size for rows in parts[: found + 1])
     assert searches < found
     assert infeasibility_margin(build(Rows.stack(parts[: found + 1])), combination) > 0.0

@@ -21,7 +21,7 @@ from sysid_ros.core.estimation.bounds.set_membership import (
     bound_by_membership,
     find_cuts,
     seed_cuts,
-    solve_programmes,
+    solve_programs,
 )
 from sysid_ros.core.estimation.bounds.shape_cuts import shape_cuts
 from sysid_ros.core.estimation.lp import interior_point, row_chain
@@ -64,7 +64,7 @@ def centred(case, box=None, part=slice(None)):
 
 
 class Reference:
-    """The linear programme written out in full, for scipy: variables x, delta, eta in their boxes."""
+    """The linear program written out in full, for scipy: variables x, delta, eta in their boxes."""
 
     def __init__(self, problem):
         self.problem, self.matrix = (
@@ -107,7 +107,7 @@ def excess(bounds, optimum):
 
 
 @pytest.mark.slow
-def test_the_bounds_are_those_of_the_linear_programme(problem, optimum):
+def test_the_bounds_are_those_of_the_linear_program(problem, optimum):
     default = bound_by_membership(problem, EstimatorSettings().bound_tolerance)
     assert_contains(default, optimum)
     assert excess(default, optimum).max() < 3.0 * EstimatorSettings().bound_tolerance
@@ -135,7 +135,7 @@ def test_a_sloppy_solver_only_widens_the_bounds(problem, optimum):
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 6])
 def test_a_solver_that_is_stopped_early_only_widens_the_bounds(problem, optimum, steps):
-    solution, multipliers = solve_programmes(problem, 1e-6, steps)
+    solution, multipliers = solve_programs(problem, 1e-6, steps)
     bounds = SidedBounds.best_of(problem, [(multipliers[:10], multipliers[10:])])
     assert_contains(bounds, optimum)
     assert solution.steps <= steps and excess(bounds, optimum).max() > 1e-3
@@ -145,13 +145,13 @@ def test_a_solver_that_is_stopped_early_only_widens_the_bounds(problem, optimum,
 def test_a_minimum_at_the_edge_of_the_box_shows_before_the_multipliers_do(problem, reached):
     """Rows that say next to nothing, a point that satisfies them, and multipliers that prove nothing."""
     chain = RowChain(dataclasses.replace(problem, errors=1e3 * problem.errors))
-    programmes = interior_point.Programmes(chain, problem.r / chain.error, np.eye(10))
+    programs = interior_point.Programs(chain, problem.r / chain.error, np.eye(10))
     price = np.concatenate([np.eye(10), -np.eye(10)], axis=1)
     dual = np.random.default_rng(0).normal(size=(len(problem.r), 20))
-    state = interior_point._State.start(programmes, price, dual)
+    state = interior_point._State.start(programs, price, dual)
     state.z = np.zeros_like(state.z)
     state.z[:10] = -reached * price
-    state.z[-len(problem.r) :] = programmes.r[:, None] - chain.times(state.z)  # the errors of the rows
+    state.z[-len(problem.r) :] = programs.r[:, None] - chain.times(state.z)  # the errors of the rows
     assert np.abs(state.z).max() <= 1.0
     state._balance()
     np.testing.assert_allclose(state.gap(), 1.0 - reached, atol=1e-9)
@@ -160,7 +160,7 @@ def test_a_minimum_at_the_edge_of_the_box_shows_before_the_multipliers_do(proble
 @pytest.mark.parametrize("size", [1e-8, 1e-4, 1e-2, 1.0])
 def test_wrong_multipliers_only_widen_the_bounds(problem, optimum, size):
     rng = np.random.default_rng(0)
-    _, multipliers = solve_programmes(problem, 1e-6)
+    _, multipliers = solve_programs(problem, 1e-6)
     scale = np.abs(multipliers).mean(axis=1, keepdims=True)
     for _ in range(5):
         wrong = multipliers + size * scale * rng.normal(size=multipliers.shape)
@@ -180,14 +180,14 @@ def test_a_failed_solver_leaves_the_left_inverse_and_says_so(problem, optimum, m
     assert bounds.upper[0] - bounds.lower[0] < 1.5 * (optimum[1] - optimum[0])[0]
 
 
-def test_programmes_are_stalled_where_their_gap_keeps_rising(problem, monkeypatch):
-    """From good multipliers it rises first and then falls; only a programme that goes on rising needs all rows."""
+def test_programs_are_stalled_where_their_gap_keeps_rising(problem, monkeypatch):
+    """From good multipliers it rises first and then falls; only a program that goes on rising needs all rows."""
     gaps = iter(np.array([[0.1, 0.2, 0.15, 0.16, 0.09, 0.0], [0.1, 0.2, 0.3, 0.25, 0.2, 0.0]]).T)
     hard = []
     monkeypatch.setattr(interior_point._State, "gap", lambda self: next(gaps))
     monkeypatch.setattr(interior_point._State, "advance", lambda self, is_hard: hard.append(is_hard.tolist()))
     chain = interior_point.RowChain(problem)
-    interior_point.solve(interior_point.Programmes(chain, problem.r / chain.error, np.eye(chain.size)[:10, :1]), 1e-6)
+    interior_point.solve(interior_point.Programs(chain, problem.r / chain.error, np.eye(chain.size)[:10, :1]), 1e-6)
     assert hard == [[False, False]] * 2 + [[False, True]] * 3
 
 
@@ -326,7 +326,7 @@ class TestCone:
         assert bounds.warm_start.multipliers.shape == (20, len(problem.r))
 
     @pytest.mark.parametrize("of_shape", [False, True])
-    def test_with_cuts_the_bounds_are_those_of_the_linear_programme_with_cuts(self, problem, robot, of_shape):
+    def test_with_cuts_the_bounds_are_those_of_the_linear_program_with_cuts(self, problem, robot, of_shape):
         prior = robot.payload_prior
         cuts = shape_cuts(prior.shape, prior.box) if of_shape else seed_cuts(prior.nominal)
         bounds = bound_by_membership(problem, 1e-6, WarmStart(cuts=cuts))
@@ -388,12 +388,12 @@ class TestInfeasibility:
         rng = np.random.default_rng(0)
         candidates = rng.normal(size=(200, len(problem.r))) / problem.error
         assert all(infeasibility_margin(problem, one) < 0.0 for one in candidates)
-        _, multipliers = solve_programmes(problem, 1e-3)
+        _, multipliers = solve_programs(problem, 1e-3)
         assert all(infeasibility_margin(problem, one) < 0.0 for one in multipliers[:10] - multipliers[10:])
 
     def test_a_solver_that_gives_up_raises_no_alarm(self, problem, monkeypatch):
         monkeypatch.setattr(consistency, "solve_for_scale", partial(consistency.solve_for_scale, max_steps=2))
-        solution, _ = solve_programmes(problem, 1e-6, 2)
+        solution, _ = solve_programs(problem, 1e-6, 2)
         assert np.any(solution.gap > 1e-3)
         assert find_infeasibility_proof(problem) is None
 

@@ -85,7 +85,7 @@ def test_a_massless_payload_is_found_at_the_tip_of_the_cone(noise):
 
 
 def solve_semidefinite(objective, box=None):
-    """The same problem as a semidefinite programme, in variables and coordinates of similar size."""
+    """The same problem as a semidefinite program, in variables and coordinates of similar size."""
     cvxpy = pytest.importorskip("cvxpy")  # comes with requirements-test.txt
     scale = np.array([1.0, 0.3, 0.3, 0.3, *(0.05,) * 6])
     pseudo_scale = np.diag([4.0, 4.0, 4.0, 1.0])
@@ -106,7 +106,7 @@ def solve_semidefinite(objective, box=None):
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 @pytest.mark.parametrize("in_box", [False, True])
 @pytest.mark.parametrize(("seed", "noise"), [(0, 0.01), (1, 1.0), (2, 5.0), (3, 5.0), (4, 20.0)])
-def test_the_semidefinite_programme_agrees(seed, noise, in_box):
+def test_the_semidefinite_program_agrees(seed, noise, in_box):
     objective, truth = random_objective(seed, noise)
     box = Box.around(fit(objective, START).theta + 0.1 * np.abs(truth), 0.2 * np.abs(truth) + 0.02) if in_box else None
     reference, solution = solve_semidefinite(objective, box), fit(objective, START, box)
