@@ -88,7 +88,7 @@ def _check_size(text: str, name: str) -> None:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in opened):
-                raise ModelError(f"cannot read {name}", f"the alias *{event.anchor} is within what it stands for")
+                raise ModelError(f"cannot read {name}", f"the alias *{event.anchor} is within its own anchor")
             total += sizes.get(event.anchor, 1)  # an unknown one is refused by the loader
         if total > MOST_NODES:
             raise ModelError(f"cannot read {name}", f"with its aliases it has more than {MOST_NODES} entries")
