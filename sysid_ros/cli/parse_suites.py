@@ -226,7 +226,7 @@ def check_load_parser() -> CommandParser:
         "result, and which external torques the controller sees at rest because of what it has wrong.",
         examples=("sysid check-load results/2026-11-23_10-00-00 --mass 2.7 --com 0 0 0.11",),
         endings=endings(ExitStatus.FAILED),
-        check=lambda options: (require_numbers(options, "mass"), require_result(options.folder)),
+        check=_check_load,
     )
     add = parser.add_argument
     add("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
@@ -242,6 +242,11 @@ def check_load_parser() -> CommandParser:
     add("--posture", type=float, nargs="+", metavar="RAD", help="where the arm rests [rad]; default: home")
     add("--model", default="", help="the arm; default: that of the result")
     return parser
+
+
+def _check_load(options: argparse.Namespace) -> None:
+    require_numbers(options, "mass")
+    require_result(options.folder)
 
 
 def _check_identify(options: argparse.Namespace) -> None:
