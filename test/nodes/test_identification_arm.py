@@ -341,3 +341,21 @@ def test_a_machine_that_is_too_slow_is_told_once():
     response.status.failure = int(PlanFailureCode.LIMIT)
     with pytest.raises(IdentificationFailed, match="too slow"):  # another reason is told whenever there is one
         planner._ask(PlanNext.Request(), True)
+
+
+def test_samples_of_the_payload_that_a_reset_begins_are_waited_for_and_not_those_of_an_earlier_change(bench):
+    """The payload was announced to have changed just before: the estimator would begin once more, without the goal."""
+    heard = iter([7, 8, 8, 9])  # 8: the change, 9: the reset
+    bench.monitor.sample_epoch = 7
+
+    def wait_until(condition, seconds=None):
+        for bench.monitor.sample_epoch in heard:
+            if condition():
+                return True
+        return False
+
+    bench.session.wait_until = wait_until
+    bench.session.clients.set_model = "set"
+    bench.session.call = lambda *_, **__: SimpleNamespace(success=True, message="", payload_epoch=9)
+    bench.arm.set_model(None, is_reset=True)
+    assert bench.monitor.sample_epoch == 9 and next(heard, None) is None

@@ -281,7 +281,7 @@ class FakeSession(Session):
             self.monitor.sample_epoch += 1
         else:
             self._world.note("set model", box, request.nominal_payload)
-        return SimpleNamespace(success=True)
+        return SimpleNamespace(success=True, payload_epoch=self.monitor.sample_epoch)
 
     def _plan(self, request):
         box = self._model_of(request) or self._world.robot.payload_prior.box

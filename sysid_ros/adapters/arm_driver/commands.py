@@ -249,6 +249,7 @@ class ArmCommands:
         self._answer(response, apply, "in use")
         status = self._outputs.read_status()
         response.model_box_hash = status.model_box_hash if status is not None else ""
+        response.payload_epoch = self._arm.epochs.present
         return response
 
     def set_payload(self, request: SetPayload.Request, response: SetPayload.Response) -> SetPayload.Response:

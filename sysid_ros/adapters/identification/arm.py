@@ -179,11 +179,10 @@ class RosArm:
         """See :class:`Arm`."""
         session, code = self._session, IdentificationErrorCode.DRIVER_NOT_READY
         if is_reset:
-            before = self._monitor.sample_epoch
             response = session.call(session.clients.set_model, ApplyEstimate.Request(), code)
             # Samples of the next payload begin now. The estimator is to begin with them, not before.
             if response.success:
-                self._wait_until(lambda: self._monitor.sample_epoch != before)
+                self._wait_until(lambda: (self._monitor.sample_epoch or 0) >= response.payload_epoch)
         else:
             request = ApplyEstimate.Request(
                 estimate=session.model_message(model), nominal_payload=model.nominal.tolist()
