@@ -36,6 +36,9 @@ class NotConfirmed(SysidError):
 
     is_outcome = True
 
+    def __init__(self, text: str):
+        super().__init__("not confirmed", text)
+
 
 def run(options: argparse.Namespace) -> int:
     """Show, send and read back; return the exit status.
@@ -81,14 +84,10 @@ def _apply_ur(options: argparse.Namespace, exported: ExportedPayload) -> int:
         try:
             found, different = _read_back(client, load, sent_inertia)
         except ArmError as error:
-            raise NotConfirmed(
-                "not confirmed", f"{options.robot_ip} was given it and says nothing ({error})"
-            ) from error
+            raise NotConfirmed(f"{options.robot_ip} was given it and says nothing ({error})") from error
     show(f"Read back:  {_describe(found)}")
     if different:
-        raise NotConfirmed(
-            "not confirmed", f"{options.robot_ip} does not have what was sent: {'; '.join(different)}. {_ADVICE}"
-        )
+        raise NotConfirmed(f"{options.robot_ip} does not have what was sent: {'; '.join(different)}. {_ADVICE}")
     if has_inertia and not sent_inertia:
         show("note: the messages of this driver have no inertia; it was left out")
     if sent_inertia and found.inertia is None:
@@ -159,7 +158,7 @@ def _sender(options: argparse.Namespace, load: Load, has_inertia: bool, call: st
             try:
                 return set_ur_payload(caller, kind, options.service, load.mass, load.com, inertia)
             except ServiceFailed as error:
-                raise NotConfirmed("not confirmed", f"the driver did not say that it was set ({error})") from error
+                raise NotConfirmed(f"the driver did not say that it was set ({error})") from error
 
     return call_driver
 
@@ -188,12 +187,12 @@ def _apply_moveit(options: argparse.Namespace, exported: ExportedPayload) -> int
             apply_scene(caller, kinds[0], f"{prefix}/apply_planning_scene", scene)
             found = read_attached(caller, kinds[1], where, name)
         except ServiceFailed as error:
-            raise NotConfirmed("not confirmed", f"MoveIt did not say that it has it ({error})") from error
+            raise NotConfirmed(f"MoveIt did not say that it has it ({error})") from error
     if found is None:
-        raise NotConfirmed("not confirmed", f"{where} has no attached object '{name}'; see the log of move_group")
+        raise NotConfirmed(f"{where} has no attached object '{name}'; see the log of move_group")
     different = compare_attached(fill_message(type(found)(), fields), found)
     if different:
-        raise NotConfirmed("not confirmed", f"{where} does not have what was sent: {'; '.join(different)}")
+        raise NotConfirmed(f"{where} does not have what was sent: {'; '.join(different)}")
     if found.weight == 0.0:
         show("note: MoveIt keeps no weight of attached objects; give it to the robot's controller, too")
     show("Confirmed: link, links that may be touched, shapes and places (within 0.1 mm and 1 mrad).")

@@ -17,12 +17,11 @@ from sysid_ros.adapters.estimator.parameters import EstimatorParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
-from sysid_ros.core.estimation.calibration import with_known_mass
+from sysid_ros.core.estimation.calibration import with_stated_mass
 from sysid_ros.core.estimation.parameters.bounds import report_combinations
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.conversions.authentication import is_genuine, sign
@@ -163,7 +162,7 @@ class EstimatorNode(Node):
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         try:
             self._robot.gripper_state(request.gripper)
-            self._weighed(request.mass, request.mass_tolerance)
+            with_stated_mass(self._robot, request.mass, request.mass_tolerance)
         except SysidError as error:
             response.success, response.message = False, str(error)
             return response
@@ -185,10 +184,6 @@ class EstimatorNode(Node):
         response.until = self._past_until_ns
         return response
 
-    def _weighed(self, mass: float, tolerance: float) -> RobotModel:
-        """Return the arm, with the mass of the payload [kg] where one is stated."""
-        return with_known_mass(self._robot, mass, tolerance) if mass or tolerance else self._robot
-
     def _restart(self, reason: str, gripper: str = "", mass: tuple[float, float] = (0.0, 0.0)) -> None:
         """Begin with the prior; what is stated of gripper and payload holds until the next beginning."""
         values = self._config.values
@@ -197,7 +192,9 @@ class EstimatorNode(Node):
             self._estimator.reset(reason)
         else:
             self._mass = mass
-            self._estimator = StreamingEstimator(self._weighed(*mass), settings, tare=self._estimator.tare)
+            self._estimator = StreamingEstimator(
+                with_stated_mass(self._robot, *mass), settings, tare=self._estimator.tare
+            )
             if self._contact is not None:
                 self._contact.watch(ContactMonitor(self._robot, self._estimator, values.contact))
         if self._contact is not None:

@@ -30,7 +30,7 @@ from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
     CalibrationShortOfData,
     empty_hand,
-    with_known_mass,
+    with_stated_mass,
 )
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.procedure import (
@@ -193,8 +193,7 @@ class GoalRun(GoalBase):
         try:
             self._settings = settings_of(self._options.procedure, self._goal)
             self._robot.gripper_state(self._goal.gripper)
-            if self._goal.mass or self._goal.mass_tolerance:
-                self._robot = with_known_mass(self._robot, self._goal.mass, self._goal.mass_tolerance)
+            self._robot = with_stated_mass(self._robot, self._goal.mass, self._goal.mass_tolerance)
             self._folder = self._make_folder(self._goal.results_directory)
             self._record()
         except SysidError as error:
@@ -362,7 +361,7 @@ class GoalRun(GoalBase):
         monitor = self._monitor
         message = estimate_to_message(estimate, monitor.estimate_stamp_ns, monitor.information)
         message.gripper = monitor.records.gripper
-        message.stated_mass, message.stated_mass_tolerance = self._goal.mass, self._goal.mass_tolerance
+        message.stated_mass, message.stated_mass_tolerance = monitor.stated_mass
         return message
 
 

@@ -197,7 +197,7 @@ class SuiteMonitor:
         self._estimate_message: EstimateMessage | None = None
         self._last_received: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
-        self._stated = Stated()  # what the goals have stated last
+        self._stated = NOTHING  # what the goals have stated last
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
         self._pictures: Pictures | None = None
@@ -311,6 +311,12 @@ class SuiteMonitor:
         """Gram matrix of the data so far, (10, 10)."""
         message = self._estimate_message
         return np.zeros((10, 10)) if message is None else information_from_message(message)
+
+    @property
+    def stated_mass(self) -> tuple[float, float]:
+        """Mass of the payload that the latest estimate counts on, and its tolerance [kg]; 0: none."""
+        message = self._estimate_message
+        return (0.0, 0.0) if message is None else (message.stated_mass, message.stated_mass_tolerance)
 
     @property
     def is_moving(self) -> bool:

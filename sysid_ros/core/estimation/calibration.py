@@ -207,6 +207,11 @@ def with_known_mass(robot: RobotModel, mass: float, tolerance: float) -> RobotMo
     return replace(robot, payload_prior=replace(prior, name=name, target=own.target, spheres=own.spheres))
 
 
+def with_stated_mass(robot: RobotModel, mass: float, tolerance: float) -> RobotModel:
+    """Return the arm as :func:`with_known_mass` does; itself where both numbers are 0: the mass is not known."""
+    return with_known_mass(robot, mass, tolerance) if mass or tolerance else robot
+
+
 @dataclass(frozen=True)
 class LoadedRecording:
     """A recording of the arm with a known load; its name is for messages."""
