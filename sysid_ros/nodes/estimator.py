@@ -102,8 +102,8 @@ class EstimatorNode(Node):
         except SysidError as error:
             self.get_logger().error(f"{_SAMPLES}: {error}", throttle_duration_sec=5.0)
             return
-        if blocks and samples.payload_epoch != self._payload_epoch:
-            # A reset that left out samples of this payload has come after its beginning, and has begun with it already.
+        if samples.stamps.size and samples.payload_epoch != self._payload_epoch:
+            # A reset that leaves out samples of this payload, be it all of them here, has begun with it already.
             if self._payload_epoch is not None and samples.stamps[0] > self._past_until_ns:
                 self._restart("the payload was announced to have changed")
             self._payload_epoch = samples.payload_epoch

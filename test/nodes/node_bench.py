@@ -291,10 +291,13 @@ class DriverProbe:
         assert response.accepted, response.message
         return self.wait_for(DriverStatus.MODE_TRACK, after=before)
 
-    def wait_for_rest(self):
-        """The status that holds after a motion, and the largest speed in a sample after it [rad/s]."""
+    def wait_for_rest(self, speed=0.01):
+        """The status that holds after a motion, once a sample after it says that no joint is faster [rad/s]."""
         status = self.wait_for(DriverStatus.MODE_HOLD)
-        batch = self.samples.wait(
-            lambda batch: batch.modes[0] == DriverStatus.MODE_HOLD, after=len(self.samples.messages)
-        )
-        return status, float(np.max(np.abs(batch.velocities[: self._robot.n])))
+
+        def is_at_rest(batch):
+            moved = np.abs(batch.velocities[: self._robot.n]).max()
+            return batch.modes[0] == DriverStatus.MODE_HOLD and moved < speed
+
+        self.samples.wait(is_at_rest, after=len(self.samples.messages))
+        return status

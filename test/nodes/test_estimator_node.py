@@ -63,14 +63,18 @@ class Arm:
 
     def move(self, distance=0.4, duration=1.0):
         """Moves to and fro and sends the samples; returns them as batches."""
+        batches = self.record(distance, duration)
+        self.send(batches)
+        return batches
+
+    def record(self, distance=0.4, duration=1.0):
+        """Moves to and fro; returns the samples as batches."""
         q, zero = self.loop.status().reference, np.zeros(7)
         parts = []
         for start, end in ((q, q + distance), (q + distance, q)):
             trajectory = BezierTrajectory(start, zero, zero, end, duration)
             parts.append(run_trajectory(self.loop, trajectory, self._certificate(trajectory), settle=0.1))
-        batches = [batch for samples in parts for batch in self._batches(samples)]
-        self.send(batches)
-        return batches
+        return [batch for samples in parts for batch in self._batches(samples)]
 
     def change_payload(self, name, announce):
         self.loop.arm.set_payload(load_payload(self._robot, name))
@@ -196,6 +200,23 @@ def test_unannounced_change_is_an_alarm_until_the_reset(arm, bench, estimates, r
     assert contains(estimate, np.zeros(10))
     stamps = [message.header.stamp for message in estimates.messages[count:] if message.is_consistent]
     assert min(stamp.sec * 10**9 + stamp.nanosec for stamp in stamps) > until
+
+
+def test_a_payload_whose_first_batches_a_reset_leaves_out_has_begun_with_it(arm, bench, estimates):
+    arm.change_payload("none", announce=True)
+    late = arm.record(0.4)  # the goal has heard them, this node not yet
+    begin = ResetEstimator.Request(
+        tare=ResetEstimator.Request.BEGIN_TARE, until=late[-1].stamps[-1], gripper="closed"
+    )
+    assert bench.call(ResetEstimator, "estimator/reset", begin).success
+    count = len(estimates.messages)
+    arm.send(late)
+    assert wait_for_end_of(arm.move(), estimates, after=count).gripper == "closed"
+    tare = ResetEstimator.Request(tare=ResetEstimator.Request.END_TARE)
+    response = bench.call(ResetEstimator, "estimator/reset", tare)
+    assert response.success and response.tare, response.message
+    estimate = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))
+    assert estimate.is_consistent and contains(estimate, np.zeros(10)) and "tare" in estimate.guarantee
 
 
 def test_the_state_of_the_gripper_holds_until_the_next_reset(arm, bench, estimates):

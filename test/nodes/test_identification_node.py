@@ -137,12 +137,6 @@ def exchange(bench, driver, robot):
         begin_anew(bench, driver)
 
 
-def require_rest(driver):
-    status, speed = driver.wait_for_rest()
-    assert speed < 0.01
-    return status
-
-
 def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     truth = load_payload(robot, "dumbbell_4lb")
     goal = goals.send(results_directory=str(folder / "first"), gripper="closed", **SHORT)
@@ -186,7 +180,7 @@ def test_a_goal_identifies_the_payload(goals, driver, robot, folder):
     # The way back counts too, and is told where it takes long.
     assert [feedback.motion_time for feedback in goal.feedback if "returning" not in feedback.text][-1] == 3.0
     # The controller has the identified payload from now on, and the arm is where it was.
-    status = require_rest(driver)
+    status = driver.wait_for_rest()
     assert status.model_box_hash != box_hash(robot.theta_box, robot.payload_prior.box)
     np.testing.assert_allclose(status.reference_position, robot.home, atol=0.0101)
 
@@ -196,14 +190,14 @@ def test_a_tare_with_the_empty_hand_makes_bounds_narrower(goals, bench, driver, 
     held = goals.send("tare", gripper="closed").wait()
     assert held.error_code == Result.INCONSISTENT and not held.tare
     assert "the hand does not hold the stated load (empty hand): m of its load is within" in held.error_text
-    require_rest(driver)
+    driver.wait_for_rest()
     exchange("", announce=True)
-    start = require_rest(driver).reference_position
+    start = driver.wait_for_rest().reference_position
     tare = goals.send("tare", gripper="closed", results_directory=str(folder / "tare")).wait()
     assert tare.error_code == Result.NONE, tare.error_text
     assert re.match(r"tare of \d+\.\d s, gripper closed, \d+ % of the allowed errors used", tare.tare), tare.tare
     assert read_metadata(folder / "tare" / "recording.mcap")["load"] == "empty hand"
-    status = require_rest(driver)  # where any payload may be held, by a controller that is ready for any
+    status = driver.wait_for_rest()  # where any payload may be held, by a controller that is ready for any
     np.testing.assert_allclose(status.reference_position, start, atol=0.0101)
     assert status.model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
     exchange("dumbbell_4lb", announce=True)
@@ -241,7 +235,7 @@ def test_the_identified_payload_is_moved_to_a_goal(goals, move_to, driver, robot
     goal = robot.home + [0.3, -0.2, 0.1, -0.2, 0.1, 0.2, -0.1]
     result = move_to(goal)
     assert result.error_code == Result.NONE, result.error_text
-    status = require_rest(driver)
+    status = driver.wait_for_rest()
     np.testing.assert_allclose(status.reference_position, goal, atol=0.0101)
     np.testing.assert_allclose(result.position, status.reference_position, atol=1e-9)
     assert status.model_box_hash == identified  # planned with what was identified
@@ -268,7 +262,7 @@ def test_the_example_picks_identifies_and_places(driver, robot, exchange):
     finally:
         process.send_signal(signal.SIGINT)  # cancels what runs, if anything does
         process.wait(PATIENCE)
-    status = require_rest(driver)
+    status = driver.wait_for_rest()
     assert process.returncode == 0, said
     places = [line.split(",")[0] for line in said.splitlines() if line.startswith("The arm is")]
     assert places == ["The arm is at the object", "The arm is at the light things", "The arm is home"]
@@ -327,7 +321,7 @@ def test_a_mass_from_a_scale_is_believed_within_what_data_say(goals, bench, driv
     assert "weighed: 1.81" in estimate.guarantee and "kg +- 0.005 kg" in estimate.guarantee
     wrong = goals.send(mass=0.5, mass_tolerance=0.005, **SHORT).wait()
     assert wrong.error_code == Result.INCONSISTENT, wrong.error_text
-    require_rest(driver)
+    driver.wait_for_rest()
     begin_anew(bench, driver)
 
 
@@ -343,7 +337,7 @@ def test_cancelled_while_planning_nothing_moves(goals, bench, driver, suite):
     result = goal.wait()
     assert result.error_code == Result.CANCELED and result.motion_time == 0.0, result.error_text
     assert goal.phases[-1] == Feedback.PHASE_STOPPING
-    require_rest(driver)
+    driver.wait_for_rest()
 
 
 def test_cancelled_while_moving_the_arm_brakes_first(goals, bench, driver, folder):
@@ -355,7 +349,7 @@ def test_cancelled_while_moving_the_arm_brakes_first(goals, bench, driver, folde
     result = goal.wait()
     # The answer comes after the arm rests. A status that came before it may be waiting beside it.
     assert bench.between_turns(bench.node, lambda: driver.status.latest.mode) == HOLD
-    status = require_rest(driver)
+    status = driver.wait_for_rest()
     assert result.error_code == Result.CANCELED and status.code == DriverStatus.CODE_BRAKE_REQUESTED
     assert "Watch the arm" not in result.error_text
     assert 0.0 < result.motion_time < 3.0
@@ -368,7 +362,7 @@ def test_the_trigger_identifies_again_after_a_cancelled_goal(bench, driver):
     words = re.match(r"mass (\S+) kg, certainly in \[(\S+), (\S+)\] kg(\. |$)", response.message)
     assert words is not None, response.message
     assert float(words[2]) < 1.814 < float(words[3])
-    require_rest(driver)
+    driver.wait_for_rest()
 
 
 def test_another_payload_than_the_identified_one_ends_the_move(move_to, bench, driver, robot, exchange):
@@ -380,11 +374,11 @@ def test_another_payload_than_the_identified_one_ends_the_move(move_to, bench, d
     result = move_to(goal)
     assert result.error_code == Result.INCONSISTENT and result.motion_time == 0.0, result.error_text
     assert "The payload has changed" in result.error_text and "planned with the prior" in result.error_text
-    assert require_rest(driver).model_box_hash == identified
+    assert driver.wait_for_rest().model_box_hash == identified
     # With the prior bounds are so wide that not every goal can be reached to the hundredth of a rad.
     result = move_to(robot.home, tolerance=0.2)
     assert result.error_code == Result.NONE, result.error_text
-    assert require_rest(driver).model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
+    assert driver.wait_for_rest().model_box_hash == box_hash(robot.theta_box, robot.payload_prior.box)
     # With the prior any of its payloads may be taken up between moves.
     exchange("dumbbell_4lb")
     estimates.wait(lambda estimate: not estimate.is_consistent, after=len(estimates.messages))
@@ -399,7 +393,7 @@ def test_payload_outside_the_prior_is_an_alarm_not_a_number(goals, driver, folde
     assert result.error_code == Result.INCONSISTENT, result.error_text
     assert "The payload has changed or lies outside its prior" in result.error_text
     assert np.all(np.isnan(result.estimate.values)) and result.estimate.alarm
-    require_rest(driver)
+    driver.wait_for_rest()
     written = yaml.safe_load((folder / "alarm" / "estimate.yaml").read_text())
     assert not written["is_usable"] and written["alarm"]
     names = {path.name for path in (folder / "alarm").iterdir()}
@@ -418,7 +412,7 @@ def test_killed_estimator_ends_the_goal_at_rest(goals, driver, suite):
     result = goal.wait()
     assert result.error_code == Result.INTERRUPTED
     assert "the node estimator has gone" in result.error_text
-    require_rest(driver)
+    driver.wait_for_rest()
 
 
 def test_a_planner_that_stands_still_is_named(goals, driver, suite):
@@ -431,7 +425,7 @@ def test_a_planner_that_stands_still_is_named(goals, driver, suite):
         require_named(goal, "safe_planner")
     finally:
         os.kill(pid, signal.SIGCONT)
-    require_rest(driver)
+    driver.wait_for_rest()
 
 
 def test_a_planner_that_stood_still_goes_on_and_is_killed(goals, driver, suite):
@@ -441,7 +435,7 @@ def test_a_planner_that_stood_still_goes_on_and_is_killed(goals, driver, suite):
     driver.wait_for(TRACK)
     suite.kill("safe_planner")
     require_named(goal, "safe_planner")
-    assert require_rest(driver).code in (DriverStatus.CODE_OK, DriverStatus.CODE_BRAKE_REQUESTED)
+    assert driver.wait_for_rest().code in (DriverStatus.CODE_OK, DriverStatus.CODE_BRAKE_REQUESTED)
 
 
 def require_named(goal, node):
@@ -459,7 +453,7 @@ def test_plans_that_take_over_move_without_a_stop(goals, driver):
     result = goal.wait()
     assert result.error_code == Result.NONE, result.error_text
     assert 3.0 <= result.motion_time <= 6.0
-    status = require_rest(driver)
+    status = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_OK
 
 
@@ -471,7 +465,7 @@ def test_killed_identification_lets_the_driver_brake(goals, bench, driver, suite
             goal.wait_for_phase(Feedback.PHASE_MOVING)
             driver.wait_for(TRACK)
             suite.kill("identification")
-            status = require_rest(driver)
+            status = driver.wait_for_rest()
         finally:
             begin_anew(bench, driver)
         if status.code != DriverStatus.CODE_OK:
