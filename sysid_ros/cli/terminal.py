@@ -32,7 +32,6 @@ from sysid_ros.reports.payload import (
     PayloadSummary,
     felt_torques,
     notices,
-    shown_values,
     summarize_payload,
 )
 from sysid_ros.reports.payload_files import RULE, find_well_known
@@ -427,7 +426,7 @@ def _tool_table(tool: PayloadSummary, narrower: frozenset[Quantity]) -> Table:
 
 
 def _parameter_table(result: IdentificationResult) -> Table:
-    estimate, truth, values = result.estimate, result.truth, shown_values(result)
+    estimate, truth, values = result.estimate, result.truth, result.estimate.values
     heads = ["", "unit", "estimate", "lower", "upper", "narrower"] + ([] if truth is None else ["truth", "inside"])
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):

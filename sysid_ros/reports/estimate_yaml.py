@@ -20,7 +20,6 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.payload import (
     Bounded,
     PayloadSummary,
-    exported_payload,
     notices,
     payload_parameters,
     summarize_behind_flange,
@@ -170,18 +169,15 @@ def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
 
 def _payload(result: IdentificationResult) -> dict[str, object]:
     """Return the body that reports and files for controllers have, and what is known well enough for them."""
-    exported = exported_payload(result)
-    tool = summarize_payload(result, result.robot.tool_frame, exported.parameters)
+    tool = summarize_payload(result, result.robot.tool_frame)
     known = find_well_known(tool)
     return {
-        "meaning": "the physically consistent body nearest to the middle of the bounds; summary, report and files for "
-        "controllers have it",
-        "is_centred": exported.is_centred,
+        "meaning": "the estimate in other frames, as summary, report and files for controllers have it",
         "rule": RULE,
         "well_known": {quantity.name.lower(): quantity in known for quantity in Quantity},
-        "at_last_joint": _summary(summarize_payload(result, None, exported.parameters)),
+        "at_last_joint": _summary(summarize_payload(result)),
         "at_tool": _summary(tool),
-        "behind_flange": _summary(summarize_behind_flange(result, exported.parameters)),
+        "behind_flange": _summary(summarize_behind_flange(result)),
         "minus_nominal_last_body": payload_parameters(result).values.tolist() != result.estimate.values.tolist(),
     }
 

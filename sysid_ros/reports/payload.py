@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
-from sysid_ros.core.estimation.point.centered import center_body
-from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox
+from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox, nearest_body
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import EffortMeaning, PayloadShape, RobotModel, frame_placement
 from sysid_ros.core.regressors.torque import TorqueRegressor
@@ -146,33 +145,20 @@ def payload_parameters(result: IdentificationResult) -> Bounded:
     return _payload_of(result.robot, result.estimate)
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The payload as summaries, reports and files for controllers have it.
+def exported_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
+    """Return the payload as it is shown and exported, ten parameters about the frame of the last joint, (10,).
 
-    Attributes:
-        parameters: Ten parameters about the frame of the last joint, (10,), with their bounds.
-        is_centred: Whether the values are the body nearest to the middle of the bounds; otherwise none was found, and
-            they are the least-squares estimate.
+    These are those of the estimate. What is left of an end effector without its nominal body need not be a body: then
+    the nearest one within the bounds counts, where there is one.
     """
-
-    parameters: Bounded
-    is_centred: bool
-
-
-def exported_payload(result: IdentificationResult) -> Exported:
-    """Return the payload as it is shown and exported: the consistent body nearest to the middle of its box."""
-    known = payload_parameters(result)
-    if not np.all(np.isfinite(known.lower) & np.isfinite(known.upper)):
-        return Exported(known, False)
-    prior = result.robot.payload_prior
-    shape = prior.shape if prior.target == result.estimate.target == "payload" else None
-    start = known.values if inertia.is_physically_consistent(known.values) else prior.nominal
+    known = _payload_of(robot, estimate)
+    if estimate.target != END_EFFECTOR or inertia.is_physically_consistent(known.values):
+        return known
     try:
-        values = center_body(Box(known.lower, known.upper), start, shape)
+        values = nearest_body(known.values, Box(known.lower, known.upper), robot.payload_prior.nominal)
     except (NoBodyInBox, FitNotConverged):
-        return Exported(known, False)
-    return Exported(Bounded(values, known.lower, known.upper), True)
+        return known
+    return Bounded(values, known.lower, known.upper)
 
 
 def bound_mass_and_com(robot: RobotModel, estimate: ParameterEstimate) -> tuple[Bounded, Bounded]:
@@ -219,16 +205,6 @@ def _joints_behind(urdf: str, link: str) -> set[str]:
         names.update(name for name, _ in children)
         open_links.extend(child for _, child in children if child)
     return names
-
-
-def shown_values(result: IdentificationResult) -> Array:
-    """Return the ten parameters of what the estimate describes, (10,), with the payload of :func:`exported_payload`.
-
-    The least-squares estimate lies on a bound wherever the data pull it there; these values do not.
-    """
-    return np.asarray(
-        result.estimate.values + exported_payload(result).parameters.values - payload_parameters(result).values
-    )
 
 
 @dataclass(frozen=True)
@@ -307,16 +283,12 @@ def _within(bounded: Bounded, lower: ArrayLike, upper: ArrayLike) -> Bounded:
     return Bounded(bounded.values, np.where(meets, low, bounded.lower), np.where(meets, high, bounded.upper))
 
 
-def summarize_payload(
-    result: IdentificationResult, frame: str | None = None, parameters: Bounded | None = None
-) -> PayloadSummary:
+def summarize_payload(result: IdentificationResult, frame: str | None = None) -> PayloadSummary:
     """Return the payload in a link's frame.
 
     Args:
         result: What was found.
         frame: Name of the link; None takes the frame of the last joint.
-        parameters: Ten parameters about the frame of the last joint, (10,); those of :func:`exported_payload` without
-            them.
 
     Raises:
         ModelError: There is no such frame, or it is not fixed to the last body.
@@ -325,21 +297,16 @@ def summarize_payload(
     placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)
     prior = robot.payload_prior
     shape = prior.shape if result.is_rigorous and prior.target == result.estimate.target == "payload" else None
-    known = exported_payload(result).parameters if parameters is None else parameters
-    return summarize(known, placement, frame or robot.joint_names[-1], shape)
+    return summarize(exported_payload(robot, result.estimate), placement, frame or robot.joint_names[-1], shape)
 
 
-def summarize_behind_flange(result: IdentificationResult, payload: Bounded) -> PayloadSummary:
+def summarize_behind_flange(result: IdentificationResult) -> PayloadSummary:
     """Return the payload and the tool, which is nominal, as one body in the frame of the flange.
 
     What is known of the payload's shape bounds the payload alone: the CoM of both lies on the line to that of the tool.
-
-    Args:
-        result: What was found.
-        payload: Ten parameters about the frame of the last joint, (10,).
     """
-    robot = result.robot
-    alone, tool = summarize_payload(result, robot.flange_frame, payload), tool_parameters(robot)
+    robot, payload = result.robot, exported_payload(result.robot, result.estimate)
+    alone, tool = summarize_payload(result, robot.flange_frame), tool_parameters(robot)
     if not tool[0] > 0.0:
         return alone
     placement = frame_placement(robot, robot.flange_frame)

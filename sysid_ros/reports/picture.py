@@ -53,7 +53,7 @@ def arm_pictures(result: IdentificationResult) -> str | None:
     shape = robot.payload_prior.shape
     if shape is not None:
         near.add_box(shape.com.lower, shape.com.upper, rotations[-1], origins[-1], "prior")
-    body = exported_payload(result).parameters.values
+    body = exported_payload(result.robot, result.estimate).values
     if is_physically_consistent(body):
         ellipsoid = compute_inertia_ellipsoid(body)
         center = origins[-1] + rotations[-1] @ ellipsoid.center

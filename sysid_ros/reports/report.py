@@ -14,7 +14,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.limits import describe_limits, find_open_parameters
 from sysid_ros.reports.pages import render, square_units
-from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, shown_values, summarize_payload
+from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import explained_torque
@@ -114,7 +114,7 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
 
 def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
     """One row per parameter."""
-    estimate, truth, values = result.estimate, result.truth, shown_values(result)
+    estimate, truth, values = result.estimate, result.truth, result.estimate.values
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
         row: dict[str, Any] = {

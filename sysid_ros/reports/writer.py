@@ -18,8 +18,6 @@ from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import (
-    Bounded,
-    exported_payload,
     payload_parameters,
     summarize_behind_flange,
     summarize_payload,
@@ -147,15 +145,21 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
     report: dict[str, Callable[[], str]] = {REPORT: lambda: report_html(result)}
     if not result.is_usable:
         return estimate | report
-    robot, note, body = result.robot, _note(result), exported_payload(result).parameters
-    tool, flange = (_load(result, frame, body) for frame in (robot.tool_frame, robot.flange_frame))
+    robot, note = result.robot, _note(result)
+
+    # Loads are made where a file needs them: it may fail.
+    def tool() -> payload_files.Load:
+        return payload_files.Load.from_summary(summarize_payload(result, robot.tool_frame))
+
+    def flange() -> payload_files.Load:
+        return payload_files.Load.from_summary(summarize_payload(result, robot.flange_frame))
 
     def behind() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_behind_flange(result, body))
+        return payload_files.Load.from_summary(summarize_behind_flange(result))
 
     return {
         **estimate,
-        URDF: lambda: updated_urdf(result, body),
+        URDF: lambda: updated_urdf(result),
         KINOVA: lambda: payload_files.kinova_file(tool(), behind(), note),
         KUKA: lambda: payload_files.kuka_file(flange(), behind(), note),
         UR: lambda: payload_files.ur_file(flange(), behind(), note),
@@ -168,27 +172,17 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
     }
 
 
-def updated_urdf(result: IdentificationResult, body: Bounded | None = None) -> str:
+def updated_urdf(result: IdentificationResult) -> str:
     """Return the robot description with the payload as a link at the tool frame.
-
-    Args:
-        result: What was found.
-        body: The payload about the frame of the last joint, (10,); without it that of :func:`exported_payload`.
 
     Raises:
         NotPhysicallyConsistent: No body can have the estimated parameters.
         SysidError: The description does not take the payload.
     """
     robot = result.robot
-    summary = summarize_payload(result, robot.tool_frame, body or exported_payload(result).parameters)
-    load = payload_files.Load.from_summary(summary)
+    load = payload_files.Load.from_summary(summarize_payload(result, robot.tool_frame))
     comment = "; ".join([_note(result), *payload_files.describe_load(load)])
     return add_payload(robot.urdf, robot.tool_frame, load.parameters, comment=comment)
-
-
-def _load(result: IdentificationResult, frame: str, body: Bounded) -> Callable[[], payload_files.Load]:
-    """Return how to make the load at a link; it is made where a file needs it, because it may fail."""
-    return lambda: payload_files.Load.from_summary(summarize_payload(result, frame, body))
 
 
 def _tool_in_flange(robot: RobotModel) -> NDArray[np.float64]:
@@ -205,7 +199,7 @@ def _note(result: IdentificationResult) -> str:
     created = result.created.strftime("%Y-%m-%d %H:%M:%S")
     bounds = f"between {mass.lower[0]:.3f} and {mass.upper[0]:.3f} kg ({result.estimate.method})"
     who = f"Payload of {result.robot.name}, identified {created}"
-    return f"{who}: mass {bounds}. The body in the middle of the bounds follows."
+    return f"{who}: mass {bounds}. The estimate follows."
 
 
 def _write(path: Path, text: str) -> None:

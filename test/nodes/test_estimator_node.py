@@ -205,9 +205,7 @@ def test_unannounced_change_is_an_alarm_until_the_reset(arm, bench, estimates, r
 def test_a_payload_whose_first_batches_a_reset_leaves_out_has_begun_with_it(arm, bench, estimates):
     arm.change_payload("none", announce=True)
     late = arm.record(0.4)  # the goal has heard them, this node not yet
-    begin = ResetEstimator.Request(
-        tare=ResetEstimator.Request.BEGIN_TARE, until=late[-1].stamps[-1], gripper="closed"
-    )
+    begin = ResetEstimator.Request(tare=ResetEstimator.Request.BEGIN_TARE, until=late[-1].stamps[-1], gripper="closed")
     assert bench.call(ResetEstimator, "estimator/reset", begin).success
     count = len(estimates.messages)
     arm.send(late)

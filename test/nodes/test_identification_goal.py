@@ -242,7 +242,7 @@ def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monk
     assert (tmp_path / "recording.mcap").is_file()
 
 
-def test_the_payload_for_others_is_a_centred_body_in_the_tool_frame(robot, outcome):
+def test_the_payload_for_others_is_the_estimate_in_the_tool_frame(robot, outcome):
     estimate = outcome.estimate
     message = payload_message(robot, estimate, 1_500_000_000, "left/")
     assert (message.header.frame_id, message.header.stamp.sec) == (f"left/{robot.tool_frame}", 1)

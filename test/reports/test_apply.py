@@ -46,7 +46,7 @@ def run(controller, folder, *words):
 
 def test_a_result_is_read_back_from_its_file(result, folder):
     exported = read_exported(folder)
-    wanted = summarize_behind_flange(result, exported_payload(result).parameters)
+    wanted = summarize_behind_flange(result)
     for name in ("parameters", "com", "inertia_com", "principal_moments"):
         for part in ("values", "lower", "upper"):
             expected = getattr(getattr(wanted, name), part)
@@ -57,7 +57,7 @@ def test_a_result_is_read_back_from_its_file(result, folder):
 
 
 def test_the_controller_has_tool_and_payload_afterwards(result, folder, controller, capsys):
-    body = exported_payload(result).parameters.values + tool_parameters(result.robot)
+    body = exported_payload(result.robot, result.estimate).values + tool_parameters(result.robot)
     assert run(controller, folder) == ExitStatus.OK
     sent = Load.from_summary(read_exported(folder).behind_flange)
     assert controller.state.mass == pytest.approx(sent.mass, abs=1e-9) and sent.mass == round(sent.mass, 3)

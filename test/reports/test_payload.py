@@ -146,9 +146,10 @@ def test_bounds_of_all_behind_the_flange_contain_every_payload_with_the_tool(res
     """What is known of the payload's shape says nothing of the tool, near which a light payload leaves the CoM."""
     robot, rng = result.robot, np.random.default_rng(8)
     box, tool = robot.payload_prior.box, tool_parameters(robot)
-    known = Bounded(robot.payload_prior.nominal, box.lower, box.upper)
     assert robot.payload_prior.shape is not None and result.is_rigorous
-    both, alone = summarize_behind_flange(result, known), summarize_payload(result, robot.flange_frame, known)
+    ends = {"values": robot.payload_prior.nominal, "lower": box.lower, "upper": box.upper}
+    result = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, **ends))
+    both, alone = summarize_behind_flange(result), summarize_payload(result, robot.flange_frame)
     placement = pin.SE3(*frame_placement(robot, robot.flange_frame)).inverse()
     outside = 0
     for k in range(200):

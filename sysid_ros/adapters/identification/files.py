@@ -25,7 +25,7 @@ from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.core.procedure import Identification, IdentificationSettings
 from sysid_ros.reports.folders import ESTIMATE
-from sysid_ros.reports.payload import Bounded, exported_payload, in_frame
+from sysid_ros.reports.payload import exported_payload, in_frame
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord, WindowCheck, followed_motions
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
@@ -159,12 +159,6 @@ def build_result(
     )
 
 
-def centered_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
-    """Return the payload that files for controllers have, ten parameters about the frame of the last joint, (10,)."""
-    result = IdentificationResult(robot, estimate, EstimateHistory.from_estimates((), ()))
-    return exported_payload(result).parameters
-
-
 def payload_message(
     robot: RobotModel, estimate: ParameterEstimate, stamp_ns: int, prefix: str
 ) -> InertiaStamped | None:
@@ -181,7 +175,7 @@ def payload_message(
     """
     if not estimate.narrower >= frozenset(Quantity):
         return None
-    known = in_frame(centered_payload(robot, estimate), frame_placement(robot, robot.tool_frame))
+    known = in_frame(exported_payload(robot, estimate), frame_placement(robot, robot.tool_frame))
     header = Header(stamp=stamp_to_message(stamp_ns), frame_id=prefix + robot.tool_frame)
     return InertiaStamped(header=header, inertia=inertia_message(known.values))
 

@@ -17,7 +17,6 @@ from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
 from sysid_ros.adapters.identification.files import (
     Evidence,
-    centered_payload,
     payload_message,
     prepare_folder,
     write_files,
@@ -51,7 +50,7 @@ from sysid_ros.core.procedure import (
     run_move,
 )
 from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.reports.payload import bound_mass_and_com
+from sysid_ros.reports.payload import bound_mass_and_com, exported_payload
 from sysid_ros.reports.recordings.recording import RECORDING, RecordingWriter
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
@@ -343,7 +342,7 @@ class GoalRun(GoalBase):
         return Identify.Result(
             error_code=Identify.Result.NONE,
             estimate=self._message(outcome.estimate),
-            payload=inertia_message(centered_payload(self._robot, outcome.estimate).values),
+            payload=inertia_message(exported_payload(self._robot, outcome.estimate).values),
             motion_time=outcome.motion_time,
             tare=self._monitor.records.tare,
         )
