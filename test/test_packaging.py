@@ -198,30 +198,19 @@ def test_every_executable_has_an_entry_point_and_a_module(setup_arguments):
         assert function in functions, target
 
 
-def test_everything_that_belongs_to_share_is_installed(setup_arguments):
+def test_everything_is_installed(setup_arguments):
     installed = {file for _, files in setup_arguments["data_files"] for file in files}
     wanted = [path for folder in ("launch", "config", "urdf", "rviz") for path in (ROOT / folder).rglob("*")]
     for path in wanted:
         if path.is_file() and "__pycache__" not in path.parts:
             assert str(path.relative_to(ROOT)) in installed
     assert {"package.xml", "resource/sysid_ros"} <= installed
-
-
-def test_every_package_is_installed(setup_arguments):
     folders = {path.parent for path in (ROOT / "sysid_ros").rglob("*.py")}
     assert {str(folder.relative_to(ROOT)).replace("/", ".") for folder in folders} == set(setup_arguments["packages"])
-
-
-def test_templates_of_pages_are_installed(setup_arguments):
-    patterns = setup_arguments["package_data"]["sysid_ros.reports"]
-    folder = ROOT / "sysid_ros" / "reports"
-    found = {path for pattern in patterns for path in folder.glob(pattern)}
-    assert {path for path in (folder / "templates").rglob("*") if path.is_file()} == found and len(found) >= 5
-
-
-def test_types_are_installed(setup_arguments):
-    assert "py.typed" in setup_arguments["package_data"]["sysid_ros"]
-    assert (ROOT / "sysid_ros" / "py.typed").is_file()
+    data, reports = setup_arguments["package_data"], ROOT / "sysid_ros" / "reports"
+    assert "py.typed" in data["sysid_ros"] and (ROOT / "sysid_ros" / "py.typed").is_file()
+    found = {path for pattern in data["sysid_ros.reports"] for path in reports.glob(pattern)}
+    assert {path for path in (reports / "templates").rglob("*") if path.is_file()} == found and len(found) >= 5
 
 
 def test_both_packages_are_in_the_colcon_defaults():

@@ -16,7 +16,6 @@ from sysid_ros.cli.parse_suites import identify_parser
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
-from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import (
     ARGUMENTS,
     EMULATED,
@@ -51,6 +50,9 @@ def test_arguments_reach_the_nodes_that_take_them():
     assert "record" not in started["estimator"].parameters
     assert all(one.parameters["model"] == "kuka_lbr_med7" for one in started.values())
     assert resolve({"robot_name": "/left/"})[0].namespace == "left"
+    real = {"model": "lbr_iiwa14", "mode": "hardware", "robot_ip": "192.170.10.2"}
+    driver = resolve(real)[0]
+    assert driver.process.executable == "arm_driver" and {name: driver.parameters[name] for name in real} == real
 
 
 @pytest.mark.parametrize(("text", "parameters"), [("", {}), ("true", {"proves_throughout": True})])
@@ -67,14 +69,6 @@ def test_a_file_of_the_users_own_wins_over_those_of_the_mode(tmp_path):
     assert all(one.parameter_files[-1] == own and len(one.parameter_files) == 2 for one in started)
     files = [word for word in node_command(started[0], tmp_path / "runner.yaml") if word.endswith(".yaml")]
     assert [Path(name).name for name in files] == ["mock.yaml", "mine.yaml", "runner.yaml"]
-
-
-def test_what_a_user_with_a_real_lbr_types():
-    values = {"model": "lbr_iiwa14", "mode": "hardware", "robot_ip": "192.170.10.2"}
-    driver = resolve(values)[0]
-    assert driver.process.executable == "arm_driver"
-    assert {name: driver.parameters[name] for name in values} == values
-    assert load_robot(driver.parameters["model"]).protocol == "fri"
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
-import pytest
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import GravityPid, PidSettings
 
 
@@ -37,8 +35,3 @@ def test_holds_an_unknown_payload(robot, tools):
     run = tools.run(robot, GravityPid(robot), (robot.theta_nominal, payload), hold, 0.0, 3.0)
     assert np.abs(run.after(-0.5).position).max() < np.radians(2.0)
     assert np.abs(run.after(-0.5).velocity).max() < 0.02
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ParameterOutOfRange, match=r"frequency \[rad/s\] 0.1: expected from 1 to 200"):
-        PidSettings(frequency=0.1)

@@ -275,8 +275,3 @@ class TestAllBodies:
         width = bounds.upper - bounds.lower
         assert np.all(values.min(axis=0) - bounds.lower < 0.1 * width)
         assert np.all(bounds.upper - values.max(axis=0) < 0.1 * width)
-
-
-def test_a_payload_needs_no_combinations(robot):
-    estimate = StreamingEstimator(robot).estimate()
-    assert estimate.combinations is None and estimate.target == "payload"

@@ -100,11 +100,11 @@ def test_bounds_only_shrink_and_say_where_they_come_from(robot, recording, dumbb
 
 
 def test_before_any_data_the_answer_is_the_prior(robot):
-    estimate = StreamingEstimator(robot).estimate()
+    estimate, history, residuals = estimate_from_samples(robot, [SampleBlock.empty(7)], QUICK)
     np.testing.assert_array_equal(estimate.lower, robot.payload_prior.box.lower)
     np.testing.assert_array_equal(estimate.values, robot.payload_prior.nominal)
-    assert estimate.number_of_windows == 0 and estimate.is_consistent
-    assert np.isinf(estimate.condition_number)
+    assert estimate.number_of_windows == 0 and estimate.is_consistent and np.isinf(estimate.condition_number)
+    assert estimate.combinations is None and history == [] and residuals.times.size == 0
 
 
 def test_reset_forgets_everything(robot, recording):
@@ -407,11 +407,6 @@ def test_residuals_of_perfect_data(robot, tools, dumbbell):
     assert residuals.measured.shape == residuals.explained.shape == residuals.allowed.shape == (10, 7)
     assert np.all(residuals.rms < 0.1) and np.abs(residuals.measured).max() > 3.0
     assert np.all(np.abs(residuals.measured - residuals.explained) < residuals.allowed)
-
-
-def test_no_data_give_the_prior(robot):
-    estimate, history, residuals = estimate_from_samples(robot, [SampleBlock.empty(7)], QUICK)
-    assert estimate.number_of_windows == 0 and history == [] and residuals.times.size == 0
 
 
 def test_an_alarm_leaves_the_measured_torques_for_the_plot(robot, tools, dumbbell):

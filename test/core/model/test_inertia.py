@@ -68,12 +68,6 @@ def test_parameters_of_point_masses(cloud):
     assert np.allclose(inertia_matrix(theta), inertia_matrix(theta).T)
 
 
-def test_bodies_add(cloud):
-    masses, points = cloud
-    parts = point_masses(masses[:4], points[:4]) + point_masses(masses[4:], points[4:])
-    assert parts == pytest.approx(point_masses(masses, points))
-
-
 def test_round_trips(cloud):
     theta = point_masses(*cloud)
     assert from_com_form(*to_com_form(theta)) == pytest.approx(theta)

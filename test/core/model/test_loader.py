@@ -68,11 +68,6 @@ def test_scientific_notation_without_a_point_is_a_number(load, tmp_path):
     assert load("sensors.stamp_jitter", "1e-4").sensors.stamp_jitter == 1e-4
 
 
-def test_tilted_base(load):
-    robot = load("gravity", [4.905, 0.0, -8.496])
-    assert robot.gravity == pytest.approx([4.905, 0.0, -8.496])
-
-
 def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
     reordered = load("friction", dict(reversed(GOOD["friction"].items())))
     assert np.array_equal(reordered.theta_nominal, load_robot(NAME).theta_nominal)

@@ -46,18 +46,6 @@ def test_coriolis_torque_is_that_of_the_christoffel_symbols(robot, case):
         assert np.abs(wrong - expected).max() > 1e-2
 
 
-def test_inertia_rate_minus_twice_coriolis_is_skew(robot, case):
-    _, dynamics = case
-    rng = np.random.default_rng(2)
-    q, v = rng.normal(size=(2, robot.n))
-    rate = np.einsum("kij,k->ij", inertia_gradient(dynamics, q), v)
-    coriolis = np.stack(
-        [dynamics.passive_torque(q, v, e, 0 * e) - dynamics.gravity(q) for e in np.eye(robot.n)], axis=1
-    )
-    skew = rate - 2.0 * coriolis
-    np.testing.assert_allclose(skew, -skew.T, atol=1e-7)
-
-
 def test_agrees_with_the_regressor_and_with_pinocchio(robot, case):
     model, dynamics = case
     rng = np.random.default_rng(3)

@@ -138,12 +138,6 @@ def test_axes_of_any_length_are_unit_vectors():
     assert data.v[2].angular == pytest.approx([0.0, 0.6, 0.8])
 
 
-def test_rotation_convention_is_pinocchios():
-    rng = np.random.default_rng(0)
-    for rpy in rng.uniform(-np.pi, np.pi, (20, 3)):
-        assert rotation_from_rpy(rpy) == pytest.approx(pin.rpy.rpyToMatrix(rpy), abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("written", "exact"),
     [
@@ -265,7 +259,12 @@ def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
     [
         (INERTIA, INERTIA.replace("0.003", "0.03"), NotPhysicallyConsistent, "inertia of 'lower' is not physically"),
         ('<mass value="1"/>', '<mass value="-1"/>', NotPhysicallyConsistent, "'lower'"),
-        ('<mass value="1"/>', '<mass value="0"/>', ModelError, "moves nothing that has mass"),
+        (
+            '<mass value="1"/>',
+            '<mass value="0"/>',
+            ModelError,
+            "nothing that has mass: give its links <inertial>",
+        ),
         (
             '<mass value="1"/>',
             '<mass value="nan"/>',
@@ -335,12 +334,6 @@ def test_unknown_names():
         load_robot_from_urdf(ARM, joint_names=["shoulder", "elbow"], tool_frame="upper")
     with pytest.raises(ModelError, match="has no revolute or continuous joint"):
         load_robot_from_urdf('<robot name="r"><link name="a"/></robot>')
-
-
-def test_a_body_without_inertia_is_refused():
-    start, end = ARM.index("<inertial>", ARM.index('name="lower"')), ARM.index("</inertial>", ARM.index('name="lower"'))
-    with pytest.raises(ModelError, match="joint 'elbow': moves nothing that has mass: give its links <inertial>"):
-        load_robot_from_urdf(ARM[:start] + ARM[end + len("</inertial>") :])
 
 
 def test_a_robot_description_replaces_the_shipped_urdf():

@@ -298,21 +298,6 @@ def test_a_motion_that_never_ends_times_out():
     assert caught.value.code == IdentificationErrorCode.TIMEOUT
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("trajectories", -1),
-        ("strategy", "wild"),
-        ("max_motion_time", -1.0),
-        ("trajectory_duration", 0.1),
-        ("target_mass_width", float("nan")),
-    ],
-)
-def test_settings_out_of_range_are_refused(name, value):
-    with pytest.raises(ParameterOutOfRange, match=name):
-        IdentificationSettings(**{name: value})
-
-
 def test_a_trajectory_longer_than_the_motion_time_is_refused():
     with pytest.raises(ParameterOutOfRange, match="at most max_motion_time"):
         IdentificationSettings(strategy="periodic", max_motion_time=3.0, trajectory_duration=5.0)

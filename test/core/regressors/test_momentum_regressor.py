@@ -156,20 +156,6 @@ def test_selected_bodies_are_columns_of_the_whole(case):
         )
 
 
-def test_a_payload_has_the_columns_of_the_last_body(chain):
-    """The momentum of an arm with a payload merged into its last body by Pinocchio."""
-    payload = pin.Inertia(0.8, np.array([0.1, -0.05, 0.2]), 0.01 * np.eye(3))
-    loaded = chain.model.copy()
-    loaded.inertias[chain.n] = loaded.inertias[chain.n] + payload
-    momentum = MomentumRegressor(chain.model).momentum(chain.q, chain.v)
-    inertial, last = chain.inertial, slice(10 * (chain.n - 1), 10 * chain.n)
-    data = loaded.createData()
-    pin.crba(loaded, data, chain.q[0])
-    inertia = np.triu(data.M) + np.triu(data.M, 1).T
-    found = momentum[0] @ inertial + momentum[0][:, last] @ payload.toDynamicParameters()
-    np.testing.assert_allclose(found, inertia @ chain.v[0], atol=1e-11)
-
-
 def test_link_side_torque_has_no_friction_columns(chain):
     motor = MomentumRegressor(chain.model, EffortMeaning.MOTOR_SIDE)
     link = MomentumRegressor(chain.model, EffortMeaning.LINK_SIDE)

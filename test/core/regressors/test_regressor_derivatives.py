@@ -35,11 +35,6 @@ def test_derivatives_agree_with_central_differences(case):
                 np.testing.assert_allclose(derivative, (one - other) / (2 * STEP), atol=1e-7, err_msg=what + name)
 
 
-def test_the_force_changes_with_velocity_as_the_momentum_with_position(case):
-    found = MomentumRegressor(case.model).differentiate(case.q, case.v)
-    np.testing.assert_allclose(found.force_v, found.momentum_q.transpose(0, 3, 2, 1), atol=1e-11)
-
-
 def test_bad_input_is_named(chain):
     with pytest.raises(SysidError, match="v"):
         MomentumRegressor(chain.model).differentiate(chain.q, chain.v[:, 1:])

@@ -39,14 +39,6 @@ def test_coriolis_matrix_is_made_of_christoffel_symbols(case):
     np.testing.assert_allclose(found, symbols @ v, atol=1e-7)
 
 
-def test_inertia_rate_minus_twice_coriolis_is_skew(case):
-    q, v = case.q[1], case.v[1]
-    regressor = SlotineLiRegressor(case.model)
-    rate = (inertia(case, q + STEP * v) - inertia(case, q - STEP * v)) / (2 * STEP)
-    difference = rate - 2.0 * coriolis(case, regressor, q, v)
-    np.testing.assert_allclose(difference, -difference.T, atol=1e-7)
-
-
 def test_torque_is_inertia_coriolis_gravity_and_friction_at_the_reference(case):
     q, v, v_a, a_a = case.q[0], case.v[0], case.v[1], case.a[0]
     data = case.model.createData()

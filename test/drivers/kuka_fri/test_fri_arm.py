@@ -112,21 +112,12 @@ def test_a_payload_beyond_the_prior_is_refused(port):
         make_arm(port).connect()
 
 
-def test_a_controller_that_compensates_nothing_is_noticed_at_once(port):
-    controller = make_controller(inner=InnerLoopSettings(compensation=Compensation.NONE))
+@pytest.mark.parametrize(("compensation", "setup"), [(Compensation.NONE, "overlay"), (Compensation.MODEL, "full")])
+def test_a_controller_that_compensates_otherwise_than_set_up_is_noticed_at_once(port, compensation, setup):
+    controller = make_controller(inner=InnerLoopSettings(compensation=compensation))
     with RunningEmulator(controller, port) as emulator:
-        with pytest.raises(TakeoverRefused, match="moved by .* compensate gravity as the set-up 'overlay' says"):
-            make_arm(port).connect()
-        emulator.lose_patience()
-        time.sleep(0.3)
-        assert travelled(controller) < 0.1
-
-
-def test_a_controller_that_compensates_although_it_should_not_is_noticed(port):
-    controller = make_controller()
-    with RunningEmulator(controller, port) as emulator:
-        with pytest.raises(TakeoverRefused, match="moved by .* 'full' says"):
-            make_arm(port, setup=TorqueSetup.FULL).connect()
+        with pytest.raises(TakeoverRefused, match=f"moved by .* '{setup}' says"):
+            make_arm(port, setup=TorqueSetup(setup)).connect()
         emulator.lose_patience()
         time.sleep(0.3)
         assert travelled(controller) < 0.1
