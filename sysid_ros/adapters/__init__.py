@@ -1,1 +1,1 @@
-"""What nodes need beyond wiring, of ROS, drivers and reports; never imported from below."""
+"""The content of nodes beyond wiring, of ROS, drivers and reports; never imported from below."""

@@ -1,4 +1,4 @@
-"""What the node ``identifiability`` answers, before it goes into messages."""
+"""Answers of the node ``identifiability``, before their conversion to messages."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def answer_structure(comparison: Comparison) -> Answer:
 def compare_description(
     text: str, model: str | None, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
 ) -> Comparison:
-    """Analyse the structure of what is on ``robot_description``.
+    """Analyse the structure of the robot on ``robot_description``.
 
     Args:
         text: The URDF.
         model: Settings of the arm, which say how it is mounted and which joints move; None for none.
-        settings: What is measured, in which motions, and which parameters are unknown.
-        options: What the URDF does not say.
+        settings: Measured quantities, motions, and unknown parameters.
+        options: Details missing in the URDF.
 
     Raises:
-        SysidError: It cannot be analysed, or the settings are not those of this robot; names what is wrong.
+        SysidError: It cannot be analysed, or the settings are for another robot; the message names the fault.
     """
     if model is None:
         return compare_urdf(text, settings, options)
@@ -61,7 +61,7 @@ def compare_description(
 
 
 class PayloadAnswers:
-    """What the data of the estimator know of the payload.
+    """Identifiability of the payload from the data of the estimator.
 
     Args:
         robot: The arm.
@@ -72,15 +72,15 @@ class PayloadAnswers:
         self._targets: dict[str, PayloadIdentifiability] = {}
 
     def answer(self, estimate: ParameterEstimate, information: ArrayLike, with_advice: bool = True) -> Answer:
-        """Return the answer for what the estimator has now.
+        """Return the answer for the present data of the estimator.
 
         Args:
             estimate: Its estimate; bounds count where they are guaranteed.
             information: Its Gram matrix, (10, 10).
-            with_advice: Whether to look for a motion that would tell what the data do not.
+            with_advice: Whether to look for a motion that would determine the parameters the data do not.
 
         Raises:
-            ParameterOutOfRange: The target is unknown, or the information is not that of this arm.
+            ParameterOutOfRange: The target is unknown, or the information is of another arm.
         """
         if estimate.target not in self._targets:
             prior = describe_unknowns(self._robot, EstimatorSettings(target=estimate.target)).prior
@@ -100,7 +100,7 @@ class PayloadAnswers:
 def _no_bounds(estimate: ParameterEstimate) -> str | None:
     """Return why there are no guaranteed bounds; None where there are."""
     if not estimate.is_consistent:
-        return f"This is what has been excited, but no payload agrees with the data: {estimate.alarm_text}"
+        return f"These parameters have been excited, but no payload agrees with the data: {estimate.alarm_text}"
     if not estimate.is_guaranteed:
         return f"No guaranteed bounds: {estimate.guarantee}"
     return None

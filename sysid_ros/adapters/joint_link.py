@@ -62,7 +62,7 @@ class LinkSetup:
     controller_manager: str = "/controller_manager"
 
     def require_packages(self) -> None:
-        """Check that the messages that are needed are there.
+        """Check that the needed messages are installed.
 
         Raises:
             SysidError: They are not.
@@ -117,14 +117,14 @@ class RosJointLink:
         return self._queue.popleft() if self._queue else None
 
     def waiting(self) -> int:
-        """Messages that have arrived and were not yet asked for."""
+        """Messages that have arrived and were not taken yet."""
         return len(self._queue)
 
     def describe_timeout(self) -> str:
         """Who publishes states."""
         found = self._node.get_publishers_info_by_topic(self._setup.states)
         if not found:
-            return f"nobody publishes {self._setup.states}"
+            return f"no publisher on {self._setup.states}"
         names = ", ".join(sorted({f"{one.node_name} ({one.topic_type})" for one in found}))
         return f"{self._setup.states} is published by {names}, but nothing arrives"
 
@@ -151,12 +151,12 @@ class RosJointLink:
         """Why commands would not arrive, or not only ours."""
         topic = self.commands_name
         if not self._publisher.get_subscription_count():
-            return f"nobody listens to {topic}; is the effort controller loaded and configured?"
+            return f"no subscriber on {topic}; is the effort controller loaded and configured?"
         if self._node.count_publishers(topic) > 1:
             others = sorted(
                 one.node_name for one in self._node.get_publishers_info_by_topic(topic) if one.node_name != NODE_NAME
             )
-            return f"somebody else publishes {topic}, too: {', '.join(others) or 'another driver'}"
+            return f"{topic} has another publisher: {', '.join(others) or 'another driver'}"
         return None
 
     def ask_controller(self, timeout: float) -> ControllerInfo | None:
@@ -175,7 +175,7 @@ class RosJointLink:
         return bool(self._setup.hold_controller)
 
     def switch(self, is_torque: bool, timeout: float) -> str | None:
-        """Asks the controller manager; meanwhile the latest command is sent again and again."""
+        """Asks the controller manager; meanwhile the latest command is repeated."""
         if not self._setup.hold_controller:
             return None
         kind = importlib.import_module("controller_manager_msgs.srv").SwitchController

@@ -5,6 +5,6 @@ from pathlib import Path
 
 from sysid_ros.core.common.interrupts import hold_signals
 
-# Python is about to run one of these modules, as one of the package or by the script that an installation makes of it.
+# Python is about to run one of these modules, as a module of the package or by its installed script.
 if sys.argv[:1] == ["-m"] or (Path(__file__).parent / f"{Path(sys.argv[0]).name}.py").is_file():
     hold_signals()

@@ -34,10 +34,10 @@ _FAULTS_OF_JOINTS = ("fault_stuck_encoders", "fault_nan_torques")
 
 
 class ArmDriverNode(LifecycleNode):
-    """Publishes what the loop measures; starts only what is certified, by whom it knows, and what it proves itself.
+    """Publishes the measurements of the loop; starts only motions with a signed certificate that it has re-verified.
 
     Args:
-        make_prover: Makes what proves plans, for a robot as :func:`load_robot` takes it.
+        make_prover: Makes the prover of plans, for a robot as :func:`load_robot` takes it.
     """
 
     def __init__(self, make_prover: Callable[[str], PlanProver] = ProofProcess) -> None:
@@ -62,7 +62,7 @@ class ArmDriverNode(LifecycleNode):
             robot = values.load_robot(self.get_logger())
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
-            values.fixed_scene()  # refuses what cannot be used
+            values.fixed_scene()  # refuses an unusable scene
             is_real_time = values.real_time_priority or not values.is_simulated
             loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n, is_real_time=is_real_time)
             key = key_from_environment()
@@ -121,7 +121,7 @@ class ArmDriverNode(LifecycleNode):
         turns, status_turns = itertools.count(), max(1, round(values.batch_rate / values.status_rate))
 
         def take_turn() -> None:
-            # One timer for all: a turn of the executor costs more than what is done in it.
+            # One timer for all: a turn of the executor costs more than the work in it.
             commands.keep_alive()
             outputs.publish_samples()
             if next(turns) % status_turns == 0:
@@ -206,7 +206,7 @@ class ArmDriverNode(LifecycleNode):
         if authenticator.fault is not None:
             self.get_logger().error(f"nothing may move: {authenticator.fault}")
         elif authenticator.state is AuthenticationState.OFF:
-            self.get_logger().warning("whoever reaches this network can move the arm (allow_unauthenticated)")
+            self.get_logger().warning("any program on this network can move the arm (allow_unauthenticated)")
 
     # Parameters
 

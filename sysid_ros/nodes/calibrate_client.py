@@ -34,14 +34,17 @@ def build_parser() -> CommandParser:
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
     parser.add_argument("--serial", required=True, help="serial number of the arm")
-    parser.add_argument("--mass", type=float, default=0.0, help="mass of what the hand holds [kg]; 0: nothing")
+    parser.add_argument("--mass", type=float, default=0.0, help="mass of the held load [kg]; 0: empty hand")
     parser.add_argument("--tolerance", type=float, default=0.0, help="largest error of this mass [kg]")
     parser.add_argument(
         "--com", type=_numbers, default=[], metavar="X,Y,Z", help="its CoM in the frame of the last joint [m]"
     )
     parser.add_argument("--com-tolerance", type=float, default=0.0, help="largest error of its coordinates [m]")
     parser.add_argument(
-        "--recording", action="append", default=[], help="an earlier one that counts too: FILE or FILE=MASS+-TOLERANCE"
+        "--recording",
+        action="append",
+        default=[],
+        help="earlier recording to use as well: FILE or FILE=MASS+-TOLERANCE",
     )
     parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
@@ -83,7 +86,7 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
 
 
 def describe(result: IdentifyArm.Result) -> list[RenderableType]:
-    """Describe a calibrated arm: widths, and torques of the motion that was not used."""
+    """Describe a calibrated arm: widths, and torques of the validation motion."""
     before, after = (float(np.linalg.norm(values)) for values in (result.residual_before, result.residual_after))
     columns = zip(result.joint_names, result.residual_before, result.residual_after, strict=True)
     rows = [(name, f"{one:.3f}", f"{other:.3f}") for name, one, other in [*columns, ("all", before, after)]]
@@ -91,7 +94,7 @@ def describe(result: IdentifyArm.Result) -> list[RenderableType]:
         f"Combinations of parameters are known within {100.0 * result.relative_width:.0f} % of the range before "
         "(geometric mean)",
         f"Motion of the arm: {result.motion_time:.1f} s",
-        f"RMS torque residual of the motion that was not used [Nm], of means over {MEAN_TIME:g} s in motion, with the "
+        f"RMS torque residual of the validation motion [Nm], of means over {MEAN_TIME:g} s in motion, with the "
         "parameters before and now",
         make_table(("joint", "before", "now"), rows),
     ]

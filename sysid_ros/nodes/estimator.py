@@ -39,11 +39,12 @@ class EstimatorNode(Node):
     """Feeds the samples of ``arm_driver/samples`` to a streaming estimator and publishes its estimate.
 
     A payload goes to ``~/estimate``, which planners and controllers use. Another body goes to ``~/body_estimate``, and
-    what joint torques tell of it, or of all bodies, to ``~/combinations``; ``~/estimate`` is silent then. External
+    identifiable combinations of it, or of all bodies, to ``~/combinations``; ``~/estimate`` is silent then. External
     torques go to ``~/external_torque`` unless all bodies are identified at once.
 
-    Samples count from one publisher alone. A driver that follows another begins with the prior: it may hold something
-    else. Estimates are signed where all their samples are of one session of the driver, and signed by it.
+    Samples count from one publisher only. After a change of the driver the estimate restarts from the prior: the new
+    arm may hold something else. Estimates are signed where all their samples are of one session of the driver, and
+    signed by it.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class EstimatorNode(Node):
             self.get_logger().warning("; ".join(faults), throttle_duration_sec=1.0)
 
     def _leave_out_past(self, samples: Samples) -> Samples:
-        """Mark as unusable what belongs to the time before the last reset and was still on its way."""
+        """Mark as unusable the samples from before the last reset that arrive late."""
         if samples.stamps.size and self._past_until_ns - samples.stamps[-1] > CLOCK_STEP_NS:
             self._past_until_ns = 0  # the clock was set back: these samples are new
         return replace(samples, valid=samples.valid & (samples.stamps > self._past_until_ns))
@@ -185,7 +186,7 @@ class EstimatorNode(Node):
         return response
 
     def _restart(self, reason: str, gripper: str = "", mass: tuple[float, float] = (0.0, 0.0)) -> None:
-        """Begin with the prior; what is stated of gripper and payload holds until the next beginning."""
+        """Restart from the prior; the stated gripper and payload hold until the next restart."""
         values = self._config.values
         settings = replace(values.estimator, gripper=gripper or values.estimator.gripper)
         if settings == self._estimator.settings and mass == self._mass:

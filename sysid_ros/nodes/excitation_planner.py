@@ -1,4 +1,4 @@
-"""Node ``excitation_planner``: trajectories that make the payload's parameters visible."""
+"""Node ``excitation_planner``: trajectories that excite the payload's parameters."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ExcitationPlannerNode(Node):
         try:
             plan = await run_in_thread(self, lambda: self._search(request))
             self._accept(plan, response)
-        except Exception as error:  # noqa: BLE001 - whatever fails in a search is an answer, not the end of the node
+        except Exception as error:  # noqa: BLE001 - a failed search is an answer, not the end of the node
             text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
             response.success, response.message = False, text
             response.status = self._status(False, text)
@@ -109,7 +109,7 @@ class ExcitationPlannerNode(Node):
             tracking_velocity=np.full(robot.n, TYPICAL_VELOCITY),
             collision=build_collision_model(robot, robot.payload_prior.spheres, ground_height=values.ground),
         )
-        # What a message holds is the information of a payload; each motion of a whole arm is planned by itself.
+        # Messages hold the information of a payload; each motion of a whole arm is planned by itself.
         is_payload = settings.target == PAYLOAD_TARGET
         information = np.array(request.information, dtype=float).reshape(10, 10) if is_payload else None
         return plan_excitation(model, q_start, settings, information, is_cancelled=lambda: self._is_cancelled)

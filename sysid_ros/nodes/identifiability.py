@@ -1,4 +1,4 @@
-"""Node ``identifiability``: which parameters can be known, by the structure of the robot and from the data at hand.
+"""Node ``identifiability``: identifiable parameters, by the structure of the robot and from the data at hand.
 
 With options of its own, as in ``ros2 run sysid_ros identifiability --urdf robot.urdf``, the executable is the command
 :mod:`sysid_ros.cli.identifiability`, which needs no running system.
@@ -49,18 +49,18 @@ class IdentifiabilityParameters(RobotParameters):
     """Parameters of the node ``identifiability``."""
 
     model: str = parameter("kinova_gen3_2f85", read_only=True)
-    """Robot: a name from config/ or the path of a robot YAML file; empty: whatever robot_description holds, without
+    """Robot: a name from config/ or the path of a robot YAML file; empty: the one in robot_description, without
     data."""
     data_interval: float = parameter(5.0, "s", lower=0.5, upper=3600.0)
-    """How often the report on data is renewed while data arrive and somebody listens."""
+    """Rate of the report on data while data arrive and the topic has subscribers."""
     advice: bool = parameter(True)
-    """Whether the report on data names a motion that would tell what they do not."""
+    """Whether the report on data names a motion that would determine the parameters they do not."""
 
 
 class IdentifiabilityNode(Node):
     """Publish two reports and answer ``~/analyze``.
 
-    ``~/structure`` is made once for every robot on ``robot_description``; ``~/data`` from what the estimator has. An
+    ``~/structure`` is made once for every robot on ``robot_description``; ``~/data`` from the data of the estimator. An
     analysis takes a thread of its own; both reports and the service take one at a time each.
     """
 
@@ -84,17 +84,17 @@ class IdentifiabilityNode(Node):
         self.get_logger().info("ready: call ~/analyze; the report on ~/structure follows the robot description")
 
     def close(self) -> None:
-        """Wait for what is running."""
+        """Wait for running analyses."""
         spin_while(self, lambda: bool(self._running), CLOSE_TIMEOUT)
 
-    # What is heard
+    # Subscriptions
 
     def _take_description(self, message: String) -> None:
         self._patience.cancel()
         if message.data != self._description:
             self._description = message.data
             work = partial(self._structural_message, message.data, self._config.values.model or None)
-            # A newer description may have come meanwhile; then that is what counts.
+            # A newer description may have come meanwhile; then it counts.
             self._start("structure", work, lambda: self._description != message.data, self._structure_publisher)
 
     def _miss_description(self) -> None:
@@ -154,7 +154,7 @@ class IdentifiabilityNode(Node):
         is_outdated: Callable[[], bool],
         publisher: Publisher,
     ) -> None:
-        """Run an analysis in a thread and publishes its report from the executor."""
+        """Run an analysis in a thread and publish its report from the executor."""
 
         def finish(future: Future) -> None:
             self._running.discard(name)
@@ -179,7 +179,7 @@ class IdentifiabilityNode(Node):
             answer, stamp, frame = await run_in_thread(self, lambda: self._answer(request))
             response.success, response.message = True, answer.report.text
             response.report, response.markdown = report_to_message(answer.report, stamp, frame), answer.markdown
-        except Exception as error:  # noqa: BLE001 - whatever fails in an analysis is an answer, not the end of the node
+        except Exception as error:  # noqa: BLE001 - a failed analysis is an answer, not the end of the node
             text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
             response.success, response.message = False, text
             self.get_logger().error(f"~/analyze: {text}")

@@ -1,4 +1,4 @@
-"""Node ``identification``: the actions users call: identify what the arm holds, or the arm itself, and move it."""
+"""Node ``identification``: the actions users call: identify the payload, or the arm itself, and move it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from sysid_ros.ros.parameters import ParameterServer
 R = TypeVar("R", Identify.Result, MoveTo.Result, IdentifyArm.Result)
 
 READY_PERIOD, READY_PATIENCE, READY_REMINDER = 0.5, 10.0, 60.0
-"""How often the node looks whether a goal could begin, how long it waits until it says that none could, and until it
-says so again [s]."""
+"""Period of the check whether a goal could begin; time until the first warning that none could, and between two
+warnings [s]."""
 HEARTBEAT_PERIOD = 0.1
 """Time between two heartbeats to the driver while a goal runs [s]."""
 ALIVE_PERIOD = 5.0
-"""How long a goal is silent where nothing changes [s]; then it says again what it is doing, and for how long."""
+"""Longest time without a progress message [s]; then the last one is repeated, with its age."""
 CLOSE_TIMEOUT = 10.0
 """How long the end of the node waits for a running goal to bring the arm to rest [s]."""
 ANSWER_TIME = 0.2
@@ -51,7 +51,7 @@ def _accept_cancel(request: object) -> CancelResponse:
 class IdentificationNode(Node):
     """Offers ``~/identify``, ``~/tare``, ``~/identify_arm``, ``~/move_to`` and the trigger ``~/identify_payload``.
 
-    One at a time. ``~/identify`` finds out what the arm holds; ``~/tare`` moves with the empty hand first, which makes
+    One at a time. ``~/identify`` identifies the payload; ``~/tare`` moves with the empty hand first, which makes
     its bounds narrower; ``~/identify_arm`` calibrates the arm itself, with a known load.
     """
 
@@ -63,12 +63,12 @@ class IdentificationNode(Node):
         self._robot = self._config.values.load_robot(self.get_logger())
         key = key_from_environment()
         self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot, key), SuiteClients(self), key)
-        self._known: PayloadModel | None = None  # what the controller was given last
+        self._known: PayloadModel | None = None  # the last model sent to the controller
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
-        self._said = 0.0  # when progress was told last, steady time [s]
-        self._told: tuple[float, Progress, Callable[[Progress], None]] | None = None  # since when, what, to whom
+        self._said = 0.0  # time of the last progress message, steady [s]
+        self._told: tuple[float, Progress, Callable[[Progress], None]] | None = None  # since when, progress, receiver
         # Every goal is accepted, for it is answered with a numbered code and a sentence, which a rejection lacks.
         self._servers = [
             ActionServer(
@@ -109,7 +109,7 @@ class IdentificationNode(Node):
         self._readiness = create_timer(self, READY_PERIOD, self._tell_readiness)
 
     def close(self) -> None:
-        """Cancel what runs, wait until the arm rests and the answer is out; called before the node ends."""
+        """Cancel a running goal, wait until the arm rests and the answer is out; called before the node ends."""
         self._stop.set()
         spin_while(self, self._busy.locked, CLOSE_TIMEOUT)
         spin_while(self, lambda: True, ANSWER_TIME)
@@ -119,7 +119,7 @@ class IdentificationNode(Node):
         self._say_alive()
 
     def _say_alive(self) -> None:
-        """Tell the latest progress again, in the log and to the client, where nothing new was told for a while."""
+        """Repeat the latest progress, in the log and to the client, after a while without news."""
         told, now = self._told, time.monotonic()
         if told is None or now - self._said < ALIVE_PERIOD:
             return
@@ -130,7 +130,7 @@ class IdentificationNode(Node):
         on_progress(progress)
 
     def _tell_readiness(self) -> None:
-        """Say once that a goal can begin, and until then, now and again, what it would wait for."""
+        """Log once that a goal can begin; until then, periodically, the missing conditions."""
         missing, now = find_missing(self._suite, self._config.values.is_moved_by_others), time.monotonic()
         if missing is None:
             self._readiness.cancel()
@@ -162,11 +162,11 @@ class IdentificationNode(Node):
         return end_goal(handle, self._name_end(handle, result))
 
     def _name_end(self, handle: ServerGoalHandle, result: R) -> R:
-        """Say where nobody has cancelled a goal, but this node is told to end."""
+        """Explain the end of a goal that was not cancelled: this node was asked to end."""
         if result.error_code == Identify.Result.CANCELED and self._stop.is_set() and not handle.is_cancel_requested:
             result.error_code = Identify.Result.INTERRUPTED
             result.error_text = (
-                f"identification was told to end before the goal was done ({result.error_text}): the suite ends, "
+                f"identification was asked to end before the goal was done ({result.error_text}): the suite ends, "
                 "or a node that it needs has ended; the log of the launch names it"
             )
         return result
@@ -249,7 +249,7 @@ class IdentificationNode(Node):
         return result
 
     def _remember(self, model: PayloadModel | None) -> None:
-        """Keep what the next move may assume: nothing where the data are inconsistent, so that it uses the prior."""
+        """Keep the model that the next move may assume: none after inconsistent data, so that it uses the prior."""
         estimate = self._suite.monitor.estimate
         self._known = model if estimate is None or estimate.is_consistent else None
 

@@ -1,4 +1,4 @@
-"""Sends goals to ``identification`` and shows what a person wants to see: live progress, then the table.
+"""Sends goals to ``identification`` and shows live progress, then the table.
 
 Run by the runner; on its own: ``python -m sysid_ros.nodes.identify_client --model kinova_gen3_2f85``.
 """
@@ -39,8 +39,8 @@ from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 TARES = ("none", "first", "ask", "only")
-"""What comes before the goal: nothing; a tare, as the hand is empty; a tare, once a person has said that it is; a tare,
-and nothing after it."""
+"""Steps before the goal: none; a tare, as the hand is empty; a tare, once the user has confirmed that; a tare alone,
+without a goal."""
 GRASP_TIMEOUT = 10.0
 """How long a simulated arm may take to grasp something [s]."""
 _LOOK_PERIOD = 0.2
@@ -54,7 +54,7 @@ _NO_TARE = (
 
 TARE_ADVICE = (
     "a tare, some seconds of motion with the empty hand before (sysid tare, or sysid identify without "
-    "--tare none): it tells gains, friction and weight of this very arm"
+    "--tare none): it measures gains, friction and weight of this very arm"
 )
 
 
@@ -77,13 +77,13 @@ def build_parser() -> CommandParser:
         "--mass", default="", help="of the payload, from a scale: MASS[+-TOLERANCE] [kg]; empty: unknown"
     )
     parser.add_argument("--tare", default="none", choices=TARES, help="whether a tare comes first; ask: on a terminal")
-    parser.add_argument("--grasp", default="", help="what a simulated arm grasps after the tare; empty: nothing")
+    parser.add_argument("--grasp", default="", help="load that a simulated arm grasps after the tare; empty: none")
     parser.add_argument("--target-mass-width", type=float, default=0.0, help="stop at this mass width [kg]; 0: never")
     return parser
 
 
 class ResultNode(Node):
-    """What the client hears of one goal, from start to end.
+    """Messages to the client about one goal, from start to end.
 
     Args:
         robot: The robot, for names and prior.
@@ -113,9 +113,7 @@ class ResultNode(Node):
             estimate,
             history,
             statistical=interval_of(result),
-            truth=self._truth
-            if estimate.target == "payload"
-            else None,  # what is published is that of the payload alone
+            truth=self._truth if estimate.target == "payload" else None,  # the topic is about the payload only
             warnings=warnings,
         )
 
@@ -133,7 +131,7 @@ class ResultNode(Node):
         number, count, box = feedback.trajectory_number, feedback.number_of_trajectories, self.robot.payload_prior.box
         motion = f"trajectory {number}" + (f" of {count}" if count else "") if number else ""
         known = mass_detail(mass, (float(box.lower[0]), float(box.upper[0])))
-        # what comes after the motion is measured by nobody, and the bar is not to stand at its end meanwhile
+        # work after the motion has no measured progress; the bar must not stand at its end meanwhile
         share = None if feedback.phase == Identify.Feedback.PHASE_REPORTING else feedback.progress
         if feedback.doubt not in ("", self._doubt):
             self._display.message(feedback.doubt)
@@ -173,7 +171,7 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
 
 
 def ask(question: str, stop: Interrupts) -> bool:
-    """Ask a person at the terminal for Enter; return whether that came: not n, nor the end of input or of the run."""
+    """Wait for Enter at the terminal; return false for n, the end of the input, or the end of the run."""
     print(question, end="", flush=True)
     while not stop.is_set:
         if select.select([sys.stdin], [], [], _LOOK_PERIOD)[0]:
@@ -232,7 +230,7 @@ def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) ->
 
 
 def _goes_on(options: argparse.Namespace, display: ProgressDisplay, result: Identify.Result) -> bool:
-    """Tell how a tare ended; return whether the payload is to be identified after it."""
+    """Report the end of a tare; return whether to identify the payload after it."""
     if result.error_code == Identify.Result.NONE:
         display.message(f"{result.tare}; the arm moved for {result.motion_time:.1f} s")
     else:

@@ -1,4 +1,4 @@
-"""Node ``monitor``: what the suite does, as RViz markers and, if asked for, in a browser."""
+"""Node ``monitor``: the suite as RViz markers and, if asked for, in a browser."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.view.scene import ArmView
 
 STATUS_SILENCE = 3.0
-"""A driver that says nothing for this long follows nothing any more, as far as pictures go [s]."""
+"""After this long without a status of the driver, no plan is drawn as followed [s]."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class MonitorParameters(FrameParameters, RobotParameters):
     """Parameters of the node ``monitor``."""
 
     rate: float = parameter(10.0, "Hz", lower=0.5, upper=60.0)
-    """How often the arm is drawn, and others if they changed."""
+    """Rate at which the arm is drawn, and other markers if they changed."""
     show_spheres: bool = parameter(True)
-    """Draw the collision spheres of the arm and of what it carries."""
+    """Draw the collision spheres of the arm and of its payload."""
     path_points: int = parameter(100, "-", lower=10, upper=2000)
     """Points on the drawn paths of the tool."""
     swept_postures: int = parameter(12, "-", lower=0, upper=100)
@@ -61,9 +61,9 @@ class MonitorParameters(FrameParameters, RobotParameters):
 class MonitorNode(Node):
     """Publishes three pictures, each complete in itself.
 
-    ``~/markers`` has the arm and the payload with the uncertainty of its CoM, as soon as the arm is heard of;
+    ``~/markers`` has the arm and the payload with the uncertainty of its CoM, as soon as joint states arrive;
     ``~/plan_markers`` the plan with the room it takes and the margins of its certificate, until it ends;
-    ``~/scene_markers`` obstacles and ground. The last two come when they change. Nothing is drawn for nobody.
+    ``~/scene_markers`` obstacles and ground. The last two come when they change. Without subscribers nothing is drawn.
     With ``view_port`` a browser on this machine shows the same.
     """
 
@@ -111,10 +111,10 @@ class MonitorNode(Node):
             self._view.close()
         super().destroy_node()
 
-    # What is heard
+    # Subscriptions
 
     def _listen_to_joint_states(self, wanted: bool) -> None:
-        # They come often, and being woken up costs more than what is done then: only for somebody who looks.
+        # They come often, and each wake-up costs more than its work: only with subscribers.
         if wanted and self._joint_states is None:
             self._joint_states = self.create_subscription(
                 JointState, "joint_states", self._take_joint_state, qos.JOINT_STATES_SUBSCRIBER, raw=True
@@ -127,7 +127,7 @@ class MonitorNode(Node):
         self._joint_state = message  # only the latest is drawn, so only that one is taken apart
 
     def _position(self) -> np.ndarray | None:
-        """Where the arm is, (n,) [rad]; None where nobody says."""
+        """Positions of the arm, (n,) [rad]; None without a recent message."""
         if self._joint_state is None:
             return None
         message = deserialize_message(self._joint_state, JointState)
@@ -159,10 +159,10 @@ class MonitorNode(Node):
         try:
             self._scene = scene_from_message(message, self._robot.n)
         except SysidError as error:
-            # The last scene that could be used stays in the picture, as one that is no longer known to be true.
+            # The last usable scene stays in the picture, drawn as no longer valid.
             self._scene_fault = self._scene_fault or f"the scene cannot be used: {error}"
             self._complain("safe_planner/scene", error)
-        # Planners say it again and again.
+        # Planners repeat it.
         if before != (self._scene_fault, self._scene and self._scene.hash()):
             self._is_scene_drawn = self._is_scene_viewed = False
 
@@ -174,7 +174,7 @@ class MonitorNode(Node):
     def _complain(self, topic: str, error: SysidError) -> None:
         self.get_logger().error(f"{topic}: {error}", throttle_duration_sec=5.0)
 
-    # What is drawn
+    # Pictures
 
     def _publish(self) -> None:
         if time.monotonic() - self._status_time > STATUS_SILENCE:
@@ -201,7 +201,7 @@ class MonitorNode(Node):
                 self._plan_publisher.publish(self._draw_plans())
 
     def _show(self, view: ArmView, is_viewed: bool) -> None:
-        """Bring the view up to date; what comes seldom is drawn for those, too, who look later."""
+        """Bring the view up to date; rare messages are drawn for later viewers, too."""
         if is_viewed and (q := self._position()) is not None:
             view.show_posture(q)
         estimate = self._estimate

@@ -26,7 +26,7 @@ class SafePlannerNode(LifecycleNode):
     def __init__(self) -> None:
         super().__init__("safe_planner")
         self._config = ParameterServer(self, SafePlannerParameters)
-        self._known: SceneStore | None = None  # whatever becomes of the node: obstacles stay until they are deleted
+        self._known: SceneStore | None = None  # survives clean-up: obstacles stay until they are deleted
         self._scene: SceneFeed | None = None
         self._service: PlanService | None = None
 

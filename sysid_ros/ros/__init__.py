@@ -1,1 +1,1 @@
-"""The border to ROS: messages, parameters, quality of service, the environment, how nodes run."""
+"""The boundary to ROS: messages, parameters, quality of service, the environment, how nodes run."""

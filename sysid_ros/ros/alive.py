@@ -1,4 +1,4 @@
-"""Which nodes are alive, as the middleware itself tells: a thread of its own asserts it, whatever Python is busy with.
+"""Which nodes are alive, by the liveliness of the middleware: its own thread asserts it, however busy Python is.
 
 A node that is killed, or stopped by a signal, falls silent at once; one that only computes for long does not.
 """
@@ -23,17 +23,17 @@ from sysid_ros.ros import qos
 
 TOPIC = "alive"
 _LOOK_SECONDS = 0.2
-"""How often the clock of the machine is looked at [s]."""
+"""Period at which the clock of the machine is checked [s]."""
 _SET_BACK = 0.05
-"""What less the clock is set back by does no harm: waits last so much longer [s]."""
+"""Smaller steps back of the clock do no harm: waits only last that much longer [s]."""
 GRACE = 0.5
-"""How long a node may seem gone before it is taken to have gone [s]: another one of its name may just have begun."""
+"""How long a node may be missing before it counts as gone [s]: a successor of the same name may be starting."""
 
 
 def announce(node: Node) -> Publisher[Empty]:
     """Let others know that a node is alive, for as long as it is, and return the publisher that does.
 
-    One message is for all: whoever finds the node gets it, and knows at once, before the middleware asserts anything.
+    One latched message is enough: every node that discovers this one receives it at once, before any assertion.
     """
     publisher: Publisher[Empty] = node.create_publisher(Empty, f"~/{TOPIC}", qos.ALIVE)
     publisher.publish(Empty())
@@ -43,7 +43,7 @@ def announce(node: Node) -> Publisher[Empty]:
 class Waker:
     """Wake a node up where a signal has come, or the clock of its machine was set back.
 
-    Python runs handlers of signals only between two waits of the executor, so the executor would have to look for them
+    Python runs signal handlers only between two waits of the executor, so the executor would have to poll for them
     all the time.
 
     Fast DDS as wheels bring it (made for a C library older than 2.30) waits for steady times by the wall clock: a wait
@@ -109,11 +109,11 @@ class Peers:
         return time.monotonic() - self._gone_since.get(name, math.inf) > GRACE
 
     def find_gone(self, *names: str, since: float = -math.inf) -> str | None:
-        """Return in words which of these nodes has gone; None if none has.
+        """Return a sentence about the nodes that have gone; None if none has.
 
         Args:
             names: The nodes.
-            since: Those that were seen to go before this steady time [s] do not count: they may be about to come back.
+            since: Nodes that went before this steady time [s] do not count: they may be about to come back.
         """
         name = next((name for name in names if self.is_gone(name) and self._gone_since[name] >= since), None)
         if name is None:

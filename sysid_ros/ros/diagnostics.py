@@ -28,7 +28,7 @@ def diagnostic_message(
 
     Args:
         stamp_ns: When [ns].
-        name: What it is about, see :func:`name_of`.
+        name: Its subject, see :func:`name_of`.
         hardware_id: Which arm, see :func:`hardware_id_of`.
         state: How good or bad it is, and the same in one sentence.
         values: Numbers and texts beside it, the unit in the name.
@@ -48,7 +48,7 @@ def hardware_id_of(node: Node, robot: str, address: str = "") -> str:
     """Return which arm a status is about: two of one model differ in namespace, real ones in their address too.
 
     Args:
-        node: The node that speaks of it.
+        node: The node that reports it.
         robot: Name of the robot.
         address: Address of its controller; empty where it has none.
     """

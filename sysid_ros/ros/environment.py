@@ -19,7 +19,7 @@ LOOPBACK_PROFILE = Path(__file__).with_name("fastdds_loopback.xml")
 """Fast DDS profile: UDP on 127.0.0.1, nothing else."""
 
 DOMAIN_IDS = range(102)
-"""Domain ids whose UDP ports lie below those that Linux hands out on its own."""
+"""Domain ids whose UDP ports lie below the ephemeral ports of Linux."""
 
 PROFILE_VARIABLE = "FASTDDS_DEFAULT_PROFILES_FILE"
 """Names the file of the Fast DDS profile."""
@@ -57,7 +57,7 @@ def choose_domain_id(generator: random.Random | None = None) -> int:
     """Return a random domain id that no process on this machine uses now (any at all if all are in use).
 
     It is this process's until its end: until its nodes have opened their ports, which takes seconds on a busy machine,
-    nobody else who asks here gets it.
+    no other caller on this machine gets it.
 
     Args:
         generator: Source of randomness; the system's by default.
@@ -92,7 +92,7 @@ def loopback_environment(domain_id: int | None = None) -> dict[str, str]:
 
 
 class Network(str, Enum):
-    """Who can hear the nodes of a run, and talk to them."""
+    """Which machines can exchange messages with the nodes of a run."""
 
     AUTO = "auto"
     LOOPBACK = "loopback"
@@ -102,13 +102,13 @@ class Network(str, Enum):
 def network_variables(
     network: Network, is_arm_on_topics: bool, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the environment variables for a choice of network, to be added to those of a process.
+    """Return the environment variables for a choice of network, to be added to the environment of a process.
 
     Args:
         network: The choice. ``LOOPBACK``: this machine alone. ``LAN``: as the user's environment says, which without
-            settings is everybody on the networks of this machine, over UDP. ``AUTO``: ``LOOPBACK``, unless the arm
+            settings is every machine on its networks, over UDP. ``AUTO``: ``LOOPBACK``, unless the arm
             itself is reached over topics.
-        is_arm_on_topics: Whether the arm is commanded or heard over topics, maybe of another machine.
+        is_arm_on_topics: Whether the arm is commanded or measured over topics, possibly of another machine.
         environ: The user's environment.
     """
     is_fast_dds = (environ.get("RMW_IMPLEMENTATION") or "rmw_fastrtps").startswith("rmw_fastrtps")

@@ -1,4 +1,4 @@
-"""Sends a goal to an action and follows it to its end, for programs that a person runs and may stop."""
+"""Sends a goal to an action and follows it to its end, for programs that a user runs and may stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERVER_TIMEOUT = 60.0
 CANCEL_TIMEOUT = 20.0
 """How long a cancelled goal may take to bring the robot to rest [s]."""
 GONE_AFTER = 2.0
-"""A server that is not to be found for so long has gone; for a moment, as at the start, any may seem so [s]."""
+"""A server undiscovered for this long has gone; shorter absences are normal, as at the start [s]."""
 
 
 def client_main(
@@ -43,10 +43,10 @@ def client_main(
     Args:
         parser: Its command line, without arguments for ROS.
         run: Sends its goals with these options, heeds the request to stop, and returns the exit status.
-        argv: Arguments with those for ROS; the command line by default.
+        argv: Arguments, for ROS as well; the command line by default.
 
     Returns:
-        Exit status: that of ``run``, or with one sentence 1 if a goal has no result, 130 if that was asked for, and 2
+        Exit status of ``run``; or, with one sentence, 1 if a goal has no result, 130 if the user stopped it, and 2
         if an option cannot be used.
     """
     arguments = list(sys.argv if argv is None else [parser.prog, *argv])
@@ -71,7 +71,7 @@ class GoalLost(SysidError):
 
     Args:
         text: Why, and what to do.
-        was_stopped: Whether somebody has asked for its end.
+        was_stopped: Whether the user has stopped it.
     """
 
     def __init__(self, text: str, was_stopped: bool = False):
@@ -86,7 +86,7 @@ class GoalClient:
         node: A node that no executor has yet.
         action: Type of the action.
         name: Its name, ``<node>/<action>``.
-        stop: Whether somebody asks for the end.
+        stop: The request to stop.
     """
 
     def __init__(self, node: Node, action: Any, name: str, stop: Interrupts):
@@ -104,7 +104,7 @@ class GoalClient:
         self._executor.shutdown(timeout_sec=1.0)
 
     def run(self, goal: Any, on_feedback: Callable[[Any], None], on_stop: Callable[[], None]) -> Any:
-        """Send a goal and return its result; cancel it where somebody asks for the end.
+        """Send a goal and return its result; cancel it on a request to stop.
 
         Args:
             goal: The goal.
@@ -114,9 +114,9 @@ class GoalClient:
         Raises:
             GoalLost: There is no result.
         """
-        # A goal that is sent before the server knows where to send its answer runs, and nobody here learns of it.
+        # If the server has not discovered this client yet, the goal would run and its answer would be lost.
         if not self.spin_until(lambda: self._probe.is_answered() or self._stop.is_set, SERVER_TIMEOUT):
-            fault = "is offered, but not answered" if self._client.server_is_ready() else "is offered by nobody"
+            fault = "is offered, but not answered" if self._client.server_is_ready() else "has no server"
             raise GoalLost(f"the action {self._name} {fault}; see the logs of the nodes")
         if self._stop.is_set:
             raise GoalLost("stopped before anything was asked for", True)
@@ -145,7 +145,7 @@ class GoalClient:
         outcome = handle.get_result_async()
         self.spin_until(lambda: outcome.done() or self._stop.is_set or self._is_gone(), math.inf)
         if not outcome.done() and self._is_gone():
-            raise GoalLost(f"{self._server} has gone; the driver hears nobody and brakes by itself")
+            raise GoalLost(f"{self._server} has gone; without its messages the driver brakes by itself")
         if not outcome.done():
             on_stop()
             handle.cancel_goal_async()

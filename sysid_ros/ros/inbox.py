@@ -1,7 +1,7 @@
-"""A topic that is asked instead of one that calls: messages wait in the middleware until somebody wants them.
+"""A topic to be polled, without callbacks: messages wait in the middleware until they are taken.
 
-An executor spends a third of a millisecond on every message, most of it on finding out whose turn it is. That is too
-much for a topic of 1 kHz, and useless where only the latest message counts.
+An executor spends a third of a millisecond on every message, most of it on scheduling. That is too much for a topic
+of 1 kHz, and useless where only the latest message counts.
 """
 
 from __future__ import annotations

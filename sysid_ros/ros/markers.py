@@ -45,7 +45,7 @@ COM_DIAMETER = 0.015
 PATH_WIDTH = 0.006
 TEXT_HEIGHT = 0.04
 LEAST_SIZE = 1e-4
-"""RViz draws nothing that has no size [m]."""
+"""RViz does not draw markers of size zero [m]."""
 
 
 class MarkerBuilder:
@@ -62,7 +62,7 @@ class MarkerBuilder:
         self._is_stuck = False
 
     def stick_to(self, link: str) -> None:
-        """Put what follows into the frame of a link, with which it moves."""
+        """Put the following markers into the frame of a link, with which they move."""
         self._header, self._is_stuck = Header(frame_id=link, stamp=self._header.stamp), True
 
     def array(self) -> MarkerArray:
@@ -107,7 +107,7 @@ class MarkerBuilder:
             middle = origin + rotation @ (0.5 * (lower + upper))
             self._add("com_bounds", Marker.CUBE, middle, rotation, np.maximum(upper - lower, LEAST_SIZE))
         if not (np.all(np.isfinite(estimate.values)) and is_physically_consistent(estimate.values)):
-            return  # no point estimate yet, or one on the border of what a body can be
+            return  # no point estimate yet, or one on the border of physical consistency
         ellipsoid = compute_inertia_ellipsoid(estimate.values)
         center = origin + rotation @ ellipsoid.center
         # A sphere marker with three different diameters is drawn as an ellipsoid.
@@ -158,7 +158,7 @@ SMALL_TEXT = 0.028
 TEXT_WIDTH = 60
 """Letters in a line."""
 ABOVE = 0.25
-"""How far above what it is about a text stands [m]."""
+"""Height of a text above its object [m]."""
 
 
 def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -> None:
@@ -167,7 +167,7 @@ def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -
     Args:
         builder: Takes the markers.
         scene: What surrounds the arm.
-        fault: Why the scene is not known; None if it is. What was known last is drawn in red then.
+        fault: Why the scene is not known, with the last known one drawn in red; None if it is known.
     """
     namespace = "obstacles" if fault is None else "obstacles_unknown"
     top = 1.2
@@ -213,7 +213,7 @@ def draw_plan(
 
 
 def margin_lines(certificate: Certificate) -> list[str]:
-    """Return what a certificate says, in lines for a picture."""
+    """Return the statement of a certificate, in lines for a picture."""
     lines = ["proven over continuous time; smallest margins:"]
     lines += [f"{row.kind}: {row.value}  ({row.place})" for row in margin_rows(certificate)]
     return lines
@@ -236,8 +236,8 @@ _REMEMBERED = 8
 class PlanCache:
     """Keeps plans until they end.
 
-    A plan is drawn from the moment it is published. One that a driver follows counts before one that nobody follows
-    yet; when the driver comes to rest, everything published until then is over.
+    A plan is drawn from the moment it is published. The plan that the driver follows takes precedence over later ones;
+    when the driver comes to rest, all plans published until then have ended.
     """
 
     def __init__(self) -> None:
@@ -258,7 +258,7 @@ class PlanCache:
         Args:
             followed: ``plan_id`` of the plan it follows; None for none.
             waiting: ``plan_id`` of the plan that waits to take over; None for none.
-            now: Time of its clock [s]; plans that are no longer valid are forgotten, if nobody follows them.
+            now: Time of its clock [s]; plans that have expired are forgotten unless the driver follows them.
         """
         before, self._followed, self._waiting = self._followed, followed, waiting
         if before and not followed:
@@ -270,7 +270,7 @@ class PlanCache:
                 del self._plans[key]
 
     def lose_driver(self) -> None:
-        """Nobody says any more what is followed."""
+        """Forget which plan is followed: the status of the driver is missing."""
         if self._followed:
             self._plans.clear()
         self._followed = self._waiting = None

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from sysid_ros.core.common.errors import ParameterOutOfRange
 
 TOPIC = "planning_scene"
-"""Where MoveIt's planning scene monitor hears of changes."""
+"""Topic of MoveIt's planning scene monitor for changes."""
 _SEQUENCE = re.compile(r"(?:sequence<)?([\w/]+?)(?:, \d+)?(?:>|\[\d+\])?$")
 
 
@@ -40,7 +40,7 @@ class PlanningScenePublisher:
         """Publish a change.
 
         Args:
-            fields: Those of a ``moveit_msgs/PlanningScene`` that are not their defaults, as in YAML.
+            fields: Fields of a ``moveit_msgs/PlanningScene`` that differ from their defaults, as in YAML.
         """
         if self._type is not None:
             self._publisher.publish(fill_message(self._type(), fields))

@@ -38,7 +38,7 @@ from sysid_ros.ros.node_help import node_parser
 T = TypeVar("T")
 
 EXIT_REFUSED = 2
-"""Exit status of a node that cannot start with what it was given."""
+"""Exit status of a node that cannot start with its parameters or arguments."""
 
 _SECURITY_VARIABLE = "ROS_SECURITY_ENABLE"
 """Where it is true, ROS 2 demands SROS2."""
@@ -47,27 +47,27 @@ _workers: weakref.WeakKeyDictionary[Node, weakref.WeakSet[threading.Thread]] = w
 """Threads of long work by node."""
 
 _CLOCK_PATIENCE, _CLOCK_REMINDER = 2.0, 30.0
-"""How long a node waits for /clock before it says so, and until it says so again [s]."""
+"""How long a node waits for /clock before it warns, and between two warnings [s]."""
 _SPIN_SECONDS = 0.05
-"""How often a condition is looked at while a client spins [s]."""
+"""Polling period of a condition while a client spins [s]."""
 _POLL_SECONDS = 0.1
-"""How often a condition is looked at while a node that is about to end spins [s]."""
+"""Polling period of a condition while an ending node spins [s]."""
 _LOOK_SECONDS = 1.0
-"""How long a node waits for something to do before it looks whether it has a clock [s]."""
+"""How long an idle node waits before it checks its clock [s]."""
 
 
 def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None) -> int:
-    """Make the node of an executable, spin it until it is told to stop, and end it cleanly.
+    """Make the node of an executable, spin it until a request to stop, and end it cleanly.
 
     A node may have a method ``close()``, called once before it is destroyed and while ROS still works: the place to
     stop an arm. A lifecycle node with a parameter ``autostart`` that is true is configured and activated at once.
 
     Args:
         node_class: The node's class, called without arguments.
-        argv: Arguments with those for ROS; the command line by default.
+        argv: Arguments, for ROS as well; the command line by default.
 
     Returns:
-        Exit status: 0 after a stop on request, 2 if the node cannot start with what it was given.
+        Exit status: 0 after a stop on request, 2 if the node cannot start with its arguments.
 
     Raises:
         SystemExit: Of ``--help``, and of words that are neither this nor arguments of ROS.
@@ -110,7 +110,7 @@ def _run(node_class: Callable[[], Node], stop: Interrupts) -> tuple[int, Node | 
         executor.add_node(node)
         if isinstance(node, LifecycleNode) and not _autostart(node, stop):
             return EXIT_REFUSED, node
-        # What was made so far stays: looking through it for garbage again took a fifth of a node's time at rest.
+        # Objects made so far stay: collecting garbage among them again took a fifth of the time of a node at rest.
         gc.collect()
         gc.freeze()
         clock = ClockWatch(node)
@@ -141,7 +141,7 @@ def _autostart(node: LifecycleNode, stop: Interrupts) -> bool:
 
 
 class ClockWatch:
-    """Says where a node waits for a clock that nobody gives: what it stamps has no time until then.
+    """Warns where a node waits for a clock that never comes: until then its stamps are zero.
 
     Args:
         node: The node.
@@ -154,7 +154,7 @@ class ClockWatch:
         self._is_waiting = node.has_parameter("use_sim_time") and bool(node.get_parameter("use_sim_time").value)
 
     def look(self) -> None:
-        """Say it, now and again, for as long as it is so; called between turns of the executor."""
+        """Repeat the warning until there is a clock; called between turns of the executor."""
         if not self._is_waiting or self._clock() < self._next:
             return
         self._next = self._clock() + _CLOCK_REMINDER
@@ -162,8 +162,8 @@ class ClockWatch:
         if self._is_waiting:
             publishers = len(self._node.get_publishers_info_by_topic("/clock"))
             self._node.get_logger().error(
-                f"use_sim_time is true and no time has come on /clock ({publishers} publishers): what is "
-                "stamped has no time, and joint states are not published, until it does. Start the simulator, or leave "
+                f"use_sim_time is true and no time has come on /clock ({publishers} publishers): stamps "
+                "have no time, and joint states are not published, until it does. Start the simulator, or leave "
                 "use_sim_time false: the simulated arms of this package need no clock"
             )
 
@@ -171,13 +171,13 @@ class ClockWatch:
 def create_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
     """Call something again and again by steady time.
 
-    The timers of a node follow its clock by default, and stand still for as long as the clock was set back, or a
-    simulation pauses; heartbeats, samples and statuses must come all the same.
+    By default the timers of a node follow its clock, and stop while a simulation pauses or until a clock that was set
+    back has caught up; heartbeats, samples and statuses must go on.
 
     Args:
         node: The node.
         period: Time between two calls [s].
-        callback: What is called.
+        callback: The function to call.
     """
     return node.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
@@ -199,7 +199,7 @@ def create_long_service(node: Node, service_type: type, name: str, callback: Cal
 
 
 class Interfaces:
-    """What a node offers for some time: topics, services and timers that are destroyed together.
+    """Interfaces that a node offers for some time: topics, services and timers, destroyed together.
 
     Args:
         node: The node.
@@ -266,7 +266,7 @@ def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float
 
     Args:
         executor: Spins nowhere else.
-        condition: Looked at again and again.
+        condition: Polled.
         seconds: How long at most [s].
     """
     end = time.monotonic() + seconds
@@ -278,11 +278,11 @@ def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float
 
 
 def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:
-    """Spin a node that is about to end for as long as a condition holds, so that what runs can end in order.
+    """Spin a node that is about to end for as long as a condition holds, so that running callbacks can end in order.
 
     Args:
         node: The node, whose executor does not spin elsewhere any more.
-        condition: What holds.
+        condition: Spin while it holds.
         seconds: How long at most [s].
     """
     end = time.monotonic() + seconds
@@ -293,8 +293,8 @@ def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> Non
 async def run_in_thread(node: Node, work: Callable[[], T]) -> T:
     """Run long work beside the executor and return its result.
 
-    The executor goes on serving subscriptions, services and cancel requests meanwhile; the awaiting callback must be
-    that of an action or of a service made with :func:`create_long_service`. An error of the work is raised
+    The executor goes on serving subscriptions, services and cancel requests meanwhile; the awaiting callback must
+    belong to an action or to a service made with :func:`create_long_service`. An error of the work is raised
     where it is awaited.
 
     Args:
@@ -308,7 +308,7 @@ def start_in_thread(node: Node, work: Callable[[], T]) -> Future:
     """Start long work beside the executor and return a future of its result.
 
     Args:
-        node: The node whose executor runs what is to be done when the work is.
+        node: The node whose executor runs the callbacks of the future.
         work: Called once, in a thread of its own.
     """
     future: Future = Future(executor=node.executor)
@@ -316,7 +316,7 @@ def start_in_thread(node: Node, work: Callable[[], T]) -> Future:
     def run() -> None:
         try:
             future.set_result(work())
-        except Exception as error:  # noqa: BLE001 - handed to whoever awaits it
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
             future.set_exception(error)
 
     thread = threading.Thread(target=run, name="work", daemon=True)

@@ -1,4 +1,4 @@
-"""What the executables of nodes print for ``--help``: what the node does, and its parameters."""
+"""Output of ``--help`` of node executables: purpose of the node, and its parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parameters_of(module: ModuleType) -> type[NodeParameters]:
 
 
 def node_parser(node_class: Callable[[], Node], program: str) -> CommandParser:
-    """Return the parser of what is left of a node's command line without the arguments of ROS: nothing but help.
+    """Return the parser of a node's command line without the arguments of ROS: it accepts only ``--help``.
 
     Args:
         node_class: Class of the node.

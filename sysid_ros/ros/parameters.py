@@ -3,7 +3,7 @@
 The parameters of a node are a frozen dataclass that derives from :class:`NodeParameters`. Its fields are made with
 
 - :func:`parameters_from`: all settings of a class become parameters and the field holds the settings themselves;
-- :func:`parameter_like`: one parameter that means what a setting means;
+- :func:`parameter_like`: one parameter with the meaning of a setting;
 - :func:`parameter`: one that only this node has.
 
 :class:`ParameterServer` declares them on a node.
@@ -35,7 +35,7 @@ _TYPES: dict[Any, tuple[Parameter.Type, str]] = {
 }
 _INT64 = 2**63 - 1
 FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides.")
-"""How names of parameters begin that every node has, whoever wrote it."""
+"""Prefixes of the parameters that rclpy itself gives every node."""
 _OWN, _GROUP = "parameter", "settings"
 
 
@@ -63,7 +63,7 @@ class NodeParameter:
         name: Its name.
         value_type: Its Python type, one that ROS has.
         default: Its default.
-        setting: What it means and may be.
+        setting: Its unit, meaning and range.
         read_only: Whether it can only be given at the start of the node.
         group: Field of the node's parameters that holds the settings it belongs to, None for one of the node's own.
         target: Field of those settings.
@@ -81,7 +81,7 @@ class NodeParameter:
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words, as in 'a number from 0.1 to 10 s'."""
+        """Its allowed values in words, as in 'a number from 0.1 to 10 s'."""
         if self.setting.choices:
             return "one of " + ", ".join(repr(choice) for choice in self.setting.choices)
         words = _TYPES[self.value_type][1]
@@ -116,7 +116,7 @@ class NodeParameter:
 
     @property
     def declared_default(self) -> Any:
-        """Its default as rclpy takes it: it cannot tell the type of an empty list."""
+        """Its default for rclpy, which cannot infer the type of an empty list."""
         if not isinstance(self.default, tuple):
             return self.default
         if not self.default and self.value_type != tuple[str, ...]:
@@ -164,9 +164,9 @@ def parameter(
 
 
 def parameter_like(kind: type[Any], name: str, *, read_only: bool = False) -> Any:
-    """Make a field for a parameter that means what a setting means, but is for another process.
+    """Make a field for a parameter with the meaning of a setting, but for another process.
 
-    A docstring below the field describes it; without one it is that of the setting.
+    A docstring below the field describes it; without one, the docstring of the setting does.
 
     Args:
         kind: Class of the settings.
@@ -198,14 +198,14 @@ def parameters_from(
     computed: Sequence[str] = (),
     read_only: bool = False,
 ) -> Any:
-    """Make a field that holds settings and has a parameter for each of them but those of the library only.
+    """Make a field that holds settings and has a parameter for each of them except library-only ones.
 
     Args:
         kind: Class of the settings.
-        rename: Names of parameters that are not those of their settings, by the latter.
-        prefix: What the names of the others begin with.
-        note: What descriptions begin with, as in ``LBR: ``.
-        defaults: Defaults that differ from those of the settings.
+        rename: Names of parameters that differ from their settings, by setting.
+        prefix: Prefix of all other names.
+        note: Prefix of the descriptions, as in ``LBR: ``.
+        defaults: Defaults that differ from the settings.
         computed: Settings the node computes from other parameters; they have none of their own.
         read_only: Whether they can only be given at the start of the node.
     """

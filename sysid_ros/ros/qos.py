@@ -19,38 +19,38 @@ SAMPLES = _profile(1000)
 """Sample batches: none may be lost, so reliable and deep enough for many seconds of a stalled receiver."""
 
 LATCHED = _profile(1, latched=True)
-"""The latest value, also for those who come late: robot description, estimate, plan."""
+"""The latest value, also for late joiners: robot description, estimate, plan."""
 
 STATUS = _profile(1, latched=True)
 """State of the driver and of plans: the latest is what counts."""
 
 SCENE = _profile(10, latched=True)
-"""What the planner says is around the arm, of every planner there is."""
+"""Scene of the arm, from every planner."""
 
 OBSTACLES = _profile(None, latched=True)
-"""Obstacles as received from those that keep their last messages for late comers: each may add to those before."""
+"""Obstacles from transient local publishers, which keep messages for late joiners: each may add obstacles."""
 
 OBSTACLES_VOLATILE = _profile(None)
-"""Obstacles as received from those that do not, as publishers are with the defaults of ROS."""
+"""Obstacles from volatile publishers, the default of ROS."""
 
 JOINT_STATES = _profile(100)
 """Joint states as published: reliable, which serves every kind of subscriber."""
 
 JOINT_STATES_SUBSCRIBER = _profile(100, reliable=False)
-"""Joint states as received: best effort also hears publishers that are not reliable."""
+"""Joint states as received: best effort also matches publishers that are not reliable."""
 
 EFFORT_COMMANDS = _profile(1)
 """Commands to an effort controller: only the latest counts; controllers listen with the defaults of ROS, reliably."""
 
 ALIVE_LEASE = 3.0
-"""A node whose middleware has asserted nothing for so long is not alive [s]; it does so every two thirds of that."""
+"""Liveliness lease [s]: without an assertion for this long a node is not alive; assertions come every two thirds."""
 ALIVE = QoSProfile(
     depth=1,
     durability=DurabilityPolicy.TRANSIENT_LOCAL,
     liveliness=LivelinessPolicy.AUTOMATIC,
     liveliness_lease_duration=Duration(seconds=ALIVE_LEASE),
 )
-"""After one message the middleware alone asserts that the process is alive, and says where it no longer is."""
+"""After one message the middleware alone asserts that the process is alive, and reports when it no longer is."""
 
 MARKERS = _profile(1, latched=True)
 """RViz markers; RViz may be started last."""

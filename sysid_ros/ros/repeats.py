@@ -1,7 +1,7 @@
 """One piece of work, and one answer, for a request that comes more than once.
 
-Where many requests come at once the middleware drops some, and answers too, so callers repeat what was not answered
-(:func:`sysid_ros.ros.waiting.call_service`). What takes long, or moves an arm, must not be done twice for that.
+Where many requests come at once the middleware drops some, and answers too, so callers repeat unanswered requests
+(:func:`sysid_ros.ros.waiting.call_service`). Long work, or a motion of an arm, must not be done twice for that.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LongCallback = Callable[[Any, Any], Awaitable[Any]]
 
 @dataclass
 class _Answer:
-    """What requests of one content get."""
+    """The shared answer to requests of one content."""
 
-    conditions: object  # What it depends on beside the request
-    response: Future[Any] = field(default_factory=Future)  # The answer, or what it will be
+    conditions: object  # State it depends on besides the request
+    response: Future[Any] = field(default_factory=Future)  # The answer, maybe still to come
     ends: float = math.inf  # Steady time from which the same request is a new one [s]
 
 
@@ -39,7 +39,7 @@ def share_repeats(
 
     Args:
         callback: Does the work; its response says in ``success`` whether it did, where there is a ``memory``.
-        conditions: What an answer depends on beside its request; where it has changed, the work is done anew.
+        conditions: State an answer depends on besides its request; once it has changed, the work is done anew.
         memory: For how long after a success the same answer is given again [s]: a repetition may be on its way still.
         clock: Steady time [s].
 

@@ -23,10 +23,10 @@ class RobotParameters(NodeParameters):
     """Robot: a name from config/ or the path of a robot YAML file."""
 
     def load_robot(self, logger: Any) -> RobotModel:
-        """Load the robot; what was noticed on the way goes into the log.
+        """Load the robot; its warnings go into the log.
 
         Raises:
-            SysidError: The robot cannot be used; names what is wrong.
+            SysidError: The robot cannot be used; the message names the fault.
         """
         robot = load_robot(self.model)
         for warning in robot.warnings:
@@ -36,15 +36,15 @@ class RobotParameters(NodeParameters):
 
 @dataclass(frozen=True)
 class FrameParameters(NodeParameters):
-    """Parameters of a node that tells others in which frame something is."""
+    """Parameters of a node that publishes frames."""
 
     tf_prefix: str = parameter("", read_only=True)
-    """Put before the names of frames, as in left/base_link; that of robot_state_publisher."""
+    """Prefix of frame names, as in left/base_link; the same as of robot_state_publisher."""
 
 
 @dataclass(frozen=True)
 class SceneParameters(RobotParameters):
-    """Parameters of a node that needs to know what is around the arm; planners and driver must agree on them."""
+    """Parameters of a node that needs the scene; planners and driver must agree on them."""
 
     has_ground: bool = parameter(True, read_only=True)
     """Whether there is a ground below the arm."""
@@ -59,7 +59,7 @@ class SceneParameters(RobotParameters):
 
 @dataclass(frozen=True)
 class FixedSceneParameters(SceneParameters):
-    """Parameters of what every scene contains, whatever ``obstacles`` says; planner and driver have the same."""
+    """Parameters of the fixed scene, independent of ``obstacles``; the same for planner and driver."""
 
     scene: str = parameter("", read_only=True)
     """Obstacles: a name from config/scenes or the path of a YAML file; empty for none."""
@@ -67,7 +67,7 @@ class FixedSceneParameters(SceneParameters):
     """Distance to keep between spheres, to the ground and to obstacles; a scene may ask for more."""
 
     def fixed_scene(self) -> Scene:
-        """Return what is there whatever the topic says; a scene that names a ground knows better than the parameter.
+        """Return the fixed scene, independent of the topic; a ground in its file takes precedence over the parameter.
 
         Raises:
             ParameterOutOfRange: The scene cannot be used.

@@ -1,4 +1,4 @@
-"""Hands a payload to services of other packages: Universal Robots' driver, and MoveIt's planning scene.
+"""Sends a payload to services of other packages: Universal Robots' driver, and MoveIt's planning scene.
 
 Their messages are looked for at run time, as they are no wheels; :func:`~sysid_ros.ros.moveit.fill_message` fills them.
 """
@@ -71,10 +71,10 @@ class ServiceCaller:
         Args:
             kind: Type of the service.
             name: Its name.
-            fields: Those of the request that are not their defaults.
+            fields: Fields of the request that differ from their defaults.
 
         Raises:
-            SysidError: Nobody offers it.
+            SysidError: There is no server.
             ServiceFailed: It does not answer.
         """
         client: Any = self._node.create_client(kind, name)
@@ -99,7 +99,7 @@ def set_ur_payload(
 
     Args:
         caller: Calls the service.
-        kind: ``ur_msgs/srv/SetPayload``; only newer ones have the inertia.
+        kind: ``ur_msgs/srv/SetPayload``; only newer versions have the inertia.
         name: Name of the service.
         mass: Mass of all that is behind the flange [kg].
         com: Its CoM in the flange frame, (3,) [m].
@@ -110,7 +110,7 @@ def set_ur_payload(
 
     Raises:
         ServiceFailed: It answers that it failed, or does not answer.
-        SysidError: Nobody offers it.
+        SysidError: There is no server.
     """
     fields: dict[str, object] = {
         "mass": float(mass),
@@ -126,7 +126,7 @@ def set_ur_payload(
 
 
 def apply_scene(caller: ServiceCaller, kind: Any, name: str, scene: Mapping[str, object]) -> None:
-    """Have MoveIt take a change of its planning scene over.
+    """Apply a change to MoveIt's planning scene.
 
     Args:
         caller: Calls the service.
@@ -136,7 +136,7 @@ def apply_scene(caller: ServiceCaller, kind: Any, name: str, scene: Mapping[str,
 
     Raises:
         ServiceFailed: It answers that it failed, or does not answer.
-        SysidError: Nobody offers it.
+        SysidError: There is no server.
     """
     if not caller.call(kind, name, {"scene": dict(scene)}).success:
         raise ServiceFailed(name, "answered that it failed")
@@ -153,7 +153,7 @@ def read_attached(caller: ServiceCaller, kind: Any, name: str, object_id: str) -
 
     Raises:
         ServiceFailed: It does not answer.
-        SysidError: Nobody offers it.
+        SysidError: There is no server.
     """
     answer = caller.call(kind, name, {"components": {"components": ATTACHED_OBJECTS}})
     found = [one for one in answer.scene.robot_state.attached_collision_objects if one.object.id == object_id]

@@ -1,4 +1,4 @@
-"""A topic that one publisher may speak on: what another one says is refused, and the other one named."""
+"""A topic with one accepted publisher: messages of others are refused, and their nodes named."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
 SILENCE = 1.0
-"""A source that has said nothing for longer may be replaced where a new beginning is announced [s]."""
+"""A source that has been silent for longer may be replaced when a new beginning is announced [s]."""
 MEMORY = 2.0
-"""How long others that were refused are spoken of after their last word [s]."""
+"""How long refused publishers are reported after their last message [s]."""
 LOOK_AGAIN = 0.05
-"""How soon the graph is asked again for somebody who was refused [s]: a storm is not to keep a node busy."""
+"""Least time between two graph queries about a refused publisher [s], so that a storm does not keep a node busy."""
 TURN = 0.02
-"""How long a turn of the executor may take to refuse messages [s]; what else the node has to do comes between."""
+"""Longest time that one turn of the executor may refuse messages [s]; other callbacks run in between."""
 
 Gid = bytes
 
@@ -27,9 +27,9 @@ Gid = bytes
 class SingleSource:
     """Bind a topic to one publisher.
 
-    The first publisher that speaks is the source, if there is no other at that time. It stays so until it ends, or
-    falls silent and a new beginning is announced (:meth:`release_if_silent`). Names of nodes prove nothing: publishers
-    are told apart by the identity that the middleware gives each of them.
+    The first publisher to send a message is the source, if it is the only one at that time. It stays so until it
+    ends, or falls silent and a new beginning is announced (:meth:`release_if_silent`). Names of nodes prove nothing:
+    publishers are distinguished by the identity that the middleware gives each of them.
 
     Threads may share it.
 
@@ -60,7 +60,7 @@ class SingleSource:
         """Return whether a message comes from the source; binds to its publisher where there is none yet.
 
         Args:
-            info: What rclpy tells beside a message, to a callback with two arguments.
+            info: Message information of rclpy, the second argument of a callback.
         """
         with self._lock:
             return self._admits(info)
@@ -72,9 +72,9 @@ class SingleSource:
             return True
         if gid in self._others and now - self._looked < LOOK_AGAIN:
             return self._refuse(gid, self._others[gid][0], now)
-        self._looked = -math.inf  # what is new decides who is the source
+        self._looked = -math.inf  # the current graph decides which one is the source
         present = self._present(now)
-        if gid is None:  # rclpy of older distributions does not say: only a topic with one publisher is certain
+        if gid is None:  # older rclpy gives no identity: only a topic with one publisher is certain
             gid = next(iter(present)) if len(present) == 1 else b""
         self._retired &= set(present)
         if self.bound is not None and self.bound not in present and self.bound != gid:
@@ -98,9 +98,9 @@ class SingleSource:
 
     @property
     def fault(self) -> str | None:
-        """Who else speaks on the topic, with what to do; None while nobody does.
+        """Sentence about other publishers on the topic, with a remedy; None while there are none.
 
-        Those who have ended do not count, however much of what they said is still on its way.
+        Publishers that have ended do not count, even while messages of theirs still arrive.
         """
         with self._lock:
             return self._describe_others()
@@ -117,9 +117,9 @@ class SingleSource:
         topic = self._node.resolve_topic_name(self.topic)
         if self.bound is None:
             names = ", ".join(_describe(name, gid) for gid, name in sorted(present.items()))
-            return f"more than one node publishes {topic} ({names}) and nobody knows which is right; stop all but one"
+            return f"more than one node publishes {topic} ({names}) and none can be trusted; stop all but one"
         named = ", ".join(_describe(present.get(gid, name), gid) for gid, name in others.items())
-        return f"what {named} publishes on {topic} is refused: the source is {self.text}; stop the others"
+        return f"messages of {named} on {topic} are refused: the source is {self.text}; stop the others"
 
     @property
     def text(self) -> str:
@@ -141,17 +141,17 @@ class SingleSource:
 
 
 class SourceReceiver:
-    """Callback of a raw subscription to a topic of which one publisher alone is believed.
+    """Callback of a raw subscription to a topic with one accepted publisher.
 
-    Messages of others are refused before anybody reads them, many in one turn of the executor, so that a storm of them
-    neither holds up nor displaces those of the source. Its subscription must be given to it with :meth:`listen`.
+    Messages of others are refused undecoded, many in one turn of the executor, so that a storm of them neither delays
+    nor displaces messages of the source. Its subscription must be given to it with :meth:`listen`.
 
     Args:
         node: Node that subscribes.
         kind: Type of the messages.
-        source: Who is believed; names the topic.
+        source: The accepted publisher; names the topic.
         take: Called with each message of the source, in the executor of the node.
-        on_refused: Called with what is wrong while others speak, at most once in a turn; it is logged anyhow.
+        on_refused: Called with a sentence while others publish, at most once in a turn; it is logged anyhow.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class SourceReceiver:
         self._subscription = subscription
 
     def __call__(self, data: bytes, info: Mapping[str, object]) -> None:
-        """Refuse what waits until a message of the source comes, and hand it on."""
+        """Refuse waiting messages up to the first one of the source, and pass that on."""
         end, refused = time.monotonic() + TURN, self._source.refused
         waiting: tuple[Any, Any] | None = (data, info)
         while waiting is not None and not self._source.admits(waiting[1]):

@@ -17,7 +17,7 @@ from sysid_ros.ros.conversions import stamp_to_message
 
 try:
     from tf2_msgs.msg import TFMessage
-except ImportError:  # on a machine without ROS nobody listens
+except ImportError:  # on a machine without ROS there is no listener
     TFMessage = None
 
 

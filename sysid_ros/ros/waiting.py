@@ -1,4 +1,4 @@
-"""Waiting for other nodes, with errors that say what was waited for and what is there instead.
+"""Waiting for other nodes, with errors that name the missing node or topic and the present ones.
 
 For worker threads (see :func:`sysid_ros.ros.node.run_in_thread`): the executor must be spinning elsewhere.
 """
@@ -26,7 +26,7 @@ from sysid_ros.ros.qos import describe
 
 _POLL_SECONDS = 0.02
 _LOST_SECONDS = 3.0
-"""A service that nobody has offered for so long will not answer any more [s]."""
+"""A service without a server for this long will not answer any more [s]."""
 _PROBE_SECONDS = 1.0
 """Time between two probes of an action server [s]."""
 
@@ -44,12 +44,12 @@ class ServiceFailed(SysidError):
 
 
 def nobody_offers(name: str, seconds: float, nodes: Sequence[str]) -> SysidError:
-    """Return the error of a service that nobody offers.
+    """Return the error of a service without a server.
 
     Args:
         name: Name of the service.
         seconds: How long was waited [s].
-        nodes: Nodes that were seen meanwhile.
+        nodes: Nodes seen meanwhile.
     """
     server = name.rpartition("/")[0]
     advice = (
@@ -59,7 +59,7 @@ def nobody_offers(name: str, seconds: float, nodes: Sequence[str]) -> SysidError
     if server in nodes:
         advice = f"{server} is there and does not offer it: it still starts, is not active, or stands still"
     seen = ", ".join(nodes) or "none"
-    return SysidError(f"nobody offers the service {name} (waited {seconds:g} s); nodes seen: {seen}. {advice}")
+    return SysidError(f"no server offers the service {name} (waited {seconds:g} s); nodes seen: {seen}. {advice}")
 
 
 def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> SysidError:
@@ -68,7 +68,7 @@ def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSP
     Args:
         node: The node that listens.
         topic: Name of the topic as subscribed.
-        what: What was expected on it.
+        what: The expected messages.
         seconds: How long was waited [s].
         profile: QoS of the subscription.
     """
@@ -111,7 +111,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Call
 def wait_for_service(
     node: Node, client: Client, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
 ) -> None:
-    """Wait until somebody offers a service.
+    """Wait until a server offers a service.
 
     Args:
         node: The node of the client.
@@ -120,7 +120,7 @@ def wait_for_service(
         is_cancelled: Ends the waiting early.
 
     Raises:
-        SysidError: Nobody does.
+        SysidError: There is none.
         Cancelled: ``is_cancelled()`` became true.
     """
     if not wait_until(client.service_is_ready, seconds, is_cancelled):
@@ -143,16 +143,16 @@ def call_service(
     Args:
         node: The node of the client.
         client: The client.
-        request: What is asked.
+        request: The request.
         seconds: How long to wait for the service, and again for its answer [s].
         is_cancelled: Ends the waiting early.
-        repeat_after: Time without an answer after which the same is asked again [s]; only for what may be done twice.
+        repeat_after: Time without an answer after which the request is repeated [s]; only for idempotent services.
 
     Returns:
         The response.
 
     Raises:
-        SysidError: Nobody offers the service.
+        SysidError: No server offers the service.
         ServiceFailed: It did not answer in time, or has gone meanwhile.
         Cancelled: ``is_cancelled()`` became true.
     """
@@ -187,8 +187,8 @@ class ServerProbe:
     """Find out whether the goals of an action client arrive, and the answers to them.
 
     ``server_is_ready`` says only that this side has found the server. The server may find this client later, and until
-    then the middleware drops its answers: the goal runs, and the client never learns of it. So ask for the end of a
-    goal that does not exist, which does no harm, until that is answered. Whoever can answer that can answer goals:
+    then the middleware drops its answers: the goal runs, and its answer is lost. So request the cancellation of a
+    goal that does not exist, which does no harm, until an answer comes. A server that answers this can answer goals:
     endpoints are announced in order, and a client makes that for the answers to goals first.
 
     Args:

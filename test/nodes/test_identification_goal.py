@@ -160,7 +160,7 @@ def test_silent_and_strange_drivers_are_named(bench, goals, node, robot, monkeyp
     assert wait_until(lambda: watch.status.mode == DriverStatus.MODE_FAULT, PATIENCE)
     result = goals.send().wait()
     assert result.error_code == Result.DRIVER_NOT_READY
-    assert "the arm has a fault: the driver says 'the brakes hold'; remove the cause" in result.error_text
+    assert "the arm has a fault: the driver reports 'the brakes hold'; remove the cause" in result.error_text
     driver.status = DriverStatus(mode=DriverStatus.MODE_HOLD, serial_number="K8")
     record = CalibrationRecord(serial="K7", date="2026-11-28")
     monkeypatch.setattr(
@@ -188,7 +188,7 @@ def test_a_driver_that_takes_the_arm_over_is_waited_for_although_it_says_nothing
     result = goal.wait()
     driver.end()
     assert result.error_code == Result.DRIVER_NOT_READY
-    assert "the driver says 'the arm cannot be taken over: nobody answers'" in result.error_text
+    assert "the driver reports 'the arm cannot be taken over: nobody answers'" in result.error_text
 
 
 @pytest.mark.parametrize(

@@ -508,7 +508,7 @@ def test_killed_driver_takes_its_loop_along_and_fails_the_goal(bench, driver, su
     result = goal.wait()
     assert result.error_code == Result.INTERRUPTED
     assert "the node arm_driver has gone" in result.error_text
-    assert "Watch the arm: the brake could not be asked for" in result.error_text
+    assert "Watch the arm: the brake request failed" in result.error_text
     assert wait_until(lambda: not driver_group.pids() and not any(map(is_running, children)), PATIENCE)
     # Without a driver a goal says what is missing, by topic and QoS.
     assert not bench.set_parameter(f"{NAMESPACE}/identification", service_timeout=3.0)

@@ -206,7 +206,7 @@ def test_the_arm_is_the_one_that_its_driver_says(robot, monkeypatch):
     goal.monitor.status = SimpleNamespace(serial_number="K8", reference_position=())
     result = goal.run(collect=lambda: pytest.fail("it moves"))
     assert result.error_code == Identify.Result.INVALID_GOAL
-    assert "serial_number 'K7': expected K8, as the driver of the arm says" in result.error_text
+    assert "serial_number 'K7': expected K8, as the driver of the arm reports" in result.error_text
 
 
 def test_an_arm_that_others_move_and_a_used_folder_are_refused(robot, monkeypatch, tmp_path):
@@ -264,7 +264,7 @@ def test_a_load_that_is_not_the_stated_one_is_inconsistent_and_the_recording_is_
     goal = Goal(robot, monkeypatch, tmp_path / "out")
     result = goal.run(heavy)
     assert result.error_code == Identify.Result.INCONSISTENT and "was the stated load attached" in result.error_text
-    assert f"What was recorded is in {tmp_path / 'out' / 'recording.mcap'}" in result.error_text
+    assert f"The recording is in {tmp_path / 'out' / 'recording.mcap'}" in result.error_text
     assert result.results_directory == str(tmp_path / "out") and not (tmp_path / "out" / "arm.yaml").exists()
 
 
@@ -275,7 +275,7 @@ def test_cancelled_in_the_computation_nothing_recorded_is_lost(robot, monkeypatc
         goal.is_cancelled = True
 
     result = goal.run(collect=cancel)
-    assert result.error_code == Identify.Result.CANCELED and "What was recorded is in" in result.error_text
+    assert result.error_code == Identify.Result.CANCELED and "The recording is in" in result.error_text
     assert (tmp_path / "out" / "recording.mcap").stat().st_size > 0
 
 

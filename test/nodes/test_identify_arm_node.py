@@ -78,7 +78,7 @@ def test_cancelled_while_moving_the_arm_rests_and_the_recording_is_kept(send, dr
     status = driver.wait_for_rest()
     assert status.code == DriverStatus.CODE_BRAKE_REQUESTED
     path = folder / "cancelled" / "recording.mcap"
-    assert f"What was recorded is in {path}" in result.error_text
+    assert f"The recording is in {path}" in result.error_text
     recording = read_recording(path, robot)
     assert recording.metadata["serial"] == "K7" and len(recording.samples) > 500
     assert not (folder / "cancelled" / "arm.yaml").exists()

@@ -38,7 +38,7 @@ def test_answer_of_a_service(node):
 
 def test_service_nobody_offers(node):
     client = node.create_client(Trigger, "excitation_planner/plan")
-    with pytest.raises(SysidError, match="nobody offers the service /cell/excitation_planner/plan") as caught:
+    with pytest.raises(SysidError, match="no server offers the service /cell/excitation_planner/plan") as caught:
         call_service(node, client, Trigger.Request(), 0.2)
     assert "/cell/asker" in str(caught.value)  # those of other tests may still be seen for a while
     assert "Start the node" in str(caught.value) and "SIGSTOP" in str(caught.value)

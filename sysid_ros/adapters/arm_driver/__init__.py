@@ -1,1 +1,1 @@
-"""What the node `arm_driver` needs: parameters of its connections, samples, scene, topics of an arm."""
+"""Parts of the node `arm_driver`: parameters of its connections, samples, scene, topics of an arm."""

@@ -49,8 +49,8 @@ class SceneGuard(admission.SceneGuard):
     """The guard of the driver, fed by messages: certificates must be about the scene, and a motion ends with it.
 
     Args:
-        n: Number of joints; what is carried hangs on the last one.
-        required: What the scene must at least contain.
+        n: Number of joints; the payload hangs on the last one.
+        required: Least content of the scene.
     """
 
     def __init__(self, n: int, required: Scene):
@@ -58,7 +58,7 @@ class SceneGuard(admission.SceneGuard):
         self._n = n
 
     def on_scene(self, message: SceneMessage) -> str | None:
-        """Take a scene and return why what moves now must stop; None if it may go on."""
+        """Take a scene and return why the present motion must stop; None if it may go on."""
         conflict = self.find_conflict(message.source, time.monotonic())
         if conflict is not None:
             return self.invalidate(conflict)
@@ -70,16 +70,16 @@ class SceneGuard(admission.SceneGuard):
 
 
 class ArmCommands:
-    """Hand on to the loop what other nodes ask of the arm: callbacks of services, subscriptions and timers.
+    """Pass requests of other nodes on to the loop: callbacks of services, subscriptions and timers.
 
     Args:
         node: The node.
         arm: The arm, whose loop runs.
-        outputs: What is published of it.
+        outputs: Its publishers.
 
     Attributes:
-        scene: What is known of the scene.
-        authenticator: Whose certificates count.
+        scene: The known scene.
+        authenticator: Checks the signatures of certificates.
         is_proving: Whether a plan is being proven.
     """
 
@@ -91,13 +91,13 @@ class ArmCommands:
         self._gate = PlanGate(arm.robot, self.authenticator, self.scene, arm.prover)
         self.is_proving = self._is_over = False
         self._commander_time = -np.inf
-        self._is_silent = False  # the commander, and the arm was told to brake for it
+        self._is_silent = False  # the commander, so a brake was commanded
         self._is_moving = False
         self._must_forget = False  # the controller still has the model of the last payload
         self._faults = InjectedFaults()
 
     def close(self) -> None:
-        """Let nothing move any more, not even what is being proven now."""
+        """Allow no motion any more, not even a plan that is being proven."""
         self._is_over = True
 
     # Motion
@@ -111,7 +111,7 @@ class ArmCommands:
         self.is_proving = True
         try:
             certificate = await self._execute(request, response)
-        except Exception as error:  # noqa: BLE001 - whatever is strange in a request, the arm is still held
+        except Exception as error:  # noqa: BLE001 - the arm is held whatever a request contains
             return self._refuse(response, error)
         finally:
             self.is_proving = False
@@ -134,7 +134,7 @@ class ArmCommands:
             raise LoopRefusal("trajectory", "the controller still has the model of the last payload; try again")
         robot, plan = self._arm.robot, request.plan
         trajectory, certificate = certified_from_message(plan, robot.joint_names)
-        if certificate is None:  # the loop itself refuses that, but in simulation under laws that have no bound
+        if certificate is None:  # the loop itself refuses that, except in simulation under laws without a bound
             self._commander_time = self._now()
             self._loop.follow_uncertified(trajectory)
             return None
@@ -158,10 +158,10 @@ class ArmCommands:
         return certificate
 
     def on_plan(self, message: CertifiedTrajectory) -> None:
-        """Prove what the safe planner has just made, before anybody wants it executed: so it need not be waited for.
+        """Prove a plan of the safe planner ahead of its execution, so that no execution has to wait for the proof.
 
-        Whatever is wrong with it will be told to whoever wants that. The bounds of the payload are the planner's here;
-        the driver compares them with its own before the plan moves anything.
+        Any fault is reported when its execution is requested. The bounds of the payload are the planner's here; the
+        driver compares them with its own before the plan moves the arm.
         """
         robot, scene = self._arm.robot, self.scene.present
         if scene is None or self.authenticator.fault is not None:
@@ -175,7 +175,7 @@ class ArmCommands:
                 admit_trajectory(robot, plan.trajectory, plan.certificate, boxes, 1e-9 * status.stamp_ns)
                 own = OwnAssumptions(boxes, plan.certificate.nominal_payload, scene, status.law)
                 self._arm.prover.prove(plan.trajectory, plan.certificate, own)
-            except Exception as error:  # noqa: BLE001 - it is for who wants the plan executed to hear of it
+            except Exception as error:  # noqa: BLE001 - reported when execution is requested
                 self._log.debug(f"a plan was not proven ahead: {error}")
 
         start_in_thread(self._node, prove)
@@ -199,7 +199,7 @@ class ArmCommands:
         return self._answer(response, brake, "braking or at rest")
 
     def guide(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        """Let a person lead the arm by its tool, or end that; the caller sends heartbeats meanwhile."""
+        """Start or end hand guiding at the tool; the caller sends heartbeats meanwhile."""
         try:
             self._require_command("guiding")
             if request.data:
@@ -221,12 +221,12 @@ class ArmCommands:
         return self._answer(response, self._loop.reconnect, "holding again")
 
     def _require_command(self, what: str) -> None:
-        """Refuse what would move an arm that is only monitored."""
+        """Refuse motions of an arm that is only monitored."""
         if self._arm.values.is_monitor:
             raise LoopRefusal(what, ONLY_MONITORED)
 
     def _stop(self, reason: str) -> None:
-        """Brake an arm that moves on grounds that do not hold any more."""
+        """Brake an arm whose certificate does not hold any more."""
         try:
             self._loop.brake(reason, LoopCode.STALE)
         except SysidError as error:
@@ -241,7 +241,7 @@ class ArmCommands:
             model = self._model_of(request)
             if model is None:
                 self._loop.set_model(LoopModel.nominal(self._arm.robot), is_reset=True)
-                # The payload may be another one: what was estimated until now is not about it.
+                # The payload may be another one: estimates until now are not about it.
                 self._arm.epochs.begin(self._loop.status().cycles + 1)
             else:
                 self._loop.set_model(model)
@@ -253,7 +253,7 @@ class ArmCommands:
         return response
 
     def set_payload(self, request: SetPayload.Request, response: SetPayload.Response) -> SetPayload.Response:
-        """Change what a simulated arm holds."""
+        """Change the payload of a simulated arm."""
 
         def change() -> None:
             is_detach = request.operation == SetPayload.Request.DETACH
@@ -282,7 +282,7 @@ class ArmCommands:
         return LoopModel.of_payload(self._arm.robot, estimate.box, np.array(estimate.values), nominal)
 
     def _forget_payload(self) -> None:
-        """Go back to the payload's prior: what the controller was told was about another payload."""
+        """Go back to the payload's prior: the model of the controller was about another payload."""
         try:
             self._loop.set_model(LoopModel.nominal(self._arm.robot), is_reset=True)
             self._must_forget = False
@@ -292,10 +292,10 @@ class ArmCommands:
             self._log.warning(f"the model of the last payload stays until the arm rests: {error}")
             self._stop("the payload was changed")
 
-    # What goes on around the arm
+    # Surroundings of the arm
 
     def on_status(self, status: LoopStatus) -> None:
-        """Note whether the arm moves, and do what had to wait for its rest."""
+        """Note whether the arm moves, and do the work that had to wait for its rest."""
         self._is_moving = status.is_moving
         if self._must_forget and not status.is_moving:
             self._forget_payload()
@@ -310,15 +310,15 @@ class ArmCommands:
             self._stop(reason)
 
     def on_heartbeat(self, _: Empty) -> None:
-        """Note that whoever started the motion is alive."""
+        """Note a heartbeat of the commander."""
         self._commander_time = self._now()
 
     def _now(self) -> float:
-        """Return the time by which the commander may be silent [s]; a busy machine slows that of a simulated arm."""
+        """Return the clock that times the commander [s]; on a busy machine the time of a simulated arm is slow."""
         return 1e-9 * self._loop.latest_stamp_ns() if self._arm.values.is_simulated else time.monotonic()
 
     def keep_alive(self) -> None:
-        """Pass heartbeats on to the loop, but only while whoever started the motion sends them."""
+        """Pass heartbeats on to the loop, but only while the commander sends them."""
         timeout = self._arm.values.commander_timeout
         age = self._now() - self._commander_time
         is_silent = bool(timeout) and self._is_moving and age > timeout
@@ -333,7 +333,7 @@ class ArmCommands:
             self._log.fatal(str(error), throttle_duration_sec=2.0)
 
     def change_faults(self, values: ArmDriverParameters) -> None:
-        """Inject the faults of the parameters into a simulated arm, those that are new."""
+        """Inject new faults of the parameters into a simulated arm."""
         faults = values.faults
         if not values.is_mock or faults == self._faults or not self._loop.is_alive:
             return
@@ -360,7 +360,7 @@ _ROUTINE = (RefusalCode.NOT_READY, RefusalCode.TOO_LATE)
 
 
 def _code_of(error: Exception) -> RefusalCode:
-    """Return the number of a refusal: what is not refused by the loop could not be read."""
+    """Return the number of a refusal; errors from outside the loop mean an unreadable request."""
     if isinstance(error, LoopRefusal):
         return error.code
     if isinstance(error, NotAuthentic):

@@ -1,4 +1,4 @@
-"""The online model of the torque loop: fitted beside it from its samples, offered to it, and told on a topic."""
+"""The online model of the torque loop: fitted beside it from its samples, offered to it, and published on a topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOVING = (LoopMode.TRACK, LoopMode.BRAKE)
 
 
 class OnlineModel:
-    """Fit a model to what the loop measures in motion, in a thread of its own, and offer each fit to the loop.
+    """Fit a model to measurements in motion, in a thread of its own, and offer each fit to the loop.
 
     The loop decides by its gate, and goes on without this side: where no fit comes while the arm moves, it returns to
     its nominal model.
@@ -30,7 +30,7 @@ class OnlineModel:
     Args:
         robot: The arm.
         loop: Its torque loop, which runs.
-        settings: Those of its controller.
+        settings: Settings of its controller.
 
     Attributes:
         fault: Why the last samples led to no fit; None if nothing is wrong.
@@ -45,12 +45,12 @@ class OnlineModel:
         self.fault: str | None = None
 
     def add(self, samples: LoopSamples, epochs: NDArray[np.int64]) -> None:
-        """Take what the loop has measured, N samples with payloads of these numbers, (N,); returns at once."""
+        """Take N samples of the loop with the numbers of their payloads, (N,); returns at once."""
         if len(samples.block):
             self._worker.submit(self._fit, samples, epochs, self._nominal)
 
     def note(self, status: OnlineModelStatus) -> None:
-        """Take the status of the controller, which says what its nominal model is."""
+        """Take the status of the controller, which has its nominal model."""
         self._nominal = status.nominal
 
     def close(self) -> None:
@@ -78,13 +78,13 @@ def _control_model(model: LoopModel) -> ControlModel:
 def online_model_message(
     node: Node, robot: RobotModel, stamp_ns: int, status: OnlineModelStatus, fault: str | None = None
 ) -> DiagnosticArray:
-    """Say which model moves the arm and why: buffer, R^2 of each joint, gate, and what guaranteed bounds would decide.
+    """Report the model in use and why: buffer, R^2 of each joint, gate, and the decision by guaranteed bounds.
 
     Args:
-        node: The node that says it.
+        node: The node that reports it.
         robot: The arm.
         stamp_ns: When [ns].
-        status: What the gate has decided.
+        status: Decision of the gate.
         fault: Why there are no fits any more; None if nothing is wrong.
     """
     settings, fitted = status.settings, status.model

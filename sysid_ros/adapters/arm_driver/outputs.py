@@ -135,22 +135,22 @@ class DrivenArm:
 LATE_SECONDS = 10.0
 """How far back the share of late cycles looks [s]."""
 LATE_LEVELS = ((0.10, Level.ERROR), (0.01, Level.WARN))
-"""From which share of late cycles on diagnostics say what; below, the loop is well."""
+"""Shares of late cycles from which on diagnostics warn; below, the loop is well."""
 
 
 class LateCycles:
     """The share of the latest cycles that came too late, from the counters of the loop."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[float, int, int]] = deque()  # time [s], cycles, late ones
+        self._counts: deque[tuple[float, int, int]] = deque()  # time [s], cycles, late cycles
 
     def note(self, seconds: float, cycles: int, late: int) -> float:
-        """Note the counters and return the share of late cycles since those of :data:`LATE_SECONDS` ago.
+        """Note the counters and return the share of late cycles within the last :data:`LATE_SECONDS`.
 
         Args:
             seconds: Steady time [s].
             cycles: Cycles so far.
-            late: Those that came too late.
+            late: Late cycles so far.
         """
         if self._counts and cycles < self._counts[-1][1]:  # another loop
             self._counts.clear()
@@ -162,7 +162,7 @@ class LateCycles:
 
 
 class ArmOutputs:
-    """Publish what the loop measures, and how it is.
+    """Publish the measurements and the state of the loop.
 
     Status and robot description can be published as long as this exists, all else between :meth:`begin` and
     :meth:`end`.
@@ -177,7 +177,7 @@ class ArmOutputs:
         values = arm.values
         self._lasting, self._passing = Interfaces(node), Interfaces(node)
         self._status = self._lasting.create_publisher(DriverStatus, "~/status", qos.STATUS)
-        if values.is_simulated or not values.is_ros2_control:  # else those who run the arm publish theirs
+        if values.is_simulated or not values.is_ros2_control:  # else the operators of the arm publish theirs
             description = self._lasting.create_publisher(String, "robot_description", qos.LATCHED)
             description.publish(String(data=arm.robot.urdf))
         self._last_text: str | None = None
@@ -185,21 +185,21 @@ class ArmOutputs:
         self._authenticator: Authenticator | None = None
         self._dropped = self._joint_state_ns = 0
         self._late = LateCycles()
-        self._told: set[str] = set()  # what was refused and told already
+        self._told: set[str] = set()  # refusals that were logged already
 
     @property
     def timing(self) -> int:
-        """What ensures that torques act within one period, a ``TIMING_...`` of the status."""
+        """Guarantee that torques act within one period, a ``TIMING_...`` of the status."""
         if self._arm.values.is_ros2_control:  # over topics, real-time priority of the loop alone means nothing
             return DriverStatus.TIMING_TOPICS
         has_priority = self._arm.loop.scheduling.has_priority
         return DriverStatus.TIMING_REAL_TIME if has_priority else DriverStatus.TIMING_NO_PRIORITY
 
     def begin(self, authenticator: Authenticator) -> None:
-        """Offer what exists only while the loop runs.
+        """Create the interfaces that exist only while the loop runs.
 
         Args:
-            authenticator: Whose certificates count meanwhile.
+            authenticator: Checks the signatures of certificates meanwhile.
         """
         self._authenticator = authenticator
         passing, resolve = self._passing, self._node.resolve_topic_name
@@ -245,7 +245,7 @@ class ArmOutputs:
         return status
 
     def publish_status(self, status: LoopStatus, scene_hash: str | None) -> None:
-        """Publish the status of the loop, and log it where it says something new."""
+        """Publish the status of the loop, and log it when it changes."""
         if status.reason != self._last_text:
             self._last_text = status.reason
             # rclpy wants one call site per severity.
@@ -277,7 +277,7 @@ class ArmOutputs:
         self._status.publish(message)
 
     def publish_samples(self) -> None:
-        """Publish what the loop has measured since the last time."""
+        """Publish the measurements since the last call."""
         samples = self._arm.loop.read_samples()
         self._dropped = samples.dropped
         if self._online is not None:
@@ -304,18 +304,18 @@ class ArmOutputs:
     def _to_clock(self, stamp_ns: int) -> int | None:
         """Return the time of the node's clock for a stamp of the loop [ns], which keeps the time of this computer.
 
-        The two differ with ``use_sim_time``. The samples keep the loop's: their spacing is what is integrated over.
+        The two differ with ``use_sim_time``. The samples keep the loop's: the estimator integrates over their spacing.
         None where the clock has no time yet.
         """
         clock = self._node.get_clock()
         is_followed = isinstance(clock, ROSClock) and clock.ros_time_is_active
         if not is_followed or self._arm.values.is_ros2_control:
-            return stamp_ns  # those who run the arm stamp its states
+            return stamp_ns  # the states have stamps of the arm
         now = clock.now().nanoseconds
         return max(now - max(time.time_ns() - stamp_ns, 0), 1) if now else None
 
     def publish_truth(self) -> None:
-        """Publish what a simulated arm holds."""
+        """Publish the payload of a simulated arm."""
         if self._arm.values.is_mock:
             truth = self._arm.loop.truth()
             frame = self._arm.robot.joint_names[-1]
@@ -339,7 +339,7 @@ class ArmOutputs:
         """Return how good or bad it is, and why.
 
         Args:
-            status: What the loop says of itself.
+            status: Status of the loop.
             late: Share of the latest cycles that came too late.
         """
         values, scheduling = self._arm.values, self._arm.loop.scheduling
@@ -371,7 +371,7 @@ class ArmOutputs:
 
 
 def status_message(status: LoopStatus, timing: LoopTiming) -> DriverStatus:
-    """Convert what the loop itself knows; its numbers of mode and code are those of the message."""
+    """Convert the status of the loop; mode and code have the same numbers in the message."""
 
     def joints(values: NDArray[np.float64]) -> object:
         return to_array("d", values, np.float64)
@@ -405,7 +405,7 @@ def status_message(status: LoopStatus, timing: LoopTiming) -> DriverStatus:
 
 
 def loop_health(status: LoopStatus, timing: LoopTiming) -> dict[str, object]:
-    """Return what diagnostics say of a loop, by name."""
+    """Return the values for diagnostics of a loop, by name."""
     return {
         "mode": status.mode.name,
         "cycles": status.cycles,

@@ -56,8 +56,8 @@ class ConnectionParameters(RobotParameters):
     loop: LoopSettings = parameters_from(LoopSettings, read_only=True)
     robot_ip: str = parameter_like(FriSettings, "robot_ip", read_only=True)
     serial_number: str = parameter("", read_only=True)
-    """Serial number of the arm, compared with that of its calibration before it is taken over; a Kinova tells its own,
-    which must be this one; empty: not stated."""
+    """Serial number of the arm, compared with its calibration before it is taken over; a Kinova reports its
+    own, which must be this one; empty: not stated."""
     connect_timeout: float = parameter_like(FriSettings, "connect_timeout", read_only=True)
     session_timeout: float = parameter_like(FriSettings, "session_timeout", read_only=True)
     cycle_timeout: float = parameter_like(FriSettings, "wait_time", read_only=True)
@@ -95,8 +95,8 @@ class ConnectionParameters(RobotParameters):
         read_only=True,
     )
     password_file: str = parameter("", read_only=True)
-    """Kinova: file with the password, which only its owner may read; used in place of password, which everybody on the
-    ROS network can read; empty: password is used."""
+    """Kinova: file with the password, which only its owner may read; used in place of password, which is readable
+    on the whole ROS network; empty: password is used."""
     session_inactivity_timeout_ms: int = parameter(60000, "ms", lower=1000, upper=3600000, read_only=True)
     """Kinova: timeout after which the base ends a session without requests."""
     connection_inactivity_timeout_ms: int = parameter(2000, "ms", lower=100, upper=60000, read_only=True)
@@ -109,7 +109,7 @@ class ConnectionParameters(RobotParameters):
         read_only=True,
     )
     update_rate: float = parameter(1000.0, "Hz", lower=50.0, upper=2000.0, read_only=True)
-    """ros2_control: rate of states and commands, that of the controller manager."""
+    """ros2_control: rate of states and commands: the update rate of the controller manager."""
     joint_states_topic: str = parameter("", read_only=True)
     """ros2_control: topic of the states; empty for joint_states, or state with lbr_fri_idl."""
     command_topic: str = parameter("", read_only=True)
@@ -149,7 +149,7 @@ class ConnectionParameters(RobotParameters):
 
     @property
     def is_surely_simulated(self) -> bool:
-        """Whether no real arm can move, whatever else runs: simulated in the loop, or emulated on this computer.
+        """Whether no real arm can move: simulated in the loop, or emulated on this computer.
 
         Over topics a real one may be at the other end, and so it may at another address.
         """
@@ -235,7 +235,7 @@ class ConnectionParameters(RobotParameters):
         )
 
     def build(self, robot: RobotModel, resolve: Callable[[str], str] = lambda name: f"/{name}") -> BuildLoop:
-        """Return what builds the loop of the arm in its own process.
+        """Return the setup that builds the loop of the arm in its own process.
 
         Args:
             robot: The arm.
@@ -243,7 +243,7 @@ class ConnectionParameters(RobotParameters):
 
         Raises:
             ParameterOutOfRange: There is no driver for this arm in this mode.
-            SysidError: What is set cannot work; says what.
+            SysidError: The settings cannot work; the message names the fault.
         """
         is_unproven = self.controller != ROBUST and not self.is_monitor
         if is_unproven and not self.is_surely_simulated and not self.accept_unproven_controller:
@@ -257,7 +257,7 @@ class ConnectionParameters(RobotParameters):
         setup = LoopSetup(
             self.model, driver, self._connection(driver, robot, resolve), self.controller, loop, self.serial_number
         )
-        setup.build_arm(robot)  # refuses what it cannot work with
+        setup.build_arm(robot)  # refuses unusable settings
         # Over topics an emulated controller is started with the driver; at another address a real arm may answer.
         is_emulated = self.is_surely_simulated or self._mode is Mode.EMULATED_ROS2_CONTROL
         moves_real_arm = not is_emulated and not self.is_monitor
@@ -271,7 +271,7 @@ class ConnectionParameters(RobotParameters):
         return partial(build_loop, setup)
 
     def _connection(self, driver: Driver, robot: RobotModel, resolve: Callable[[str], str]) -> tuple[object, ...]:
-        """Return what the arm of a driver takes beside the robot."""
+        """Return the settings of the arm of a driver besides the robot."""
         if driver is Driver.MOCK:
             return (MockSettings(self.truth, self.payload, self.noise, self.seed, self.gripper),)
         if driver is Driver.KORTEX:
@@ -302,8 +302,8 @@ class ArmDriverParameters(ConnectionParameters, FixedSceneParameters):
     commander_timeout: float = parameter(0.5, "s", lower=0.0, upper=10.0, read_only=True)
     """Silence on ~/heartbeat after which a moving arm brakes; 0 needs no heartbeat."""
     allow_unauthenticated: bool = parameter(False, read_only=True)
-    """Without a key (SYSID_ROS_KEY_FILE): accept certificates of anybody where the driver can prove the plan. Anybody
-    on the network can then make the arm move; otherwise nothing moves without a key."""
+    """Without a key (SYSID_ROS_KEY_FILE): accept unsigned certificates where the driver can prove the plan. Any
+    program on the network can then move the arm; otherwise nothing moves without a key."""
     faults: InjectedFaults = parameters_from(InjectedFaults, prefix="fault_", note="mock: ")
 
     def check(self) -> None:

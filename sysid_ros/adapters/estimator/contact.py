@@ -23,8 +23,8 @@ class ContactTopics:
     Args:
         node: Node that publishes.
         robot: The arm.
-        monitor: Where contacts come from.
-        tf_prefix: Put before the name of the tool frame.
+        monitor: Source of contacts.
+        tf_prefix: Prefix of the name of the tool frame.
     """
 
     def __init__(self, node: Node, robot: RobotModel, monitor: ContactMonitor, tf_prefix: str = ""):
@@ -45,7 +45,7 @@ class ContactTopics:
         self._was_proven: bool | None = None
 
     def watch(self, monitor: ContactMonitor) -> None:
-        """Publish what another monitor says from now on."""
+        """Publish the reports of another monitor from now on."""
         self._monitor = monitor
 
     def restart(self) -> None:
@@ -54,7 +54,7 @@ class ContactTopics:
         self._was_proven = None
 
     def add(self, block: SampleBlock) -> None:
-        """Publish what a block says that the estimator has taken.
+        """Publish the contacts in a block that the estimator has taken.
 
         Raises:
             InvalidSamples: The block has another number of joints than the robot.

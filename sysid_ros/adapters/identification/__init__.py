@@ -1,1 +1,1 @@
-"""What the node `identification` needs: the suite as it hears and calls it, and its goals from request to result."""
+"""Parts of the node `identification`: topics and services of the suite, and goals from request to result."""

@@ -1,6 +1,6 @@
 """The driver node as the arm of a procedure.
 
-What the arm does is read from the driver's status: which plan it follows, and how far it is, by the clock of the arm.
+The motion of the arm is read from the driver's status: the plan it follows, and its progress, by the clock of the arm.
 When the plans of a chain have begun or will begin follows from there and from their take-over times.
 """
 
@@ -37,7 +37,7 @@ from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_fr
 from sysid_ros.ros.waiting import call_service, wait_until
 
 START_TIMEOUT = 1.0
-"""How long after the acceptance of a trajectory its start must show in the driver's status, in the arm's time [s]."""
+"""How long after the acceptance of a trajectory its start must appear in the status, in the arm's time [s]."""
 SAMPLE_TIMEOUT = qos.ALIVE_LEASE + GRACE + 0.5
 """Without samples for this long the arm counts as silent [s]: a driver that has gone is known, and named, before."""
 SECOND_LOOK = 1.5
@@ -46,15 +46,15 @@ while until a driver that has gone is known to have."""
 _NEEDED = ("estimator", "arm_driver", "safe_planner")
 """Nodes without which no motion goes on: one that goes ends a goal at once, also where it waits for another."""
 MODEL_PATIENCE = 2.0
-"""How long the driver may say that it holds the arm with another model than it was given last [s]."""
+"""How long the driver may report another model than the last one it received [s]."""
 STATUS_TIMEOUT = 3.0
-"""A status of the driver older than this says nothing about the arm [s]."""
+"""A status of the driver older than this is stale [s]."""
 BRAKE_TIMEOUT = 3.0
-"""How long the driver may take to take in a request to brake, and again, in the arm's time, to bring it to rest [s]."""
+"""How long the driver may take to accept a brake request, and again, in the arm's time, to stop the arm [s]."""
 BRAKE_AGAIN = 0.3
-"""How long the answer of the driver to that is waited for before it is asked again [s]."""
+"""Time without an answer after which the brake request is repeated [s]."""
 TAKE_OVER_TIMEOUT = 60.0
-"""How long a driver that says that it takes the arm over may need for it [s]."""
+"""How long a driver may report that it is taking the arm over [s]."""
 TAKEOVER_RESERVE = 0.15
 """How long before its takeover the driver must have a plan that it has proven [s]."""
 EXPECTED_CHECK_TIME = 0.3
@@ -66,7 +66,7 @@ REST_PATIENCE = 1.0
 _SLOWEST = 0.05
 """Share of real time at which the time of a simulated arm passes at least, on whatever machine [-]."""
 _STATUSES_ON_THE_WAY = 2
-"""So many statuses of the driver may be old news: the one heard last, and the one that waits behind it."""
+"""Number of statuses that may be outdated: the latest one, and the one queued behind it."""
 _MODES = {
     DriverStatus.MODE_IDLE: ("is not under control", "activate the driver"),
     DriverStatus.MODE_HOLD: ("is being taken over", "try again"),
@@ -74,22 +74,22 @@ _MODES = {
     DriverStatus.MODE_BRAKE: ("is braking", "try again"),
     DriverStatus.MODE_FAULT: ("has a fault", "remove the cause, then call arm_driver/reconnect"),
 }
-"""What each mode of the driver means for somebody who wants to move the arm, and what to do about it."""
+"""Meaning of each mode of the driver for a motion request, and the remedy."""
 
 
 def find_missing(suite: Suite, is_moved_by_others: bool) -> str | None:
-    """Return in words what a goal would have to wait for; None where it could begin at once.
+    """Return in words the condition that a goal would wait for; None if it could begin at once.
 
     Args:
         suite: The suite.
-        is_moved_by_others: Whether somebody else moves the arm, and holds it.
+        is_moved_by_others: Whether another system moves the arm, and holds it.
     """
     monitor, now = suite.monitor, time.monotonic()
     status, clients = monitor.status, suite.clients
     if status is None or now - monitor.status_time > STATUS_TIMEOUT:
-        return "the driver, which says nothing"
+        return "the driver, which sends no status"
     if not is_moved_by_others and (status.mode != DriverStatus.MODE_HOLD or status.is_taking_over):
-        return f"the driver to hold the arm; it says '{status.text}'"
+        return f"the driver to hold the arm; its status is '{status.text}'"
     if now - monitor.sample_time > SAMPLE_TIMEOUT:
         return "samples of the driver"
     needed = [clients.reset]
@@ -104,7 +104,7 @@ class RosArm:
 
     Args:
         session: The suite.
-        is_moved_by_others: Whether somebody else moves the arm, and holds it.
+        is_moved_by_others: Whether another system moves the arm, and holds it.
     """
 
     def __init__(self, session: Session, is_moved_by_others: bool = False):
@@ -116,7 +116,7 @@ class RosArm:
 
     @property
     def motion_time(self) -> float:
-        """How long the arm has moved for this goal [s], as far as its driver has said so."""
+        """How long the arm has moved for this goal [s], as reported by its driver."""
         monitor, status, total, is_past = self._monitor, self._monitor.status, 0.0, False
         plans = [plan for _, plan in monitor.records.plans]
         for plan, successor in reversed(list(itertools.zip_longest(plans, plans[1:]))):
@@ -148,7 +148,7 @@ class RosArm:
 
         is_there = self._wait_until(is_reporting)
         if not is_there and monitor.status is not None and monitor.status.is_taking_over:
-            is_there = self._wait_until(is_reporting, TAKE_OVER_TIMEOUT)  # it says nothing until the arm has answered
+            is_there = self._wait_until(is_reporting, TAKE_OVER_TIMEOUT)  # no status until the arm has answered
         if not is_there:
             error = session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
@@ -161,7 +161,7 @@ class RosArm:
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES)
             error = timeout if monitor.sample_fault is None else monitor.sample_fault
             raise IdentificationFailed(IdentificationErrorCode.NO_SAMPLES, error)
-        # Two drivers answer every service of one: once a goal moves the arm, what others say is only refused.
+        # Two drivers answer every service of one: once a goal moves the arm, messages of others are only refused.
         if monitor.source_conflict is not None:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, monitor.source_conflict)
 
@@ -200,9 +200,9 @@ class RosArm:
         self._wait_for_hold(self._box_hash(model))
 
     def has_model(self, model: PayloadModel) -> bool:
-        """Return whether the controller works with the bounds of a model, as the driver says from now on.
+        """Return whether the controller works with the bounds of a model, by the next statuses of the driver.
 
-        A status that was on its way may be older than an answer of the driver to somebody else's request.
+        A status in transit may be older than an answer of the driver to another client.
         """
         monitor, heard = self._monitor, []
 
@@ -268,7 +268,7 @@ class RosArm:
         """See :class:`Arm`."""
         session, monitor, status = self._session, self._monitor, self._status
         session.require_alive(*_NEEDED)
-        # A process that was kept from running has not heard what waits for it.
+        # A process that was kept from running has not read its messages yet.
         if not self._samples_arrive() and not self._wait_until(self._samples_arrive, SECOND_LOOK):
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES, SAMPLE_TIMEOUT)
             error = timeout if monitor.sample_fault is None else monitor.sample_fault
@@ -276,7 +276,7 @@ class RosArm:
         is_followed = any(plan.plan_id == status.plan_id for plan in self._chain)
         was_seen = any(self.has_begun(plan) for plan in self._chain)
         since = 1e-9 * (stamp_from_message(status.header.stamp) - self._started_ns)
-        # Speaks of the time before this chain; where nothing came since, that is for the timeout of the status to tell.
+        # From before this chain; a lack of newer statuses is left to their timeout.
         is_old = not was_seen and (since < START_TIMEOUT or monitor.status_time < self._started)
         has_fault = status.mode in (DriverStatus.MODE_FAULT, DriverStatus.MODE_IDLE)
         if has_fault or (status.code != DriverStatus.CODE_OK and not is_old):
@@ -285,22 +285,22 @@ class RosArm:
         return MotionState(is_followed or is_old, False, progress, status.text)
 
     def brake(self, reason: str) -> None:
-        """See :class:`Arm`. Where this goal has moved nothing, whatever moves is not its own to brake."""
+        """See :class:`Arm`. If this goal has not moved the arm, it does not brake motions of others."""
         if not self._chain:
             return
         session = self._session
         session.node.get_logger().warning(f"bringing the arm to rest: {reason}")
         asked, patience = time.monotonic(), BRAKE_TIMEOUT
-        text = f"the driver has not said that the arm rests within {BRAKE_TIMEOUT:g} s"
+        text = f"the driver has not reported the arm at rest within {BRAKE_TIMEOUT:g} s"
         try:
             self._is_driver_gone()
             brake, request = session.clients.brake, Trigger.Request()
             call_service(session.node, brake, request, BRAKE_TIMEOUT, self._is_driver_gone, BRAKE_AGAIN)
             asked = time.monotonic()
         except SysidError as error:  # of which IdentificationFailed is one
-            text = f"the brake could not be asked for ({error}); a driver that hears nobody brakes by itself"
+            text = f"the brake request failed ({error}); without heartbeats the driver brakes by itself"
             patience = 0.2  # it has had its time
-        # A driver that ends does not answer any more, but says that it has handed the arm back.
+        # A driver that ends does not answer any more, but reports that it has handed the arm back.
         if not self._wait_in_arm_time(
             lambda: self._monitor.status_time > asked and not self._monitor.is_moving, patience, wait_until
         ):
@@ -322,15 +322,15 @@ class RosArm:
     ) -> bool:
         """Wait until a condition holds; return false if it does not within the time of the arm [s].
 
-        On a busy machine that of a simulated arm passes more slowly than this machine's. Where no samples come, this
-        machine's counts.
+        On a busy machine the time of a simulated arm passes more slowly than real time. Without samples, the
+        clock of this machine counts.
         """
         end_ns = self.now_ns() + round(1e9 * seconds)
         wait(lambda: condition() or self.now_ns() >= end_ns, seconds / _SLOWEST)
         return condition()
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until the driver says something; see :meth:`Session.wait_until`."""
+        """Wait for a status of the driver; see :meth:`Session.wait_until`."""
 
         def holds() -> bool:
             if condition():
@@ -355,7 +355,7 @@ class RosArm:
         return False
 
     def _was_accepted_before(self, response: ExecuteTrajectory.Response, plan: CertifiedPlan) -> bool:
-        """Return whether an answer is to a repetition, and the one to what was repeated got lost.
+        """Return whether an answer is to a repetition, with the answer to the first request lost.
 
         The certificate has been used then, and the driver says that it follows the plan, or will.
         """
@@ -368,8 +368,8 @@ class RosArm:
     def _begins_ns(self) -> dict[CertifiedPlan, int]:
         """Return when the plans of the chain begin, by the arm's clock [ns].
 
-        That of the plan that was reported last is known best: from its progress, and by the clock of the arm, which
-        passes more slowly than others where an emulated arm waits.
+        Best known is the begin of the last reported plan: from its progress, by the clock of the arm, which is slower
+        than others where an emulated arm waits.
         """
         takeovers = np.cumsum([plan.takeover_time for plan in self._chain])
         known, begin_ns = 0, self._started_ns
@@ -387,14 +387,14 @@ class RosArm:
         """Wait until the arm is held, with the model of that box hash; None for any."""
         if self._is_moved_by_others:
             return
-        monitor, strange_since = self._monitor, np.inf  # when the driver said first that it has another model
+        monitor, strange_since = self._monitor, np.inf  # first report of another model
 
         def is_decided() -> bool:
             nonlocal strange_since
             if self._is_holding(wanted) or not self._is_holding(None):
                 strange_since = np.inf
                 return self._is_holding(wanted) or self._status.mode == DriverStatus.MODE_FAULT
-            # What was asked of the driver a moment ago may not show in its status yet.
+            # A request of a moment ago may not show in the status of the driver yet.
             strange_since = min(strange_since, monitor.status_time)
             return monitor.status_time - strange_since > MODEL_PATIENCE
 
@@ -409,7 +409,7 @@ class RosArm:
                     "is held with another model of the payload than it was given last",
                     "send the goal again",
                 )
-            text = f"the arm {state}: the driver says '{status.text}'; {advice}"
+            text = f"the arm {state}: the driver reports '{status.text}'; {advice}"
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, text)
 
     def _wait_until_settled(self, certificate: Certificate) -> None:

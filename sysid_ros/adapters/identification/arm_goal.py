@@ -64,14 +64,14 @@ from sysid_ros.ros.conversions import Samples
 _PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
 """Shares of a goal's progress that are done when motions are planned, and when they are made."""
 _OTHER_MOTION = 1000
-"""How far the seed of the motion that is predicted is from those of the others."""
+"""Offset of the seed of the validation motion from the other seeds."""
 
 
 class ArmMotions:
     """A :class:`sysid_ros.core.procedure.Planner` of motions of a whole arm, which the safe planner proves.
 
-    Searches here, with the scene and the control law that others have said, for motions that can be proven; what is
-    executed is what the safe planner has proven.
+    Searches for provable motions with the published scene and control law; only motions that the safe planner has
+    proven are executed.
 
     Args:
         session: The suite.
@@ -181,7 +181,7 @@ class ArmGoalRun(GoalBase):
     Args:
         suite: The suite.
         options: Parameters of the node.
-        goal: What is asked for.
+        goal: The goal.
         is_cancelled: Whether the goal is to end.
     """
 
@@ -228,7 +228,7 @@ class ArmGoalRun(GoalBase):
     # Preparation
 
     def _prepare(self) -> tuple[KnownLoadPolicy, KnownLoad, KnownRecordings]:
-        """Check everything that a person can get wrong before anything moves."""
+        """Check the whole goal before anything moves."""
         goal = self._goal
         if self._options.is_moved_by_others:
             allowed = "receding or periodic; record the motion of an arm that others move, for sysid calibrate arm"
@@ -237,7 +237,7 @@ class ArmGoalRun(GoalBase):
             raise ParameterOutOfRange("serial_number", MISSING, "the serial number of the arm")
         told = "" if self._monitor.status is None else self._monitor.status.serial_number
         if told and told != goal.serial_number:
-            raise ParameterOutOfRange("serial_number", goal.serial_number, f"{told}, as the driver of the arm says")
+            raise ParameterOutOfRange("serial_number", goal.serial_number, f"{told}, as the driver of the arm reports")
         given = {"motion_time": goal.motion_time, "validation_time": goal.validation_time}
         self._settings = replace(self._settings, **{name: value for name, value in given.items() if value != 0.0})
         self._before.gripper_state(self._settings.gripper)
@@ -276,7 +276,7 @@ class ArmGoalRun(GoalBase):
         return self._success(result)
 
     def _move(self, policy: KnownLoadPolicy, load: KnownLoad) -> tuple[LoadedRecording, LoadedRecording]:
-        """Make all motions; return what was recorded of those to identify from, and of the one to predict."""
+        """Make all motions; return the recordings to identify from, and the recording to predict."""
         settings = self._settings
         count = settings.sweeps + settings.motions + 1
         longest = max(settings.each_duration, settings.validation_time, settings.sweep_time / SPEEDS)
@@ -361,7 +361,7 @@ class ArmGoalRun(GoalBase):
         if self._folder is not None:
             result.results_directory = str(self._folder.absolute())
             if self._monitor.records.plans and (self._folder / RECORDING).is_file():
-                text += f". What was recorded is in {self._folder / RECORDING}"
+                text += f". The recording is in {self._folder / RECORDING}"
         self._log_end(failure, text)
         result.error_text = text
         return result
@@ -374,7 +374,7 @@ class ArmGoalRun(GoalBase):
 
 
 def load_of(robot: RobotModel, goal: IdentifyArm.Goal) -> KnownLoad:
-    """Return what the hand holds, as a goal states it.
+    """Return the held load, as a goal states it.
 
     Raises:
         SysidError: A field is out of range.

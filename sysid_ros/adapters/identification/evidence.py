@@ -1,4 +1,4 @@
-"""What the samples of a goal say beside the bounds: why no payload agrees with them, or a statistical interval."""
+"""Evidence in the samples of a goal besides the bounds: causes of an inconsistency, or a statistical interval."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from sysid_ros.ros.parameters import declared
 TOLD = 3
 """Hypotheses in the text of a result; the field has all."""
 _ANSWER_SECONDS = 10.0
-"""How long the estimator may take to say its settings [s]: on a busy machine it has samples to work off first."""
+"""How long the estimator may take to report its settings [s]: on a busy machine it has a backlog of samples."""
 
 
 @dataclass(frozen=True)
 class EvidenceSource:
-    """Looks at the samples of a goal after its end.
+    """Analyses the samples of a goal after its end.
 
     Attributes:
         robot: The arm.
-        is_cancelled: Ends the work with what was found by then.
+        is_cancelled: Ends the work with its results so far.
         tare: The last one, with its samples; None where none was taken here.
     """
 
@@ -53,10 +53,10 @@ class EvidenceSource:
         """Explain an alarm, or compute the statistical interval of a usable estimate of a payload.
 
         Args:
-            settings: Those the estimate was made with. Where they are not known, hints are looked for with the defaults
-                and there is no interval.
+            settings: Settings of the estimate. Where they are not known, hypotheses are tested with the defaults and
+                there is no interval.
             estimate: The last estimate.
-            records: What the goal has seen.
+            records: Messages of the goal.
         """
         block = samples_of_estimate(records)
         if block is None:
@@ -74,7 +74,7 @@ class EvidenceSource:
         if self.is_cancelled():
             return Evidence()
         unknowns, tare = describe_unknowns(self.robot, settings), self._tare_of(settings, records)
-        # Rows without the tare that the estimator has give wider bounds.
+        # Rows without the tare of the estimator give wider bounds.
         is_whole = estimate.is_guaranteed and (tare is not None or not records.tare)
         found = Box(estimate.lower, estimate.upper) if is_whole else None
         beside = known_rows(self.robot, unknowns, settings, rows, tare)
@@ -103,7 +103,7 @@ def samples_of_estimate(records: Records) -> SampleBlock | None:
 
 
 def ask_settings(session: Session) -> EstimatorSettings | None:
-    """Return the settings of the node ``estimator``, as it says them; None where it does not."""
+    """Return the settings of the node ``estimator``; None if it does not answer."""
     names = [name for name, one in declared(EstimatorParameters).items() if one.group == "estimator"]
     try:
         answer = session.call(
@@ -120,7 +120,7 @@ def ask_settings(session: Session) -> EstimatorSettings | None:
 
 
 def add_evidence(result: Identify.Result, evidence: Evidence) -> None:
-    """Put what was found into the fields of a result, and the likeliest hypotheses into its text."""
+    """Put the findings into the fields of a result, and the likeliest hypotheses into its text."""
     if evidence.statistical is not None:
         result.statistical_confidence = float(evidence.statistical.confidence)
         result.statistical_lower, result.statistical_upper = evidence.statistical.lower, evidence.statistical.upper

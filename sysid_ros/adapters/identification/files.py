@@ -1,4 +1,4 @@
-"""Turns what a goal has seen into the files a person gets."""
+"""Writes the files of a goal from its messages."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What samples say beside the bounds.
+    """Evidence in samples besides the bounds.
 
     Attributes:
         explanation: Hypotheses about data that no payload agrees with; None where some do.
-        windows: Of an alarm, every window beside what the assumptions allow; None otherwise.
+        windows: Of an alarm, every window beside the range that the assumptions allow; None otherwise.
         statistical: Statistical interval of the parameters; None where there is none.
         agreement: How much of the allowed errors the data use; None where that was not computed.
     """
@@ -84,10 +84,10 @@ def write_files(
     Args:
         folder: An existing folder.
         robot: The robot.
-        outcome: What was identified; None after an alarm, whose files say so.
-        records: What the goal has seen.
-        settings: What was asked for.
-        evidence: What the samples say beside the bounds.
+        outcome: The identified payload; None after an alarm, whose files say so.
+        records: Messages of the goal.
+        settings: Settings of the goal.
+        evidence: Evidence in the samples besides the bounds.
 
     Returns:
         Files that were left out, with the reason, a sentence each.
@@ -162,13 +162,13 @@ def build_result(
 def payload_message(
     robot: RobotModel, estimate: ParameterEstimate, stamp_ns: int, prefix: str
 ) -> InertiaStamped | None:
-    """Return the payload that files for controllers have, in the tool frame; None where it is not known.
+    """Return the payload for controller files, in the tool frame; None where it is not known.
 
     Args:
         robot: The robot.
         estimate: The estimate of a successful goal.
         stamp_ns: Stamp of the last sample it rests on [ns].
-        prefix: Put before the name of the frame.
+        prefix: Prefix of the name of the frame.
 
     Returns:
         Mass, CoM and inertia; None where one of them is no narrower than before the data.
@@ -181,7 +181,7 @@ def payload_message(
 
 
 def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
-    """All usable samples in one block, and what was desired and commanded, each (N, n)."""
+    """All usable samples in one block, and the desired and commanded values, each (N, n)."""
     stamps = np.concatenate([part.stamps[part.valid] for part in parts])
     _, first = np.unique(stamps, return_index=True)
     columns = {
@@ -193,7 +193,7 @@ def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.nd
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the result rests on, by name."""
+    """Versions of the software behind the result, by name."""
     found = {"python": platform.python_version()}
     for name in VERSIONED:
         try:

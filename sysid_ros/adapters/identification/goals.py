@@ -1,4 +1,4 @@
-"""Goals of the node ``identification`` from their fields to their results; know nothing of how they were sent."""
+"""Goals of the node ``identification`` from their fields to their results, independent of actions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _WITH_FILES = (
 
 
 _KNOWN_SO_FAR = (Identify.Result.CANCELED, Identify.Result.PLAN_FAILED, Identify.Result.NOT_IDENTIFIED)
-"""Ends of a goal after which what it has found out of the payload still holds."""
+"""Ends of a goal after which its knowledge of the payload still holds."""
 _ROUTINE = (
     IdentificationErrorCode.CANCELED,
     IdentificationErrorCode.INVALID_GOAL,
@@ -85,7 +85,7 @@ _CODES: tuple[tuple[type[SysidError], IdentificationErrorCode], ...] = (
 
 
 class NewsFilter:
-    """Tells progress that a person wants to hear of at once from what is good enough once in a while.
+    """Decides which progress is reported at once, and which only now and then.
 
     Args:
         clock: Steady time [s].
@@ -97,7 +97,7 @@ class NewsFilter:
         self._told = -np.inf
 
     def is_news(self, progress: Progress) -> bool:
-        """Return whether the phase, its text or the motion is another one, or nothing was told for a while."""
+        """Return whether the phase, its text or the motion has changed, or the last report is old."""
         now, state = self._clock(), (progress.phase, progress.text, progress.trajectory)
         if state == self._last and now - self._told < FEEDBACK_PERIOD:
             return False
@@ -106,14 +106,14 @@ class NewsFilter:
 
 
 class GoalBase:
-    """What a goal of any action works with.
+    """Common base of the goals of all actions.
 
     Args:
         suite: The suite.
         options: Parameters of the node.
         is_cancelled: Whether the goal is to end.
         seed: Seed of the excitation search.
-        stated: What the goal states of its run.
+        stated: Statements of the goal about its run.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class GoalBase:
         return self._arm.motion_time
 
     def _log_end(self, failure: IdentificationFailed, text: str) -> None:
-        """Log how the goal ended: what belongs to daily work is no error."""
+        """Log the end of the goal; ends that belong to daily work are no errors."""
         line = f"{failure.code.name}: {text}"
         if failure.code in _ROUTINE and failure.stop_unconfirmed is None:
             self._logger.warning(line)
@@ -164,7 +164,7 @@ class GoalRun(GoalBase):
     Args:
         suite: The suite.
         options: Parameters of the node.
-        goal: What is asked for.
+        goal: The goal.
         is_cancelled: Whether the goal is to end.
 
     Attributes:
@@ -183,7 +183,7 @@ class GoalRun(GoalBase):
 
     @property
     def model(self) -> PayloadModel:
-        """What the controller has been given."""
+        """The model of the controller."""
         return self._policy.in_use
 
     def run(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
@@ -237,11 +237,11 @@ class GoalRun(GoalBase):
             text = f"writing the results ({outcome.stop_reason})"
             on_progress(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
             return outcome, self._success(outcome)
-        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+        except Exception as error:  # noqa: BLE001 - a goal is answered after any error
             return None, self._failure(as_failure(error))
 
     def _position(self) -> NDArray[np.float64] | None:
-        """Where the arm is held, (n,) [rad]; None where nobody says."""
+        """Posture in which the arm is held, (n,) [rad]; None if unknown."""
         status = self._monitor.status
         return None if status is None or not status.reference_position else np.array(status.reference_position)
 
@@ -256,7 +256,7 @@ class GoalRun(GoalBase):
         place = np.array2string(start, precision=3, separator=", ", suppress_small=True)
         return (
             f". The arm rests {far:.2f} rad from where it began. Until another goal begins ~/move_to takes it back "
-            f"with what is known of the payload so far, goal_position: {place}"
+            f"with the bounds of the payload so far, goal_position: {place}"
         )
 
     @property
@@ -274,7 +274,7 @@ class GoalRun(GoalBase):
             self._logger.warning(f"the arm has not returned to where it was: {error}")
 
     def _find_evidence(self, result: Identify.Result, on_progress: Callable[[Progress], None]) -> Evidence:
-        """Look at the samples once more: what could be wrong with them, or what statistics say; the arm rests."""
+        """Analyse the samples once more: causes of an alarm, or the statistical interval; the arm rests."""
         monitor = self._monitor
         if result.error_code not in (Identify.Result.NONE, Identify.Result.INCONSISTENT) or monitor.estimate is None:
             return Evidence()
@@ -289,11 +289,11 @@ class GoalRun(GoalBase):
                 self._logger.warning(f"not all samples of the estimate came within {_SAMPLES_SECONDS:g} s")
             settings = ask_settings(self._session)
             if settings is None:
-                self._logger.warning(f"the estimator does not say its settings; {text} without them")
+                self._logger.warning(f"the estimator does not report its settings; {text} without them")
             else:
                 settings = replace(settings, gripper=monitor.records.gripper)
             return source.find(settings, monitor.estimate, monitor.records)
-        except Exception as error:  # noqa: BLE001 - what was identified must still be answered
+        except Exception as error:  # noqa: BLE001 - the identified payload must still be returned
             self._logger.warning(f"nothing was found by {text}: {error!r}")
             return Evidence()
 
@@ -317,7 +317,7 @@ class GoalRun(GoalBase):
         for fault in faults:
             if outcome is None or is_whole:
                 self._logger.error(fault)
-            else:  # what is not known goes into no file
+            else:  # unknown quantities go into no file
                 self._logger.warning(fault)
         if faults and outcome is not None and result.error_code == Identify.Result.NONE:
             result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
@@ -330,7 +330,7 @@ class GoalRun(GoalBase):
         records.information = self._monitor.information
         try:
             left_out = write_files(folder, self._robot, outcome, records, self._settings, evidence)
-        except Exception as error:  # noqa: BLE001 - what was identified must still be answered
+        except Exception as error:  # noqa: BLE001 - the identified payload must still be returned
             return [str(error) if isinstance(error, SysidError) else f"the files were not written: {error!r}"]
         if outcome is not None:
             return list(left_out)
@@ -365,12 +365,12 @@ class GoalRun(GoalBase):
 
 
 class TareRun(GoalRun):
-    """Runs one goal of ``~/tare``: as one of ``~/identify``, with the empty hand, and the estimator keeps the samples.
+    """Runs one goal of ``~/tare``: like ``~/identify``, with the empty hand, and the estimator keeps the samples.
 
     Args:
         suite: The suite.
         options: Parameters of the node.
-        goal: What is asked for.
+        goal: The goal.
         is_cancelled: Whether the goal is to end.
     """
 
@@ -412,13 +412,13 @@ class TareRun(GoalRun):
                 result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
                 result.error_text = f"the tare is good, but {fault}"
             return result
-        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+        except Exception as error:  # noqa: BLE001 - a goal is answered after any error
             return self._failure(as_failure(error))
         finally:
             self._end_recording()
 
     def _end_recording(self) -> str:
-        """Complete the recording; return what is missing in it, empty for nothing."""
+        """Complete the recording; return a sentence about missing messages, empty if complete."""
         try:
             self._monitor.end()
         except SysidError as error:
@@ -432,7 +432,7 @@ class MoveRun(GoalBase):
     Args:
         suite: The suite.
         options: Parameters of the node.
-        known: What the controller was given last; None where nothing may be assumed of it.
+        known: The last model sent to the controller; None where none may be assumed.
         is_cancelled: Whether the move is to end.
     """
 
@@ -449,7 +449,7 @@ class MoveRun(GoalBase):
 
     @property
     def model(self) -> PayloadModel | None:
-        """What the controller has been given."""
+        """The model of the controller."""
         return self._known if self._policy is None else self._policy.in_use
 
     def run(self, request: MoveTo.Goal, on_progress: Callable[[Progress], None]) -> MoveTo.Result:
@@ -461,7 +461,7 @@ class MoveRun(GoalBase):
             return self._result(
                 motion_time=move.motion_time, plans=move.plans, smallest_torque_margin=move.smallest_torque_margin
             )
-        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
+        except Exception as error:  # noqa: BLE001 - a goal is answered after any error
             return self._failure(as_failure(error, IdentificationErrorCode.INVALID_GOAL))
         finally:
             self._monitor.end()
@@ -512,7 +512,7 @@ def as_failure(
     """Return the failure of a goal for an error.
 
     Args:
-        error: What went wrong.
+        error: The error.
         code: Code of an error of this package that has none of its own.
     """
     if isinstance(error, IdentificationFailed):
@@ -524,7 +524,7 @@ def as_failure(
 
 
 def describe_failure(failure: IdentificationFailed) -> str:
-    """Say what went wrong, and that the arm may still move where nobody knows."""
+    """Return the text of a failure, with a warning where a stop is unconfirmed."""
     unconfirmed = failure.stop_unconfirmed
     return str(failure) if unconfirmed is None else f"{failure}. Watch the arm: {unconfirmed}"
 

@@ -1,4 +1,4 @@
-"""What the node ``identification`` hears: the latest word of every other node, and all of it while a goal runs."""
+"""Subscriptions of the node ``identification``: the latest message of every other node, and all during a goal."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _KEPT_PLANS, _REMEMBERED_ANSWERS = 16, 10
 
 
 class Stated(NamedTuple):
-    """What a goal states of its run.
+    """Statements of a goal about its run.
 
     Attributes:
-        gripper: State of the gripper; empty: as the estimator's parameter says, or any of them.
+        gripper: State of the gripper; empty: the estimator's parameter, or any of them.
         mass: Mass of the payload, from a scale [kg]; 0: not known.
         mass_tolerance: Its largest error [kg].
     """
@@ -68,7 +68,7 @@ class Stated(NamedTuple):
     mass_tolerance: float = 0.0
 
     def find_other(self, message: EstimateMessage) -> str:
-        """Return what else an estimate counts on, in words; empty for nothing."""
+        """Return in words the other assumptions of an estimate; empty for none."""
         if message.gripper not in ("", self.gripper):
             return f"the gripper in state '{message.gripper:.40}'"
         if (message.stated_mass, message.stated_mass_tolerance) not in ((0.0, 0.0), (self.mass, self.mass_tolerance)):
@@ -81,7 +81,7 @@ NOTHING = Stated()
 
 @dataclass
 class Records:
-    """What one goal has seen, for its files.
+    """Messages of one goal, for its files.
 
     Attributes:
         samples: Sample batches in order.
@@ -94,7 +94,7 @@ class Records:
         first_stamp_ns: The estimator began anew after the samples before this stamp [ns].
         gripper: State of the gripper that it counts on since then; empty for any of them.
         tare: The tare that it counts on since then, in words; empty for none.
-        serial_number: Serial number of the arm, as its driver says; empty where it is not known.
+        serial_number: Serial number of the arm, as its driver reports; empty where it is not known.
     """
 
     samples: list[Samples] = field(default_factory=list)
@@ -112,10 +112,10 @@ class Records:
 
 @dataclass(frozen=True)
 class TareSamples:
-    """What the last tare was made of.
+    """Data of the last tare.
 
     Attributes:
-        text: What the estimator says of it.
+        text: Its description by the estimator.
         samples: Its samples.
         gripper: State of the gripper that was stated.
     """
@@ -139,7 +139,7 @@ def find_timing_doubt(status: DriverStatus) -> str | None:
 
 @dataclass(frozen=True)
 class PlanProgress:
-    """How far a plan was when the driver last spoke of it.
+    """Progress of a plan by the last status of the driver.
 
     Attributes:
         stamp_ns: When, by the arm's clock [ns].
@@ -159,7 +159,7 @@ class SuiteMonitor:
         key: Key that estimates are signed with; None without one.
 
     Attributes:
-        records: What the present or last goal has seen.
+        records: Messages of the present or last goal.
         tare: The last tare that ended well, with its samples; None without one.
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
@@ -171,9 +171,9 @@ class SuiteMonitor:
         sample_fault: Why the latest batch of samples could not be used; None if it could.
         estimate: Latest estimate of the present payload, None before the first.
         estimate_fault: Why the latest estimate may not be used; None if it may.
-        scene: What the safe planner knows around the arm; None where it has not said so, or does not know.
+        scene: Scene of the safe planner; None where it is not known.
         peers: Which of the nodes that a goal needs are alive.
-        control_law: Control law of the driver; None where it has not said so, or it is none that plans are proven for.
+        control_law: Control law of the driver; None if unknown, or a law that plans cannot be proven for.
     """
 
     def __init__(self, node: Node, robot: RobotModel, key: AuthenticationKey | None = None):
@@ -197,7 +197,7 @@ class SuiteMonitor:
         self._estimate_message: EstimateMessage | None = None
         self._last_received: tuple[ParameterEstimate, EstimateMessage] | None = None
         self._past_until_ns = _ALL_OF_THEM
-        self._stated = NOTHING  # what the goals have stated last
+        self._stated = NOTHING  # the latest statements of goals
         self._is_recording = False
         self._recorder: RecordingWriter | None = None
         self._pictures: Pictures | None = None
@@ -224,7 +224,7 @@ class SuiteMonitor:
     # For the thread of a goal
 
     def begin(self, recorder: RecordingWriter | None) -> None:
-        """Start a goal: forget what the last one has seen.
+        """Start a goal: forget the messages of the last one.
 
         Estimates count from :meth:`forget_estimates` or :meth:`use_estimates` on.
 
@@ -247,7 +247,7 @@ class SuiteMonitor:
                 self._pictures.on_scene(self.scene, self._scene_fault, self._now_ns)
 
     def end(self, final: ParameterEstimate | None = None) -> None:
-        """End a goal: nothing more is kept, the recording is complete.
+        """End a goal and complete the recording.
 
         Args:
             final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
@@ -267,7 +267,7 @@ class SuiteMonitor:
             recorder.close()
 
     def forget_plan(self, plan_id: str) -> None:
-        """Forget what was reported of an earlier plan with this plan_id, before it is executed again."""
+        """Forget reports of an earlier execution of this plan_id, before it is executed again."""
         with self._lock:
             self.followed.pop(plan_id, None)
 
@@ -276,7 +276,7 @@ class SuiteMonitor:
 
         Args:
             until_ns: The stamp [ns].
-            stated: What the estimates after them count on.
+            stated: Statements that later estimates count on.
             tare: The tare that they count on, in words; empty for none.
         """
         with self._lock:
@@ -290,7 +290,7 @@ class SuiteMonitor:
 
     @property
     def source_conflict(self) -> str | None:
-        """Who else speaks for a node that this one listens to; None while nobody does."""
+        """Sentence about a second publisher of a subscribed topic; None while there is none."""
         return next((fault for source in self._sources.values() if (fault := source.fault) is not None), None)
 
     def use_estimates(self) -> None:
@@ -320,13 +320,13 @@ class SuiteMonitor:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the driver says that the arm moves."""
+        """Whether the driver reports that the arm moves."""
         return self.status is not None and self.status.mode in MOVING_MODES
 
     # Subscriptions
 
     def _receiver(self, kind: type, topic: str, take: Callable[[Any], None]) -> SourceReceiver:
-        """Return a callback for a topic of which one publisher alone is believed."""
+        """Return a callback for a topic with one accepted publisher."""
 
         def tell_refused(fault: str) -> None:
             if kind is SampleBatch:
@@ -378,13 +378,13 @@ class SuiteMonitor:
             if estimate is None:
                 return
             if self._key is not None and not is_genuine(message, self._key):
-                estimate = replace(estimate, origin=("", 0))  # nobody vouches for it
+                estimate = replace(estimate, origin=("", 0))  # unsigned
             self._last_received = estimate, message
             if stamp_ns <= self._past_until_ns:
                 return
             if other := self._stated.find_other(message):
                 self.estimate_fault = (
-                    f"estimator/estimate counts on {other}, which no goal has stated: who has called estimator/reset?"
+                    f"estimator/estimate counts on {other}, which no goal has stated: did another client reset it?"
                 )
                 self._node.get_logger().error(self.estimate_fault, throttle_duration_sec=5.0)
                 return
@@ -431,7 +431,7 @@ class SuiteMonitor:
             self._node.get_logger().error(f"safe_planner/scene: {error}", throttle_duration_sec=5.0)
         self._has_scene, self._scene_fault = True, fault
         if before == (True, self.scene and self.scene.hash(), fault):
-            return  # planners say it again and again
+            return  # planners repeat it
         with self._lock:
             self._keep("safe_planner/scene", message)
             if self._pictures is not None:

@@ -1,7 +1,7 @@
-"""What a recording holds beside the messages of the suite, so that it can be looked at: transforms and markers.
+"""Additions to a recording besides the messages of the suite, for viewers: transforms and markers.
 
-The topics are those of ``robot_state_publisher`` and of the node ``monitor``. They are made here, for the recording
-alone: nobody else has to publish them, and markers are in the frames of links, so few of them are enough.
+The topics are the same as of ``robot_state_publisher`` and of the node ``monitor``. They are made here, for the
+recording only: no other node has to publish them, and markers are in the frames of links, so few of them are enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pictures:
 
     Args:
         robot: The arm.
-        write: Where they go.
+        write: Writes them.
     """
 
     def __init__(self, robot: RobotModel, write: Write):
@@ -63,7 +63,7 @@ class Pictures:
         self._write_markers(PLAN_MARKERS, builder.array(), stamp_ns)
 
     def on_scene(self, scene: Scene | None, fault: str | None, stamp_ns: int) -> None:
-        """Take what is around the arm; without a scene, why it is not known."""
+        """Take the scene, or the reason why it is not known."""
         self._scene = scene or Scene()
         builder = self._builder(stamp_ns)
         draw_scene(builder, self._scene, fault)

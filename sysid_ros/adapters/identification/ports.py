@@ -36,9 +36,9 @@ FIRST_PLAN_TIME = 30.0
 LEAST_PLAN_TIME = 0.2
 """Less time than this is not worth asking for a plan [s]."""
 SERVICE_RESERVE = 1.0
-"""How much longer than its time limit the answer of the safe planner is waited for while the arm moves [s]."""
+"""Margin beyond the time limit for the answer of the safe planner while the arm moves [s]."""
 CANCEL_TIMEOUT = 2.0
-"""How long a planner may take to take in that its plan is no longer wanted [s]."""
+"""How long a planner may take to accept the cancellation of a search [s]."""
 CANCEL_TRIES = 5
 
 
@@ -100,7 +100,7 @@ class RosPlanner:
         if not response.success:
             is_late, has_said = response.status.failure == int(PlanFailureCode.NO_TIME), self._has_said_late
             self._has_said_late |= is_late
-            is_known = is_late and is_moving and has_said  # one that ends the goal is told in full
+            is_known = is_late and is_moving and has_said  # one that ends the goal is reported in full
             raise IdentificationFailed(failed, "again no plan in time" if is_known else response.message)
         return response
 
@@ -115,7 +115,7 @@ class RosPlanner:
         )
 
     def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
-        """See :class:`Planner`; where nobody waits for a plan any longer, the search is ended too."""
+        """See :class:`Planner`; a search for a plan that is not needed any more is ended too."""
         session, failed = self._session, IdentificationErrorCode.PLAN_FAILED
         session.require_not_cancelled()
         message = PlanExcitation.Request(
@@ -178,7 +178,7 @@ class RosEstimates:
 
     Args:
         session: The suite.
-        stated: What is stated of gripper and payload.
+        stated: Statements about gripper and payload.
     """
 
     def __init__(self, session: Session, stated: Stated = NOTHING):

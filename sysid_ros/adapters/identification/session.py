@@ -1,4 +1,4 @@
-"""The other nodes of the suite, as one goal asks and waits for them."""
+"""The other nodes of the suite, for the requests and waits of one goal."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ T = TypeVar("T")
 SERVICE_PATIENCE = 10.0
 """How long a node may be away before its services are given up [s]; their answers may take longer."""
 REPEAT_AFTER = 1.0
-"""How long an answer is waited for before the same is asked again [s]: the middleware drops requests and answers where
-many come at once. To ask twice does no harm: a model and a beginning are the same the second time, and plans and proofs
-are shared (:func:`sysid_ros.ros.repeats.share_repeats`)."""
+"""Time without an answer after which a request is repeated [s]: the middleware drops requests and answers where many
+come at once. Repetitions do no harm: setting a model and restarting are idempotent, and plans and proofs are shared
+ (:func:`sysid_ros.ros.repeats.share_repeats`)."""
 _LONGEST_SLEEP = 0.1
-"""Time between two looks at whether the goal was cancelled [s]."""
+"""Polling period for the cancellation of the goal [s]."""
 
 
 class SuiteClients:
@@ -74,7 +74,7 @@ class ArmGoalSettings(Settings):
     motion_time: float = setting(30.0, "s", lower=2.0, upper=300.0)
     """How long the arm moves to be identified; where a proof asks for slower motions, up to 1.8 times as long."""
     motion_duration: float = setting(15.0, "s", lower=2.0, upper=60.0)
-    """Longest single motion: each is planned for what those before it lack."""
+    """Longest single motion: each is planned to excite what earlier ones left weak."""
     validation_time: float = setting(8.0, "s", lower=2.0, upper=60.0)
     """Duration of the last motion, which is not used but predicted."""
     sweep_time: float = setting(0.0, "s", lower=0.0, upper=180.0)
@@ -84,7 +84,7 @@ class ArmGoalSettings(Settings):
     starts: int = setting(20, "-", lower=1, upper=100)
     """Largest number of starts of the search for a motion."""
     wanted_condition_number: float = setting(20.0, "-", lower=0.0, upper=1e6)
-    """The search ends early with a proven motion that has, with those before it, a base regressor of this condition
+    """The search ends early with a proven motion that has, with all earlier ones, a base regressor of this condition
     number; 0: it takes all its time. Only for the criterion condition_number."""
     criterion: str = setting("condition_number", choices=ARM_CRITERIA)
     """What motions are planned for, see docs/theory/excitation.md."""
@@ -132,7 +132,7 @@ class IdentificationParameters(FrameParameters, RobotParameters):
     results_root: str = parameter("~/sysid_results", read_only=True)
     """Folder below which all results lie: goals and results_directory name folders in it, or are refused."""
     results_directory: str = parameter("")
-    """Where a goal that names no folder makes one, named after the time; empty: no files."""
+    """Parent of the folder for goals that name none, named after the time; empty: no files."""
     return_to_start: bool = parameter(True)
     """Move back to where the arm was, by certified plans with the payload as identified, after a success of ~/identify;
     a tare always does."""
@@ -144,14 +144,14 @@ class IdentificationParameters(FrameParameters, RobotParameters):
     """Write recording.mcap with the other files."""
 
     def check(self) -> None:
-        """Refuse a folder outside that for results."""
+        """Refuse a folder outside results_root."""
         super().check()
         if self.results_directory:
             folder_below(self.results_root, self.results_directory)
 
     @property
     def is_moved_by_others(self) -> bool:
-        """Whether somebody else moves the arm, and holds it."""
+        """Whether another system moves the arm, and holds it."""
         return self.procedure.strategy == "observe"
 
 
@@ -162,7 +162,7 @@ class Suite:
     Attributes:
         node: The node.
         robot: The robot.
-        monitor: What the node hears.
+        monitor: Its subscriptions.
         clients: The services.
         key: Key that the others know this node by; None without one.
     """
@@ -201,10 +201,10 @@ class Session:
 
         Args:
             client: The service.
-            request: What is asked.
-            code: Code of the failure where nobody offers it.
+            request: The request.
+            code: Code of the failure without a server.
             seconds: How long the answer may take [s]; ``service_timeout`` if None.
-            is_cancelled: Ends the waiting early; that of the goal if None.
+            is_cancelled: Ends the waiting early; by default the cancellation of the goal.
 
         Raises:
             IdentificationFailed: There is no answer, or its node has gone (``INTERRUPTED``).
@@ -266,7 +266,7 @@ class Session:
             raise _cancelled()
 
     def describe_timeout(self, topic: str, what: str, profile: QoSProfile, seconds: float | None = None) -> str:
-        """Say that a topic has been silent for some time [s], or ``service_timeout``, and who publishes on it."""
+        """Return the error of a topic silent for some time [s], or ``service_timeout``, with its publishers."""
         timeout = self.options.service_timeout if seconds is None else seconds
         return str(no_messages(self.node, topic, what, timeout, profile))
 
@@ -286,7 +286,7 @@ def node_of(client: Client) -> str:
 
 
 def converted(convert: Callable[[], T], code: IdentificationErrorCode) -> T:
-    """Convert what another node has sent; what cannot be used is a failure with the code."""
+    """Convert a message of another node; an unusable one is a failure with the code."""
     try:
         return convert()
     except SysidError as error:

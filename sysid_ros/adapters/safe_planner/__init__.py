@@ -1,1 +1,1 @@
-"""What the node `safe_planner` needs: its parameters, the scene, plan requests and their answers."""
+"""Parts of the node `safe_planner`: its parameters, the scene, plan requests and their answers."""

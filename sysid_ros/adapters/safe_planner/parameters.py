@@ -40,7 +40,7 @@ class SafePlannerParameters(FrameParameters, FixedSceneParameters):
         return replace(self.planner, torque_fraction=fraction, brake_time=self.verifier.brake_times[-1])
 
     def check(self) -> None:
-        """Refuse what leaves the search no torque or no stop."""
+        """Refuse settings that leave the search no torque or no stop."""
         super().check()
         if not self.verifier.brake_times:
             raise ParameterOutOfRange("parameter 'brake_times' [s]", (), "at least one time")

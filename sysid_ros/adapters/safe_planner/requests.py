@@ -47,12 +47,12 @@ class PlanRequests:
 
     Args:
         robot: The arm.
-        scenes: What is known of the scene.
+        scenes: The known scene.
         values: Parameters of the node.
         key: Key of the suite: the driver knows this planner by it, and this planner estimates; None without one.
 
     Attributes:
-        planning_time: How long a search takes where the request does not say [s].
+        planning_time: How long a search takes by default [s].
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class PlanRequests:
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
         self._control = default_gains(robot)
         self._law_fault: str | None = None
-        self._loop_ns: int | None = None  # time of the loop, as it said last
+        self._loop_ns: int | None = None  # time of the loop, by its last status
         self._heard_ns = 0  # when that was, steady time
 
-    # What a proof takes for given
+    # Assumptions of a proof
 
     def on_control_law(self, message: ControlLaw) -> bool:
         """Prove bounds for the control law that the driver runs, its period included; return whether it is another.
@@ -114,7 +114,7 @@ class PlanRequests:
             raise NotReady(self._law_fault)
 
     def conditions(self) -> object:
-        """Return what the plan for a request depends on beside the request: what differs has another plan."""
+        """Return the conditions of a plan besides its request: under others the plan differs."""
         return (
             self._session,
             self._payload_epoch,
@@ -127,7 +127,7 @@ class PlanRequests:
     # Plans
 
     def authenticate(self, plan: CertifiedPlan) -> CertifiedPlan:
-        """Return a plan with what the driver knows its maker by; without a key, as it is."""
+        """Return a plan signed for the driver; without a key, as it is."""
         if self._key is None:
             return plan
         return replace(plan, authentication=self._key.authenticate(plan.certificate, self._session))
@@ -185,7 +185,7 @@ class PlanRequests:
     def _now(self) -> float:
         """Return the time of the loop that executes plans [s].
 
-        It has nothing to do with the clock of this machine, which may be set, but where the loop has said nothing yet.
+        It is independent of the clock of this machine, which may be set; that one counts only before the first status.
         """
         if self._loop_ns is None:
             return 1e-9 * time.time_ns()
@@ -208,9 +208,9 @@ class PlanRequests:
         request: CertifyTrajectory.Request | PlanNext.Request | PlanTo.Request,
         predecessor: CertifiedPlan | None = None,
     ) -> Assumptions:
-        """Return what a proof takes for given: scene and control law of now, and the payload of a request.
+        """Return the assumptions of a proof: present scene and control law, and the payload of a request.
 
-        The nominal payload changes at rest only: a plan that takes over keeps that of its predecessor.
+        The nominal payload changes at rest only: a plan that takes over keeps the one of its predecessor.
         """
         robot, estimate = self._robot, estimate_from_message(request.estimate)
         # ~/plan_to leaves the nominal payload to the planner.
@@ -224,7 +224,7 @@ class PlanRequests:
             raise ParameterOutOfRange("estimate", given, "a consistent estimate of a payload, or none")
         else:
             if self._key is not None:
-                # What the driver says may be some tenths of a second old; the driver itself compares the numbers.
+                # The status may be some tenths of a second old; the driver itself compares the numbers.
                 newest = max(self._payload_epoch, request.estimate.payload_epoch)
                 require_authentic(request.estimate, self._key, self._session, newest)
             box, guess = estimate.box, np.array(estimate.values)

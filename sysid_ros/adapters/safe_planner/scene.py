@@ -27,16 +27,15 @@ _REMEMBERED_MESSAGES = 1000
 
 
 class SceneStore:
-    """Keeps what is known of the scene.
+    """Keeps the known scene.
 
-    Where a message cannot be used, nothing is known until good ones have come about all of its obstacles, or have
-    deleted them.
+    After an unusable message the scene is unknown until good messages have updated or deleted all of its obstacles.
 
     Args:
         robot: The arm.
-        fixed: What is there whatever the topic says.
-        timeout: Longest time without a message [s]; 0 where none need come, from the start and for ever.
-        tf_prefix: Put before the name of the base frame, in which obstacles have to be given.
+        fixed: Scene independent of the topic.
+        timeout: Longest time without a message [s], from the start on; 0: no limit.
+        tf_prefix: Prefix of the name of the base frame, in which obstacles have to be given.
 
     Raises:
         ParameterOutOfRange: Something fixed is where the base of the arm stands.
@@ -64,7 +63,7 @@ class SceneStore:
         if not self._timeout or age <= self._timeout:
             self._timeout_fault = None
         elif np.isinf(age):
-            self._timeout_fault = "no obstacles have been received yet, and obstacles_timeout asks for them"
+            self._timeout_fault = "no obstacles have been received yet, and obstacles_timeout requires them"
         else:
             self._timeout_fault = (
                 f"no obstacles were received for more than the {self._timeout:g} s of obstacles_timeout"
@@ -98,7 +97,7 @@ class SceneStore:
             self._unclear.update(key_of(marker) for marker in message.markers)
         else:
             self._received, self._received_at = received, now
-            # A good message about one obstacle does not say where the one is that could not be understood.
+            # A good message about one obstacle does not place the one that could not be read.
             for marker in message.markers:
                 self._unclear = set() if marker.action == Marker.DELETEALL else self._unclear - {key_of(marker)}
             self._topic_fault = self._topic_fault if self._unclear else None
@@ -118,7 +117,7 @@ class SceneFeed:
     Args:
         node: The node.
         robot: The arm.
-        store: What is known of the scene; attribute too.
+        store: The known scene; attribute too.
     """
 
     def __init__(self, node: Node, robot: RobotModel, store: SceneStore):
@@ -128,8 +127,8 @@ class SceneFeed:
         self._latched_marks: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED_MESSAGES)
         self._topics = Interfaces(node)
         self._publisher = self._topics.create_publisher(SceneMessage, "~/scene", qos.SCENE)
-        # A subscription that hears what was published before it came does not hear publishers with the defaults of ROS.
-        quiet = SubscriptionEventCallbacks(use_default_callbacks=False)  # the other one hears those
+        # A transient local subscription does not match publishers with the defaults of ROS.
+        quiet = SubscriptionEventCallbacks(use_default_callbacks=False)  # the other one matches those
         self._topics.create_subscription(
             MarkerArray, "obstacles", self._on_latched_obstacles, qos.OBSTACLES, event_callbacks=quiet
         )
@@ -138,7 +137,7 @@ class SceneFeed:
         self._publish()
 
     def close(self) -> None:
-        """Publish and hear nothing any more."""
+        """Destroy publishers and subscriptions."""
         self._topics.destroy()
 
     def describe(self) -> str:
@@ -166,7 +165,7 @@ class SceneFeed:
         self._publish()
 
     def _repeat(self) -> None:
-        """Publish the scene again: who receives it from two planners knows that it cannot believe either."""
+        """Publish the scene again: a receiver of two planners then detects both and trusts neither."""
         if self.store.check_timeout(time.monotonic()) and self.store.fault is not None:
             self._log.error(f"nothing is certified: {self.store.fault}")
         self._publish()
@@ -177,5 +176,5 @@ class SceneFeed:
 
 
 def _mark_of(message: MarkerArray, info: dict[str, Any]) -> tuple[object, ...]:
-    """Return what tells messages about obstacles apart."""
+    """Return the key of a message about obstacles."""
     return info["source_timestamp"], *(key_of(one) for one in message.markers)

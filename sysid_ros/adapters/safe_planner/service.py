@@ -1,4 +1,4 @@
-"""The services of ``safe_planner``: one search at a time beside the executor, and an answer whatever happens."""
+"""The services of ``safe_planner``: one search at a time beside the executor, and always an answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECKED = (
     "position, velocity and torque limits and distances in stops along the path, begun at any time, with the tracking "
     "error bounded in all of them",
 )
-NOT_CHECKED = ("what docs/theory/certificates.md names as assumptions",)
+NOT_CHECKED = ("assumptions, listed in docs/theory/certificates.md",)
 
 
 _ROUTINE = tuple(
@@ -50,7 +50,7 @@ _ROUTINE = tuple(
 
 
 class _Response(Protocol):
-    """What the answers of all services have."""
+    """Common fields of the answers of all services."""
 
     success: bool
     message: str
@@ -59,10 +59,10 @@ class _Response(Protocol):
 
 
 _MOST_SEARCHES = 4
-"""That run or wait their turn: each has a thread, and whoever floods a service must not leave hours of work behind."""
+"""Most searches running or queued: each has a thread, and a flood of requests must not leave hours of work behind."""
 
 _REMEMBERED = 2.0
-"""A plan is given again to who asks for the same within this time [s]; longer than callers wait before they repeat."""
+"""A request repeated within this time gets the same plan [s]; longer than callers wait before they repeat."""
 
 
 class Searches:
@@ -81,11 +81,11 @@ class Searches:
         self.cancelled = 0
 
     def cancel(self) -> None:
-        """Have every search end that has begun."""
+        """End every search that has begun."""
         self.cancelled = self._begun
 
     def begin(self) -> Callable[[], bool]:
-        """Return what a search that begins now looks at: whether it is to end."""
+        """Return the stop condition of a search that begins now."""
         self._begun += 1
         number = self._begun
         return lambda: not self.is_open or number <= self.cancelled
@@ -97,7 +97,7 @@ class PlanService:
     Args:
         node: The node.
         robot: The arm.
-        requests: What makes plans of requests.
+        requests: Makes plans of requests.
 
     Attributes:
         searches: Which searches run.
@@ -106,7 +106,7 @@ class PlanService:
     def __init__(self, node: Node, robot: RobotModel, requests: PlanRequests):
         self._node, self._robot, self._requests = node, robot, requests
         self.searches = Searches()
-        self._one_at_a_time = threading.Lock()  # the planner keeps what it has found for the next plan
+        self._one_at_a_time = threading.Lock()  # the planner keeps its search results for the next plan
         self._offered = Interfaces(node)
         self._plan_publisher = self._offered.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
         self._status_publisher = self._offered.create_publisher(PlanStatus, "~/status", qos.STATUS)
@@ -121,7 +121,7 @@ class PlanService:
         self._offered.create_long_service(PlanTo, "~/plan_to", self._shared(self._plan_to))
 
     def _shared(self, callback: LongCallback) -> LongCallback:
-        """Return a callback that does once what comes more than once, as long as it would do the same."""
+        """Return a callback that shares repeated requests as long as the answer would be the same."""
 
         def conditions() -> object:
             return self.searches.is_open, self.searches.cancelled, self._requests.conditions()
@@ -186,12 +186,12 @@ class PlanService:
             self._require_ready()
             self._requests.keep(plan)
             plan = self._requests.authenticate(plan)
-        except Exception as error:  # noqa: BLE001 - whatever fails in a check is a refusal, not the end of the node
+        except Exception as error:  # noqa: BLE001 - a failed check is a refusal, not the end of the node
             text = str(error) if isinstance(error, SysidError) else f"internal error: {error!r}"
             response.success, response.message = False, text
             response.status = self._status(text, started)
             response.status.failure = failure_code(error)
-            if response.status.failure == int(PlanFailureCode.NO_TIME):  # a slow machine is so for the next one, too
+            if response.status.failure == int(PlanFailureCode.NO_TIME):  # a slow machine stays slow
                 self._node.get_logger().warning(f"{text} (this is said once)", once=True)
             elif response.status.failure in _ROUTINE:
                 self._node.get_logger().warning(text)

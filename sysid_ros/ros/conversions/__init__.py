@@ -1,7 +1,7 @@
 """Between messages and the types of the core; nothing else reads or fills the fields of these messages.
 
-Joints are matched by name, never by order. Everything that comes in is checked: a message that does not fit raises an
-error that names its type, the field, what is there and what is needed.
+Joints are matched by name, never by order. Every received message is checked: one that does not fit raises an
+error with its type, the field, the value found and the value needed.
 """
 
 from sysid_ros.ros.conversions.common import (

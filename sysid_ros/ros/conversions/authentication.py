@@ -1,4 +1,4 @@
-"""Messages that nodes of the suite sign: whoever has the key knows that nobody else made or changed one."""
+"""Signed messages between nodes of the suite: with the key, a receiver detects any forged or changed message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = {
     "double": "<f8",
 }  # fmt: skip
 _CODE = "authentication"
-"""Field with the code; it is of all other fields."""
+"""Field with the code, which covers all other fields."""
 
 
 def sign(message: Any, key: AuthenticationKey) -> None:
@@ -25,7 +25,7 @@ def sign(message: Any, key: AuthenticationKey) -> None:
 
 
 def is_genuine(message: Any, key: AuthenticationKey) -> bool:
-    """Return whether a message is, in all its fields, as somebody with this key has signed it."""
+    """Return whether a message, in all its fields, was signed with this key."""
     return hmac.compare_digest(_code_of(message, key), bytes(message.authentication))
 
 

@@ -1,4 +1,4 @@
-"""What all conversions share: errors, stamps, names of joints and parameters, arrays."""
+"""Shared by all conversions: errors, stamps, names of joints and parameters, arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InvalidMessage(SysidError):
     Args:
         kind: Type of the message.
         field: Field at fault.
-        reason: What is there and what is needed.
+        reason: The value found and the value needed.
     """
 
     def __init__(self, kind: str, field: str, reason: str):
@@ -112,7 +112,7 @@ def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
 
 
 def to_array(code: str, values: ArrayLike, kind: Any) -> array:
-    """Numbers as the array type that rclpy takes without looking at each of them."""
+    """Numbers as the array type that rclpy accepts without checking each of them."""
     return array(code, np.ascontiguousarray(values, dtype=kind).tobytes())
 
 

@@ -53,10 +53,10 @@ def no_report(method: str, reason: str, stamp_ns: int) -> messages.Identifiabili
 def analysis_from_request(
     request: services.AnalyzeIdentifiability.Request,
 ) -> tuple[AnalysisSettings, MechanismOptions]:
-    """Return what is asked about a mechanism; the URDF itself stays in the request.
+    """Return the question about a mechanism; the URDF itself stays in the request.
 
     Raises:
-        ParameterOutOfRange: A field is out of range; it says what is allowed.
+        ParameterOutOfRange: A field is out of range; the message gives the allowed values.
     """
     tolerance = float(request.tolerance)
     settings = AnalysisSettings(

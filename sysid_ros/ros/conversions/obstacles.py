@@ -50,7 +50,7 @@ def obstacles_from_markers(
 
 
 def key_of(marker: Marker) -> Key:
-    """Return what tells obstacles apart: namespace and number."""
+    """Return the key of an obstacle: namespace and number."""
     return marker.ns, int(marker.id)
 
 

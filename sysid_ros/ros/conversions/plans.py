@@ -122,7 +122,7 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
 
     Raises:
         InvalidMessage: Joint names, limits or the lengths of arrays do not fit.
-        CertificateMismatch: Its ``plan_id`` is not that of its content, or its times make no certificate.
+        CertificateMismatch: Its ``plan_id`` does not match its content, or its times make no certificate.
         ParameterOutOfRange: Its nominal payload is none.
     """
     if not message.plan_id:
@@ -215,14 +215,14 @@ def certified_from_message(
 
 
 def authentication_from_message(message: messages.CertifiedTrajectory) -> Authentication:
-    """Return who is said to have made a certificate, and for which session of the driver."""
+    """Return the stated author of a certificate, and its session of the driver."""
     return Authentication(message.session, bytes(message.authentication))
 
 
 def certified_plan_to_message(
     plan: CertifiedPlan, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.CertifiedTrajectory:
-    """Convert a certified plan with all that its certificate rests on: whoever records it can check it again."""
+    """Convert a certified plan with all that its certificate rests on, so that a recording can be re-verified."""
     message = certified_to_message(plan.trajectory, plan.certificate, joint_names, stamp_ns, frame)
     message.robot_name = plan.robot_name
     for name, box in zip(("arm", "payload"), plan.boxes, strict=True):
@@ -265,7 +265,7 @@ def scene_to_message(
         scene: The scene.
         stamp_ns: When it was made [ns].
         frame: Base frame of the arm.
-        source: Who says so.
+        source: Who states it.
         fault: Why the scene is not known; None if it is.
     """
 

@@ -27,7 +27,7 @@ _PER_JOINT = {
 
 @dataclass(frozen=True)
 class Samples:
-    """Consecutive samples of the loop, everything that was recorded of them.
+    """Consecutive samples of the loop, with all recorded quantities.
 
     Attributes:
         stamps: (N,) int64 [ns].
@@ -62,7 +62,7 @@ class Samples:
     session: str = ""
 
     def blocks(self) -> tuple[list[SampleBlock], list[str]]:
-        """Return what may be used to estimate, as blocks, and a sentence for each kind of fault found."""
+        """Return the samples usable for estimation, as blocks, and a sentence for each kind of fault found."""
         good = self.valid
         return split_into_blocks(self.stamps[good], self.sequence[good], self.q[good], self.v[good], self.tau[good])
 

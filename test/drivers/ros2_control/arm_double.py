@@ -78,7 +78,7 @@ class PlantLink:
             self.complaints.append(complaint)
 
     def describe_timeout(self):
-        return "nobody publishes /joint_states"
+        return "no publisher on /joint_states"
 
     def find_command_problem(self):
         return self.command_problem

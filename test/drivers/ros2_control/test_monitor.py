@@ -200,7 +200,7 @@ def test_a_posture_that_tells_no_sign_is_no_reason_to_refuse(robot):
 
 def test_states_that_do_not_do_are_refused(robot):
     for faults, words in (
-        (BroadcastFaults(is_silent=True), "nobody publishes /joint_states"),
+        (BroadcastFaults(is_silent=True), "no publisher on /joint_states"),
         (BroadcastFaults(renamed=("joint_1",)), "joints joint_1 are missing"),
         (BroadcastFaults(left_out=("effort",)), "effort has 0 entries"),
     ):

@@ -80,7 +80,7 @@ def refusal(robot, link, **changes):
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        ({"is_silent": True}, "0 of 50 states came, then none for 0.3 s (nobody publishes /joint_states)"),
+        ({"is_silent": True}, "0 of 50 states came, then none for 0.3 s (no publisher on /joint_states)"),
         ({"renamed": ("joint_2",)}, "joints joint_2 are missing; it names joint_1, joint_2_renamed"),
         ({"left_out": ("effort",)}, "effort has 0 entries for 7 joints"),
         ({"not_measured": ("effort",)}, "the effort of joint_1 is not a number; identification needs measured efforts"),
@@ -102,8 +102,8 @@ def test_states_that_do_not_do_are_refused_before_anything_is_sent(robot, faults
     [
         (lambda link: setattr(link, "told", None), "the order of the commands is not known"),
         (lambda link: setattr(link, "told", ControllerInfo(("joint_1",))), "commands are for the joints joint_1;"),
-        (lambda link: setattr(link, "command_problem", "nobody listens to /x"), "nobody listens to /x"),
-        (lambda link: setattr(link, "command_problem", "somebody else publishes /x"), "somebody else publishes /x"),
+        (lambda link: setattr(link, "command_problem", "no subscriber on /x"), "no subscriber on /x"),
+        (lambda link: setattr(link, "command_problem", "/x has another publisher"), "/x has another publisher"),
     ],
 )
 def test_a_controller_that_does_not_fit_is_refused_before_anything_is_sent(robot, change, words):
@@ -409,13 +409,13 @@ def test_a_listener_that_goes_away_is_a_fault(robot):
     link = link_to(robot)
     arm = make_arm(robot, link)
     arm.connect()
-    link.command_problem = "nobody listens to /effort_controller/commands"
+    link.command_problem = "no subscriber on /effort_controller/commands"
     faults = ()
     for _ in range(700):
         state = arm.read()
         faults = faults or state.faults
         arm.command(link.hardware.arm.dynamics.gravity(state.q))
-    assert faults == ("nobody listens to /effort_controller/commands",)
+    assert faults == ("no subscriber on /effort_controller/commands",)
 
 
 def test_an_alarm_of_the_arm_ends_commands(robot):
