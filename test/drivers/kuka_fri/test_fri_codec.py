@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sysid_ros.drivers.kuka_fri.codec import COMMAND_ID, MONITORING_ID, FriCodec, message_classes
-from sysid_ros.drivers.kuka_fri.messages import Command, CommandMode, ControlMode, Quality, SessionState
+from sysid_ros.drivers.kuka_fri.codec import MONITORING_ID, FriCodec, message_classes
+from sysid_ros.drivers.kuka_fri.messages import Command, Quality, SessionState
 from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import InvalidFrame
 
@@ -51,25 +51,12 @@ def framed(message):
 
 @pytest.mark.parametrize("entry", GOLDEN, ids=name_of)
 def test_schema_writes_the_same_bytes(entry):
-    """From the listed values alone, so no field can hide among unknown ones."""
+    """From the listed values alone: no field is missing from the table, and none can hide among unknown ones."""
     kind = "FRIMonitoringMessage" if entry["direction"] == "monitoring" else "FRICommandMessage"
     message = message_classes(FriVersion(entry["version"]))[kind]()
     fill(message, entry["fields"])
     data = message.SerializeToString()
     assert (framed(data) if entry["version"] == "2.7" else data).hex() == entry["hex"]
-
-
-@pytest.mark.parametrize("entry", GOLDEN, ids=name_of)
-def test_schema_keeps_every_byte(entry):
-    """Nothing that is not in the table passes through as an unknown field."""
-    data = bytes.fromhex(entry["hex"])
-    data = data[4:-4] if entry["version"] == "2.7" else data
-    kind = "FRIMonitoringMessage" if entry["direction"] == "monitoring" else "FRICommandMessage"
-    message = message_classes(FriVersion(entry["version"]))[kind]()
-    message.ParseFromString(data)
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    assert message.ByteSize() == size and message.SerializeToString() == data
 
 
 def test_the_datagrams_cover_all_versions_and_states():
@@ -282,8 +269,3 @@ def test_random_and_mutated_datagrams_raise_nothing_else(version):
             for values in (message.q, message.tau):
                 assert values is None or (values.shape == (7,) and np.isfinite(values).all())
     assert accepted > 100  # or the mutations were too coarse to test anything
-
-
-def test_identifiers_are_those_of_the_wire():
-    assert (MONITORING_ID, COMMAND_ID) == (2380098, 212993)
-    assert (ControlMode.JOINT_IMPEDANCE, CommandMode.TORQUE) == (2, 3)

@@ -1,7 +1,5 @@
 """Joints are found by name; what a message does not say is not guessed."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -39,14 +37,6 @@ def test_any_order_with_joints_of_others_gives_the_order_of_the_model(robot, rea
         np.testing.assert_array_equal(reading.v, 10 * expected)
         np.testing.assert_array_equal(reading.tau, robot.sensors.effort_sign * 100 * expected)
         np.testing.assert_array_equal(np.round(np.cos(reading.q), 12), np.round(np.cos(expected), 12))
-
-
-def test_the_sign_of_the_robot_is_applied(robot):
-    plain = replace(robot, sensors=replace(robot.sensors, effort_sign=1.0))
-    reversed_sign = replace(robot, sensors=replace(robot.sensors, effort_sign=-1.0))
-    one, other = (JointReader(r, True).read(message(r)).tau for r in (plain, reversed_sign))
-    np.testing.assert_array_equal(one, -other)
-    assert one[0] == 100.0
 
 
 @pytest.mark.parametrize(
