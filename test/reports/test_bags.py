@@ -208,26 +208,25 @@ def test_names_units_and_missing_stamps(robot, short, tmp_path):
     assert "300 messages have no stamp" in recording.caveats[0]
 
 
-def degrees(robot):
-    return [states(robot, factor=180.0 / np.pi)], "q=deg"
-
-
 REFUSED = {
-    "degrees": (degrees, "the position of joint_. in sample .*they may be in degrees: say --units 'q=deg'"),
+    "degrees": (
+        lambda r: [states(r, factor=180.0 / np.pi)],
+        "the position of joint_. in sample .*they may be in degrees: say --units 'q=deg'",
+    ),
     "no efforts": (
-        lambda r: ([states(r, has_effort=False)], ""),
+        lambda r: [states(r, has_effort=False)],
         "the effort of joint_1 is missing, or zero throughout",
     ),
     "a joint is missing": (
-        lambda r: ([part(r, "/arm", range(6))], ""),
+        lambda r: [part(r, "/arm", range(6))],
         "the list of joints is without joint_7; the file has joint_1.*--map NAME=JOINT",
     ),
-    "two arms": (lambda r: ([states(r, "/a"), states(r, "/b")], ""), "the topic of .* one of /a, /b .--topic."),
+    "two arms": (lambda r: [states(r, "/a"), states(r, "/b")], "the topic of .* one of /a, /b .--topic."),
     "a joint twice": (
-        lambda r: ([part(r, "/a", range(4)), part(r, "/b", range(3, 7))], ""),
+        lambda r: [part(r, "/a", range(4)), part(r, "/b", range(3, 7))],
         "joint joint_4 is on several topics ./a, /b.",
     ),
-    "no arm": (lambda r: ([Topic("/hand", ["finger"], [7])], ""), "the list of joints is without joint_1"),
+    "no arm": (lambda r: [Topic("/hand", ["finger"], [7])], "the list of joints is without joint_1"),
 }
 
 
@@ -235,7 +234,7 @@ REFUSED = {
 def test_what_cannot_be_used_is_refused_by_name(case, robot, short, tmp_path):
     make, message = REFUSED[case]
     with pytest.raises(InvalidRecording, match=message):
-        read_recording(write_bag(tmp_path / "bag", short, make(robot)[0]), robot)
+        read_recording(write_bag(tmp_path / "bag", short, make(robot)), robot)
 
 
 def test_a_topic_may_be_chosen(robot, short, tmp_path):

@@ -135,10 +135,6 @@ def test_a_recording_with_two_arms_asks_for_the_topic(robot, short, tmp_path):
         read_recording(path, robot, ReadOptions(topics=("/middle",)))
 
 
-def _nothing(path, robot, samples):
-    return path
-
-
 def _npz(**changes):
     return lambda path, robot, samples: write_npz(path.with_suffix(".npz"), robot, samples, **changes)
 
@@ -147,31 +143,10 @@ def _csv(**changes):
     return lambda path, robot, samples: write_csv(path.with_suffix(".csv"), robot, samples, **changes)
 
 
-def _bad_stamps(path, robot, samples):
-    stamps = np.concatenate([samples.stamps[150:], samples.stamps[:150]])
-    return write_npz(path.with_suffix(".npz"), robot, samples, t=stamps)
-
-
-def _turned(path, robot, samples):
-    return write_npz(path.with_suffix(".npz"), robot, samples, tau=-samples.tau)
-
-
-def _bad_value(path, robot, samples):
-    tau = samples.tau.copy()
-    tau[11, 2] = np.inf
-    return write_npz(path.with_suffix(".npz"), robot, samples, tau=tau)
-
-
-def _degrees(path, robot, samples):
-    return write_npz(path.with_suffix(".npz"), robot, samples, q=np.degrees(samples.q))
-
-
-def _degrees_per_second(path, robot, samples):
-    return write_npz(path.with_suffix(".npz"), robot, samples, v=100 + 0 * samples.v)
-
-
-def _milli(path, robot, samples):
-    return write_npz(path.with_suffix(".npz"), robot, samples, tau=1e3 * samples.tau)
+def _changed(name, change):
+    return lambda path, robot, samples: write_npz(
+        path.with_suffix(".npz"), robot, samples, **{"t" if name == "stamps" else name: change(getattr(samples, name))}
+    )
 
 
 def _text(name, text):
@@ -228,15 +203,27 @@ BAD = {
     "unknown unit": (_npz(units="t=ns, q=grad, v=rad/s, tau=Nm"), "the unit 'q=grad' is unknown; .*q=rad or deg"),
     "unit left out": (_npz(units="t=ns, q=rad, tau=Nm"), "the unit of v is missing; expected v=rad/s or deg/s"),
     "sign": (_npz(effort_sign="2"), "effort_sign is 2; expected 1 .*or -1"),
-    "wrong unit of q": (_degrees, r"the position of joint_\d in sample \d+ is -?[\d.]+ rad; expected .*'q=deg'"),
+    "wrong unit of q": (
+        _changed("q", np.degrees),
+        r"the position of joint_\d in sample \d+ is -?[\d.]+ rad; expected .*'q=deg'",
+    ),
     "wrong unit of v": (
-        _degrees_per_second,
+        _changed("v", lambda v: 100.0 + 0.0 * v),
         r"the velocity of joint_\d in sample 0 is 100 rad/s; expected .*'v=deg/s'",
     ),
-    "wrong unit of tau": (_milli, "the size of the efforts is 1000 of what gravity needs .*mNm.*: say .* 'tau=mNm'"),
+    "wrong unit of tau": (
+        _changed("tau", lambda tau: 1e3 * tau),
+        "the size of the efforts is 1000 of what gravity needs .*mNm.*: say .* 'tau=mNm'",
+    ),
     "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
-    "falling stamps": (_bad_stamps, r"the time is not rising in 150 of 300 samples, first .* s after the first sample"),
-    "sign of the torques": (_turned, "the direction of the efforts is against the joints, .*'effort_sign: -1'"),
+    "falling stamps": (
+        _changed("stamps", lambda t: np.roll(t, 150)),
+        r"the time is not rising in 150 of 300 samples, first .* s after the first sample",
+    ),
+    "sign of the torques": (
+        _changed("tau", np.negative),
+        "the direction of the efforts is against the joints, .*'effort_sign: -1'",
+    ),
     "torques of zero": (
         _npz(tau=np.zeros((300, 7))),
         "the effort of joint_1 is missing, or zero throughout; expected meas",

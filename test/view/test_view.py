@@ -24,7 +24,6 @@ from browser import open_page  # noqa: E402
 from sysid_ros.core.common.errors import SysidError
 
 pytestmark = pytest.mark.processes
-N = 7
 
 
 def make_estimate(robot, share=0.05):

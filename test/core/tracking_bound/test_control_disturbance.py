@@ -18,9 +18,6 @@ from sysid_ros.core.tracking_bound.uncertainty import tighten
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
-SLOW = RobustSettings(period=0.002)
-BLENDING = RobustSettings(period=0.002, blend_time=0.3)
-
 
 @pytest.fixture(scope="module")
 def boxed(robot):

@@ -15,7 +15,6 @@ from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS
 from sysid_ros.core.estimation.windows.rows import Rows
 
 N, WINDOWS, SHARED = 3, 12, 8
-VELOCITY = ERROR_TERMS.index("velocity")
 
 
 def random_rows(rng, windows=WINDOWS, gap_at=5, compacted=0):
