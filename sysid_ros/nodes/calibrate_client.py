@@ -41,10 +41,7 @@ def build_parser() -> CommandParser:
     )
     parser.add_argument("--com-tolerance", type=float, default=0.0, help="largest error of its coordinates [m]")
     parser.add_argument(
-        "--recording",
-        action="append",
-        default=[],
-        help="earlier recording to use as well: FILE or FILE=MASS+-TOLERANCE",
+        "--recording", action="append", default=[], help="earlier recording to use, too: FILE or FILE=MASS+-TOLERANCE"
     )
     parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
