@@ -23,7 +23,7 @@ from sysid_ros.reports.exports import planning_scene
 from sysid_ros.reports.payload_files import Load
 from sysid_ros.ros.conversions import inertia_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
-from sysid_ros.ros.moveit import PlanningScenePublisher
+from sysid_ros.ros.services import fill_message
 
 PICK = (0.3, 0.2, 0.0, 0.2, 0.0, 0.1, 0.0)
 LIGHT = (-0.3, 0.2, 0.0, 0.2, 0.0, 0.1, 0.0)
@@ -64,7 +64,12 @@ class PickAndPlace:
         self._identify = GoalClient(self._identifier, Identify, "identification/identify", stop)
         self._set_model = self._mover.create_client(ApplyEstimate, "arm_driver/set_model")
         self._gripper = Gripper(self._mover, self._call, self._robot, options.held)
-        self._moveit = PlanningScenePublisher(self._identifier)
+        try:
+            from moveit_msgs.msg import PlanningScene
+
+            self._moveit = self._identifier.create_publisher(PlanningScene, "planning_scene", 1)
+        except ModuleNotFoundError:
+            self._moveit = None
 
     def run(self):
         """Return the exit status."""
@@ -95,12 +100,13 @@ class PickAndPlace:
         return self._ask(self._identify, goal)
 
     def _tell_moveit(self, found):
-        if not self._moveit.is_available:
+        if self._moveit is None:
             print("MoveIt's messages (moveit_msgs) are not installed: nothing is attached in its planning scene.")
             return
         rotation, origin = tool_transform(self._robot)  # of the tool in the frame of the estimate
         body = transform_parameters(inertia_from_message(found.payload), rotation.T, -rotation.T @ origin)
-        self._moveit.send(planning_scene(Load.from_parameters(body, self._robot.tool_frame)))
+        scene = planning_scene(Load.from_parameters(body, self._robot.tool_frame))
+        self._moveit.publish(fill_message(self._moveit.msg_type(), scene))
 
     def _call(self, client, request, what):
         """Asks a service; whoever refuses ends the task with its reason."""

@@ -96,7 +96,7 @@ def complete(line, folder):
         ("sysid emulate k", ["kortex"]),
         ("sysid demo --ta", ["--tare"]),
         ("sysid identify --mode emulated_m", ["emulated_monitor_only"]),
-        ("sysid offline --model ur", ["ur10e", "ur5e"]),
+        ("sysid offline --model ur", ["ur10e", "ur16e", "ur3e", "ur5e"]),
         ("sysid identify --payload dumbbell_4", ["dumbbell_4lb"]),
         ("sysid space --model ser", ["servicer"]),
         ("sysid verify lo", ["log.mcap"]),

@@ -75,7 +75,8 @@ def test_a_shipped_arm_is_named_whether_its_urdf_has_masses_or_not(tmp_path, cap
     text = load_robot("ur5e").urdf
     (tmp_path / "mine.urdf").write_text(text)
     assert door.main(["new-robot", "mine.urdf"]) == ExitStatus.OK
-    shipped = "ur10e, ur5e are shipped: --model ur10e or --model ur5e (its joints have these names)"
+    words = "--model ur10e or --model ur16e or --model ur3e or --model ur5e (its joints have these names)"
+    shipped = f"ur10e, ur16e, ur3e, ur5e are shipped: {words}"
     assert shipped in " ".join(capsys.readouterr().out.split())
     (tmp_path / "bare.urdf").write_text(re.sub(r"(?s)<inertial>.*?</inertial>", "", text))
     assert door.main(["new-robot", "bare.urdf"]) == ExitStatus.BAD_INPUT

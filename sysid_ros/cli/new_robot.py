@@ -119,7 +119,8 @@ def make_settings(
 def shipped_twins(description: UrdfDescription) -> str:
     """Return which arms with joints of these names are shipped, in a sentence; nothing if none is."""
     own = {joint.name for joint in description.robot.joints}
-    twins = [name for name in available_robots() if set(read_settings(name)[1]["joints"]) <= own]
+    arms = {name: set(read_settings(name)[1]["joints"]) for name in available_robots()}
+    twins = [name for name, of in arms.items() if of <= own and not any(of < more <= own for more in arms.values())]
     if not twins:
         return ""
     words = " or ".join(f"--model {name}" for name in twins)

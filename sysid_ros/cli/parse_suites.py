@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.options import add_launch_options, add_view_option, check_view, launch_values
 from sysid_ros.core.common.command_line import LARGEST_SEED, CommandParser, port_number, require_numbers
 from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot_files import require_robot
-from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
+from sysid_ros.drivers.modes import KORTEX_PORT, KORTEX_PORT_REALTIME, RTDE_PORT, SCRIPT_PORT
 from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS, Spelling, resolve, resolve_space
 from sysid_ros.reports.folders import require_result
 from sysid_ros.reports.recordings.options import InvalidRecording, read_mass
@@ -164,38 +165,53 @@ def space_parser() -> CommandParser:
     return parser
 
 
-SET_PAYLOAD = "/io_and_status_controller/set_payload"
-"""Service of Universal Robots' driver."""
+_TARGETS = {
+    "ur": ("apply.UniversalRobots", "a controller of Universal Robots, without ROS", "robot-ip rtde-port script-port"),
+    "ur-driver": ("apply_ros.UrDriver", "Universal Robots' ROS 2 driver", "robot-ip rtde-port service unconfirmed"),
+    "kortex": ("apply.Kortex", "a Kinova Gen3, without ROS", "robot-ip port port-realtime username password tool"),
+    "franka": ("apply_ros.Franka", "franka_ros2, by its service set_load", "namespace"),
+    "kuka": ("apply.Kuka", "a KUKA LBR: what to enter in Sunrise.Workbench, as nothing can be sent", "model"),
+    "admittance": ("apply_ros.Admittance", "the admittance controller of ros2_control, by parameters", "controller"),
+    "moveit": ("apply_ros.MoveIt", "MoveIt's planning scene, as an attached object", "namespace"),
+}  # fmt: skip
+"""Targets of ``sysid apply``: the class, in words, and options."""
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "robot-ip": {"help": "address of the controller"},
+    "rtde-port": {"type": port_number, "default": RTDE_PORT, "help": "its port of RTDE (default: %(default)s)"},
+    "script-port": {"type": port_number, "default": SCRIPT_PORT, "help": "its port of scripts (default: %(default)s)"},
+    "service": {"default": "/io_and_status_controller/set_payload", "help": "its service (default: %(default)s)"},
+    "unconfirmed": {"action": "store_true", "help": "do not read back, without --robot-ip"},
+    "port": {"type": port_number, "default": KORTEX_PORT, "help": "its TCP port (default: %(default)s)"},
+    "port-realtime": {"type": port_number, "default": KORTEX_PORT_REALTIME, "help": "UDP port (default: %(default)s)"},
+    "username": {"default": "admin", "help": "user of the base (default: %(default)s)"},
+    "password": {"default": "admin", "help": "its password (default: %(default)s)"},
+    "tool": {"action": "store_true", "help": "give tool and payload as one tool, and no payload"},
+    "namespace": {"default": "", "help": "namespace of its nodes"},
+    "model": {"default": "", "help": "the arm; default: that of the result"},
+    "controller": {"default": "/admittance_controller", "help": "its name (default: %(default)s)"},
+}  # fmt: skip
 
 
 def apply_parser() -> CommandParser:
     """Return the parser of the command line."""
-    ur = ("sysid apply ur results/2026-11-23_10-00-00 --robot-ip 192.168.1.10",)
-    driver = ("sysid apply ur-driver results/2026-11-23_10-00-00 --robot-ip 192.168.1.10",)
-    moveit = ("sysid apply moveit results/2026-11-23_10-00-00 --dry-run",)
     ends = endings(ExitStatus.FAILED)
+    examples = {
+        name: f"sysid apply {name} results/2026-11-23_10-00-00{' --robot-ip 192.168.1.10' * ('robot-ip' in own)}"
+        for name, (_, _, own) in _TARGETS.items()
+    }
     parser = CommandParser(
         prog="sysid apply",
         description="Gives the payload of a result to a running system, and reads it back. It shows first what it will "
         "send, and asks. Results that are not usable, or know mass and centre of mass no better than before the data, "
         "are refused.",
-        examples=(*ur, *driver, *moveit),
+        examples=tuple(examples.values()),
         endings=ends,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    words = {
-        "ur": ("a controller of Universal Robots, without ROS", ur),
-        "ur-driver": ("Universal Robots' ROS 2 driver, by its service set_payload", driver),
-        "moveit": ("MoveIt's planning scene, as an attached object", moveit),
-    }
-    for name, (text, examples) in words.items():
+    for name, (target, text, own) in _TARGETS.items():
+        about = f"Gives the payload to {text}."
         one = commands.add_parser(
-            name,
-            help=text,
-            description=f"Gives the payload to {text}.",
-            examples=examples,
-            endings=ends,
-            check=_check_apply,
+            name, help=text, description=about, examples=(examples[name],), endings=ends, check=_check_apply
         )
         one.add_argument("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
         one.add_argument("--dry-run", action="store_true", help="only show what would be sent")
@@ -203,18 +219,10 @@ def apply_parser() -> CommandParser:
         one.add_argument(
             "--accept-uncertain", action="store_true", help="also where mass or centre of mass is not well known"
         )
-        if name == "moveit":
-            one.add_argument("--namespace", default="", help="namespace of the node move_group")
-            continue
-        one.add_argument("--robot-ip", default=None, required=name == "ur", help="address of the controller")
-        one.add_argument(
-            "--rtde-port", type=port_number, default=RTDE_PORT, help="its port of RTDE (default: %(default)s)"
-        )
-        if name == "ur":
-            one.add_argument("--script-port", type=port_number, default=SCRIPT_PORT, help="its port of scripts")
-        else:
-            one.add_argument("--service", default=SET_PAYLOAD, help="the driver's service (default: %(default)s)")
-            one.add_argument("--unconfirmed", action="store_true", help="do not read back, without --robot-ip")
+        for option in own.split():
+            is_needed = {"required": True} if option == "robot-ip" and name != "ur-driver" else {}
+            one.add_argument(f"--{option}", **_OPTIONS[option], **is_needed)
+        one.set_defaults(target=f"sysid_ros.cli.{target}")
     return parser
 
 
@@ -290,10 +298,9 @@ def _check_space(options: argparse.Namespace) -> None:
 
 def _check_apply(options: argparse.Namespace) -> None:
     require_result(options.folder)
-    if options.command == "moveit":
-        return
-    if options.robot_ip == "":
+    robot_ip = getattr(options, "robot_ip", "-")
+    if robot_ip == "":
         raise ParameterOutOfRange("--robot-ip", "", "the controller's address")
-    if options.robot_ip is None and not (options.unconfirmed or options.dry_run):
+    if robot_ip is None and not (options.unconfirmed or options.dry_run):
         allowed = "the controller's address, from which the payload is read back; or --unconfirmed"
         raise ParameterOutOfRange("--robot-ip", MISSING, allowed)

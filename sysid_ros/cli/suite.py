@@ -103,7 +103,8 @@ class Suite:
         for started in self._processes:
             self._nodes.append(self._start_node(started))
         if self._client_command is not None:
-            self._client = ProcessGroup("client", self._client_command, self._public_environment, reads_terminal=True)
+            environment = {**self._public_environment, **self._key}  # it believes signed results alone
+            self._client = ProcessGroup("client", self._client_command, environment, reads_terminal=True)
 
     def _start_node(self, started: StartedProcess) -> ProcessGroup:
         name = started.process.executable

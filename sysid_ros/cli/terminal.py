@@ -426,11 +426,11 @@ def _tool_table(tool: PayloadSummary, narrower: frozenset[Quantity]) -> Table:
 
 
 def _parameter_table(result: IdentificationResult) -> Table:
-    estimate, truth, values = result.estimate, result.truth, result.estimate.values
+    estimate, truth = result.estimate, result.truth
     heads = ["", "unit", "estimate", "lower", "upper", "narrower"] + ([] if truth is None else ["truth", "inside"])
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
-        numbers = values[i], estimate.lower[i], estimate.upper[i]
+        numbers = estimate.values[i], estimate.lower[i], estimate.upper[i]
         row = [name, unit, *map(_fixed, numbers), _factor(result.shrinkage[i])]
         if truth is not None:
             row += [_fixed(truth[i]), "yes" if numbers[1] <= truth[i] <= numbers[2] else "NO"]

@@ -42,6 +42,32 @@ class ArmLost(ArmError):
         super().__init__(f"the arm is lost: {reason}")
 
 
+AT_REST = 0.01
+"""An arm is at rest where no joint is faster [rad/s]."""
+
+
+@dataclass(frozen=True)
+class ControllerPayload:
+    """What a controller says that its arm carries.
+
+    Attributes:
+        mass: All that is behind the flange [kg].
+        com: Its centre of gravity in the tool flange's frame, (3,) [m].
+        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where not reported.
+        speed: Largest speed of a joint [rad/s].
+    """
+
+    mass: float
+    com: Array
+    inertia: Array | None
+    speed: float
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the arm stands still."""
+        return self.speed <= AT_REST
+
+
 class Pacing(Enum):
     """The side that starts a cycle."""
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sysid_ros.drivers.arm import ArmError
+from sysid_ros.drivers.arm import ArmError, ControllerPayload
 from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 
 TIMEOUT = 5.0
 """How long to wait for a connection, and for an answer [s]."""
 SETTLE = 3.0
 """How long after a script the controller may take to report its payload [s]."""
-AT_REST = 0.01
-"""An arm is at rest where no joint is faster [rad/s]."""
 FREQUENCY = 25.0
 """How often the controller is to send its state [Hz]."""
 _VERSION = 2
@@ -44,29 +40,6 @@ _SIZES = {"DOUBLE": 1, "VECTOR3D": 3, "VECTOR6D": 6}
 """Numbers of each type that is read, all doubles."""
 _WANTED = {"payload": "DOUBLE", "payload_cog": "VECTOR3D", "actual_qd": "VECTOR6D", "payload_inertia": "VECTOR6D"}
 """Outputs, with their types. The last one came later than the others."""
-
-
-@dataclass(frozen=True)
-class ControllerPayload:
-    """Report of a controller.
-
-    Attributes:
-        mass: Active payload [kg].
-        com: Its centre of gravity in the tool flange's frame, (3,) [m].
-        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where the software of
-            the controller is too old.
-        speed: Largest speed of a joint [rad/s].
-    """
-
-    mass: float
-    com: NDArray[np.float64]
-    inertia: NDArray[np.float64] | None
-    speed: float
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether the arm stands still."""
-        return self.speed <= AT_REST
 
 
 class RtdeClient:

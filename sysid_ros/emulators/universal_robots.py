@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import re
-import selectors
+import select
 import socket
+import socketserver
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -96,22 +99,15 @@ class ControllerState:
         return known | ({"payload_inertia": ("VECTOR6D", self.inertia)} if self.has_inertia else {})
 
 
-@dataclass
-class _Client:
-    """A connection to RTDE with its requested outputs."""
-
-    connection: socket.socket
-    received: bytes = b""
-    names: list[str] = field(default_factory=list)
-    period: float = 0.008
-    due: float = float("inf")
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
 
 
 class EmulatedController:
-    """Serves both ports until it is closed.
+    """Serves both ports until it is closed, each connection in a thread of its own.
 
     Args:
-        state: Its state; may be changed from outside between cycles.
+        state: Its state; may be changed from outside.
         script_port: Port of scripts; 0 takes a free one.
         rtde_port: Port of RTDE; 0 takes a free one.
         say: Called with a sentence about every script.
@@ -128,131 +124,103 @@ class EmulatedController:
         say: Callable[[str], None] = lambda text: None,
     ):
         self.state, self._say = state, say
-        self._selector = selectors.DefaultSelector()
-        self._clients: dict[socket.socket, _Client] = {}
-        self._programs: dict[socket.socket, str] = {}
-        self._listeners = [_listen(port) for port in (script_port, rtde_port)]
-        for listener in self._listeners:
-            self._selector.register(listener, selectors.EVENT_READ)
+        self._open: set[socket.socket] = set()
+        self._servers: list[_Server] = []
+        with contextlib.ExitStack() as undone:
+            for port, handle in ((script_port, self._run_programs), (rtde_port, self._report)):
+                self._servers.append(undone.enter_context(self._listen(port, handle)))
+            undone.pop_all()
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
     def ports(self) -> tuple[int, int]:
         """Ports of scripts and of RTDE."""
-        first, second = (int(listener.getsockname()[1]) for listener in self._listeners)
+        first, second = (int(server.socket.getsockname()[1]) for server in self._servers)
         return first, second
 
     @property
     def is_in_use(self) -> bool:
         """Whether a client is connected."""
-        return bool(self._clients or self._programs)
+        return bool(self._open)
 
     def close(self) -> None:
         """Close all sockets."""
-        for connection in [*self._clients, *self._programs, *self._listeners]:
-            connection.close()
-        self._selector.close()
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
-        """Run for a time [s], or until it has to end."""
+        """Wait for a time [s], or until it has to end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
-            due = min((client.due for client in self._clients.values()), default=float("inf"))
-            wait = float(np.clip(due - time.monotonic(), 0.0, 0.1))
-            for key, _ in self._selector.select(wait):
-                self._serve(key.fileobj)  # type: ignore[arg-type]
-            for client in list(self._clients.values()):
-                if client.due <= time.monotonic():
-                    client.due = max(client.due + client.period, time.monotonic())
-                    numbers = [value for name in client.names for value in self.state.outputs()[name][1]]
-                    self._send(client, b"U", struct.pack(f">B{len(numbers)}d", 1, *numbers))
+            time.sleep(0.05)
 
-    def _serve(self, connection: socket.socket) -> None:
-        if connection in self._listeners:
-            accepted, _ = connection.accept()
-            if connection is self._listeners[0]:
-                self._programs[accepted] = ""
-            else:
-                self._clients[accepted] = _Client(accepted)
-            self._selector.register(accepted, selectors.EVENT_READ)
-            return
+    def _listen(self, port: int, handle: Callable[[socket.socket], None]) -> _Server:
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(handler) -> None:  # noqa: N805
+                self._open.add(handler.request)
+                with contextlib.suppress(OSError, struct.error):
+                    handle(handler.request)
+                self._open.discard(handler.request)
+
         try:
-            received = connection.recv(65535)
-        except OSError:
-            received = b""
-        if connection in self._programs:
-            self._programs[connection] += received.decode(errors="replace")
-            self._run_programs(connection)
-        elif received:
-            self._clients[connection].received += received
-            self._answer_all(self._clients[connection])
-        if not received:
-            self._drop(connection)
-
-    def _drop(self, connection: socket.socket) -> None:
-        if connection in self._programs or connection in self._clients:
-            self._selector.unregister(connection)
-            self._programs.pop(connection, None)
-            self._clients.pop(connection, None)
-            connection.close()
+            return _Server(("127.0.0.1", port), Handler)
+        except OSError as error:
+            raise SysidError(f"port {port} of 127.0.0.1 cannot be used ({error.strerror or error})") from error
 
     def _run_programs(self, connection: socket.socket) -> None:
-        text = self._programs[connection]
-        while found := _PROGRAM.search(text):
-            text = text[found.end() :]
-            for call in filter(None, map(str.strip, found[3].splitlines())):
-                if not self.state.is_remote:
-                    self._say(f"ignored {call}: not under remote control")
-                    continue
-                try:
-                    self.state.run(call)
-                    self._say(f"ran {call}")
-                except SysidError as error:
-                    self._say(f"stopped {found[2]}: {error}")
-                    break
-        self._programs[connection] = text
+        text = ""
+        while received := connection.recv(65535):
+            text += received.decode(errors="replace")
+            while found := _PROGRAM.search(text):
+                text = text[found.end() :]
+                for call in filter(None, map(str.strip, found[3].splitlines())):
+                    if not self.state.is_remote:
+                        self._say(f"ignored {call}: not under remote control")
+                        continue
+                    try:
+                        self.state.run(call)
+                        self._say(f"ran {call}")
+                    except SysidError as error:
+                        self._say(f"stopped {found[2]}: {error}")
+                        break
 
-    def _answer_all(self, client: _Client) -> None:
-        while len(client.received) >= 3:
-            size, kind = struct.unpack(">Hc", client.received[:3])
-            if size < 3 or len(client.received) < size:
-                return
-            body, client.received = client.received[3:size], client.received[size:]
-            self._answer(client, kind, body)
+    def _report(self, connection: socket.socket) -> None:
+        """Answer requests over RTDE, and send the outputs a client wants when they are due."""
+        received, names, period, due = b"", list[str](), 0.008, float("inf")
 
-    def _answer(self, client: _Client, kind: bytes, body: bytes) -> None:
-        if kind == b"V":
-            self._send(client, kind, bytes([struct.unpack(">H", body)[0] in (1, 2)]))
-        elif kind == b"v":
-            self._send(client, kind, struct.pack(">4I", 5, 15, 0, 0))
-        elif kind == b"O":
-            known = self.state.outputs()
-            names = body[8:].decode(errors="replace").removesuffix(",").split(",")  # some clients end so
-            kinds = [known[name][0] if name in known else "NOT_FOUND" for name in names]
-            is_whole = "NOT_FOUND" not in kinds
-            client.names, client.period = names if is_whole else [], 1.0 / struct.unpack(">d", body[:8])[0]
-            self._send(client, kind, bytes([is_whole]) + ",".join(kinds).encode())
-        elif kind in (b"S", b"P"):
-            is_ready = bool(client.names)
-            client.due = time.monotonic() if kind == b"S" and is_ready else float("inf")
-            self._send(client, kind, bytes([is_ready]))
+        def send(kind: bytes, body: bytes) -> None:
+            connection.sendall(struct.pack(">Hc", 3 + len(body), kind) + body)
 
-    def _send(self, client: _Client, kind: bytes, body: bytes) -> None:
-        try:
-            client.connection.sendall(struct.pack(">Hc", 3 + len(body), kind) + body)
-        except OSError:
-            self._drop(client.connection)
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        listener.close()
-        raise SysidError(f"port {port} of 127.0.0.1 cannot be used ({error.strerror or error})") from error
-    listener.listen()
-    return listener
+        while True:
+            if select.select([connection], [], [], min(max(due - time.monotonic(), 0.0), 1.0))[0]:
+                if not (more := connection.recv(65535)):
+                    return
+                received += more
+            while len(received) >= 3 and len(received) >= (size := max(3, struct.unpack(">H", received[:2])[0])):
+                kind, body, received = received[2:3], received[3:size], received[size:]
+                if kind == b"V":
+                    send(kind, bytes([struct.unpack(">H", body)[0] in (1, 2)]))
+                elif kind == b"v":
+                    send(kind, struct.pack(">4I", 5, 15, 0, 0))
+                elif kind == b"O":
+                    known = self.state.outputs()
+                    asked = body[8:].decode(errors="replace").removesuffix(",").split(",")  # some clients end so
+                    kinds = [known[name][0] if name in known else "NOT_FOUND" for name in asked]
+                    names = [] if "NOT_FOUND" in kinds else asked
+                    period = 1.0 / struct.unpack(">d", body[:8])[0]
+                    send(kind, bytes([bool(names)]) + ",".join(kinds).encode())
+                elif kind in (b"S", b"P"):
+                    due = time.monotonic() if kind == b"S" and names else float("inf")
+                    send(kind, bytes([bool(names)]))
+            if due <= time.monotonic():
+                due = max(due + period, time.monotonic())
+                numbers = [value for name in names for value in self.state.outputs()[name][1]]
+                send(b"U", struct.pack(f">B{len(numbers)}d", 1, *numbers))
 
 
 def run(options: argparse.Namespace) -> int:

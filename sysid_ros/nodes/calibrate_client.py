@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, make_table, show
+from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.procedure import IdentificationErrorCode
@@ -57,7 +58,7 @@ def _numbers(text: str) -> list[float]:
 def run(options: argparse.Namespace, stop: Interrupts) -> int:
     """Send the goal and show it to its end; return the exit status."""
     display, node = ProgressDisplay(), Node("calibrate_client")
-    client = GoalClient(node, IdentifyArm, "identification/identify_arm", stop)
+    client = GoalClient(node, IdentifyArm, "identification/identify_arm", stop, key_from_environment())
 
     def tell(feedback: IdentifyArm.Feedback) -> None:
         width = f"widths {100.0 * feedback.relative_width:.0f} %" if feedback.relative_width < 1.0 else ""

@@ -26,6 +26,7 @@ from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.procedure import PayloadModel, Phase, Progress
 from sysid_ros.ros import qos
+from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.node import create_long_service, create_timer, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
 
@@ -146,7 +147,7 @@ class IdentificationNode(Node):
         if not self._busy.acquire(blocking=False):
             handle.abort()
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"
-            return result_type(error_code=Identify.Result.BUSY, error_text=text)
+            return self._signed(result_type(error_code=Identify.Result.BUSY, error_text=text))
         self._beats.reset()
         try:
             return await run_in_thread(self, lambda: self._end(handle, run))
@@ -159,7 +160,12 @@ class IdentificationNode(Node):
             result = run(handle)
         finally:
             self._told = None
-        return end_goal(handle, self._name_end(handle, result))
+        return end_goal(handle, self._signed(self._name_end(handle, result)))
+
+    def _signed(self, result: R) -> R:
+        if self._suite.key is not None and not isinstance(result, MoveTo.Result):
+            sign(result, self._suite.key)
+        return result
 
     def _name_end(self, handle: ServerGoalHandle, result: R) -> R:
         """Explain the end of a goal that was not cancelled: this node was asked to end."""

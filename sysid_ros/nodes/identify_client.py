@@ -24,6 +24,7 @@ from sysid_ros.adapters.identification.evidence import interval_of
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
+from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.command_line import CommandParser
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.model.calibrated import describe_unknown_arm
@@ -150,7 +151,7 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
     node = ResultNode(robot, display)
     try:
         for name, goal in steps:
-            client = GoalClient(node, Identify, f"identification/{name}", stop)
+            client = GoalClient(node, Identify, f"identification/{name}", stop, key_from_environment())
             try:
                 result = client.run(
                     goal, node.show, lambda: display.message("stopping: the arm is brought to rest first")

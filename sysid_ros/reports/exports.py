@@ -9,16 +9,14 @@ import numpy as np
 
 from sysid_ros.reports.payload_files import (
     PAYLOAD_LINK,
+    TENSOR,
     Array,
     Load,
     describe_load,
-    moveit_settings,
     noted,
     number,
     numbers,
 )
-
-_TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
 
 
 def franka_file(load_at_flange: Load, payload_at_flange: Load, tool_in_flange: Array, note: str | None = None) -> str:
@@ -85,14 +83,13 @@ def sdf_file(payload_at_tool: Load, note: str | None = None) -> str:
     """Contents of ``payload.sdf``: a link with the inertial block, to be fixed to the tool frame."""
     i = _tensor(payload_at_tool)
     tensor = "\n".join(f"        <i{name}>{value!r}</i{name}>" for name, value in i.items())
-    com = " ".join(map(repr, numbers(payload_at_tool.com)))
     return f"""<?xml version="1.0"?>
 {_comment(payload_at_tool, note)}
 <sdf version="1.9">
   <model name="{PAYLOAD_LINK}">
     <link name="{PAYLOAD_LINK}">
       <inertial>
-        <pose>{com} 0 0 0</pose>
+        <pose>{_com(payload_at_tool)} 0 0 0</pose>
         <mass>{number(payload_at_tool.mass)!r}</mass>
         <inertia>
 {tensor}
@@ -106,14 +103,12 @@ def sdf_file(payload_at_tool: Load, note: str | None = None) -> str:
 
 def mjcf_file(payload_at_tool: Load, note: str | None = None) -> str:
     """Contents of ``payload_mjcf.xml``: a MuJoCo model of one body, to be included in the body of the tool frame."""
-    i = _tensor(payload_at_tool)
-    order = " ".join(repr(i[name]) for name in ("xx", "yy", "zz", "xy", "xz", "yz"))
-    com = " ".join(map(repr, numbers(payload_at_tool.com)))
+    order = " ".join(map(repr, numbers(payload_at_tool.entries)))
     return f"""{_comment(payload_at_tool, note)}
 <mujoco model="{PAYLOAD_LINK}">
   <worldbody>
     <body name="{PAYLOAD_LINK}">
-      <inertial pos="{com}" mass="{number(payload_at_tool.mass)!r}" fullinertia="{order}"/>
+      <inertial pos="{_com(payload_at_tool)}" mass="{number(payload_at_tool.mass)!r}" fullinertia="{order}"/>
     </body>
   </worldbody>
 </mujoco>
@@ -124,7 +119,6 @@ def xacro_file(payload_at_tool: Load, note: str | None = None) -> str:
     """Contents of ``payload.xacro``: a macro that adds the payload to a description, at a link of the user's choice."""
     i = _tensor(payload_at_tool)
     tensor = " ".join(f'i{name}="{value!r}"' for name, value in i.items())
-    com = " ".join(map(repr, numbers(payload_at_tool.com)))
     default = quoteattr(f"parent:='{payload_at_tool.frame}' prefix:=''")
     return f"""<?xml version="1.0"?>
 {_comment(payload_at_tool, note)}
@@ -132,7 +126,7 @@ def xacro_file(payload_at_tool: Load, note: str | None = None) -> str:
   <xacro:macro name="{PAYLOAD_LINK}" params={default}>
     <link name="${{prefix}}{PAYLOAD_LINK}">
       <inertial>
-        <origin xyz="{com}" rpy="0 0 0"/>
+        <origin xyz="{_com(payload_at_tool)}" rpy="0 0 0"/>
         <mass value="{number(payload_at_tool.mass)!r}"/>
         <inertia {tensor}/>
       </inertial>
@@ -149,11 +143,21 @@ def xacro_file(payload_at_tool: Load, note: str | None = None) -> str:
 
 def moveit_blocks(payload_at_tool: Load) -> dict[str, object]:
     """Return what MoveIt takes: weight and inertial element, and the message that attaches the payload."""
-    return {**moveit_settings(payload_at_tool), "planning_scene": planning_scene(payload_at_tool)}
+    mass, com = number(payload_at_tool.mass), numbers(payload_at_tool.com)
+    tensor = {f"i{axes}": value for axes, value in _tensor(payload_at_tool).items()}
+    return {
+        "attached_collision_object": {"link_name": payload_at_tool.frame, "weight": mass},
+        "urdf_inertial": {"origin_xyz": com, "origin_rpy": [0.0, 0.0, 0.0], "mass": mass, **tensor},
+        "planning_scene": planning_scene(payload_at_tool),
+    }
+
+
+def _com(load: Load) -> str:
+    return " ".join(map(repr, numbers(load.com)))
 
 
 def _tensor(load: Load) -> dict[str, float]:
-    return {name: number(load.inertia_com["xyz".index(name[0]), "xyz".index(name[1])]) for name in _TENSOR}
+    return {axes: number(load.inertia_com[at]) for axes, at in TENSOR.items()}
 
 
 def _comment(load: Load, note: str | None) -> str:

@@ -71,8 +71,11 @@ def linear_map(matrix: Array, bounded: Bounded) -> Bounded:
 def product(a: Bounded, b: Bounded) -> Bounded:
     """``x y`` for independent x in a and y in b, entry by entry; a square needs :func:`square`."""
     corners = np.stack([a.lower * b.lower, a.lower * b.upper, a.upper * b.lower, a.upper * b.upper])
-    lower, upper = corners.min(axis=0), corners.max(axis=0)
-    return Bounded(a.values * b.values, *widened(lower, upper, np.abs(corners).max(axis=0)))
+    return Bounded(a.values * b.values, *_hull(corners))
+
+
+def _hull(corners: Array) -> tuple[Array, Array]:
+    return widened(corners.min(axis=0), corners.max(axis=0), np.abs(corners).max(axis=0))
 
 
 def square(a: Bounded) -> Bounded:
@@ -89,7 +92,7 @@ def quotient(a: Bounded, b: Bounded) -> Bounded:
     with np.errstate(divide="ignore", invalid="ignore"):
         corners = np.stack([a.lower / b.lower, a.lower / b.upper, a.upper / b.lower, a.upper / b.upper])
         values = a.values / b.values
-    lower, upper = widened(corners.min(axis=0), corners.max(axis=0), np.abs(corners).max(axis=0))
+    lower, upper = _hull(corners)
     touches_zero = (b.lower <= 0.0) & (b.upper >= 0.0)
     return Bounded(values, np.where(touches_zero, -np.inf, lower), np.where(touches_zero, np.inf, upper))
 
@@ -114,8 +117,8 @@ def symmetric_eigenvalues(matrix: Bounded) -> Bounded:
     Weyl: they lie within the spectral norm of the radius matrix of those of the midpoint.
     """
     values = np.asarray(np.linalg.eigvalsh(matrix.values), dtype=np.float64)
-    if not np.all(np.isfinite(matrix.lower) & np.isfinite(matrix.upper)):
-        return Bounded(values, np.full_like(values, -np.inf), np.full_like(values, np.inf))
+    if not _is_bounded(matrix):
+        return _unbounded(values)
     center = 0.5 * (matrix.lower + matrix.upper)
     radius = np.maximum(matrix.upper - center, center - matrix.lower)
     distance = np.linalg.eigvalsh(radius)[-1]
@@ -370,10 +373,17 @@ def _part(bounded: Bounded, index: list[int]) -> Bounded:
     return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
 
 
+def _is_bounded(x: Bounded) -> bool:
+    return bool(np.all(np.isfinite(x.lower) & np.isfinite(x.upper)))
+
+
+def _unbounded(values: Array) -> Bounded:
+    return Bounded(values, np.full_like(values, -np.inf), np.full_like(values, np.inf))
+
+
 def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
-    if not np.all(np.isfinite(point.lower) & np.isfinite(point.upper)):
-        unknown = np.full(3, np.inf)
-        return Bounded(rotation @ point.values + translation, -unknown, unknown)
+    if not _is_bounded(point):
+        return _unbounded(rotation @ point.values + translation)
     rotated = linear_map(rotation, point)
     scale = np.abs(translation) + np.maximum(np.abs(rotated.lower), np.abs(rotated.upper))
     lower, upper = widened(rotated.lower + translation, rotated.upper + translation, scale)
@@ -399,9 +409,8 @@ def _inertia_about_com(parameters: Bounded) -> Bounded:
 
 def _rotated(matrix: Bounded, rotation: Array) -> Bounded:
     """``R M R^T`` for every symmetric M (3, 3) inside."""
-    if not np.all(np.isfinite(matrix.lower) & np.isfinite(matrix.upper)):
-        unknown = np.full((3, 3), np.inf)
-        return Bounded(rotation @ matrix.values @ rotation.T, -unknown, unknown)
+    if not _is_bounded(matrix):
+        return _unbounded(rotation @ matrix.values @ rotation.T)
     flat = Bounded(matrix.values.ravel(), matrix.lower.ravel(), matrix.upper.ravel())
     mapped = linear_map(np.asarray(np.kron(rotation, rotation), dtype=np.float64), flat)
-    return Bounded(mapped.values.reshape(3, 3), mapped.lower.reshape(3, 3), mapped.upper.reshape(3, 3))
+    return Bounded(*(getattr(mapped, name).reshape(3, 3) for name in ("values", "lower", "upper")))

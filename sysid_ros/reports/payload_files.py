@@ -19,6 +19,8 @@ from sysid_ros.core.model.urdf import parse_quietly
 from sysid_ros.reports.payload import Bounded, PayloadSummary
 
 PAYLOAD_LINK = "identified_payload"
+TENSOR = {"xx": (0, 0), "xy": (0, 1), "xz": (0, 2), "yy": (1, 1), "yz": (1, 2), "zz": (2, 2)}
+"""Places of the entries of an inertia tensor, by axes."""
 
 _SNIPPET = """
   <!-- {comment} -->
@@ -57,7 +59,7 @@ def add_payload(
     inertia.require_physically_consistent(payload, link)
     _require_names(urdf, parent, link)
     mass, com, inertia_com = inertia.to_com_form(payload)
-    tensor = {f"i{a}{b}": repr(number(inertia_com[i, j])) for (a, i), (b, j) in _upper_triangle()}
+    tensor = {f"i{axes}": repr(number(inertia_com[at])) for axes, at in TENSOR.items()}
     snippet = _SNIPPET.format(
         comment=(comment or "identified payload").replace("--", "- -"),
         link=link,
@@ -72,32 +74,21 @@ def add_payload(
     return text
 
 
-def _upper_triangle() -> list[tuple[tuple[str, int], tuple[str, int]]]:
-    axes = [("x", 0), ("y", 1), ("z", 2)]
-    return [(axes[i], axes[j]) for i in range(3) for j in range(i, 3)]
+def _unwritable(reason: str) -> SysidError:
+    return SysidError("cannot write the payload into the URDF", reason)
 
 
 def _require_names(urdf: str, parent: str, link: str) -> None:
     try:
         root = ElementTree.fromstring(urdf)
     except ElementTree.ParseError as error:
-        raise SysidError(
-            "cannot write the payload into the URDF", f"the robot description is not XML ({error})"
-        ) from error
+        raise _unwritable(f"the robot description is not XML ({error})") from error
     links = [element.get("name") for element in root.findall("link")]
     if parent not in links:
-        raise SysidError(
-            "cannot write the payload into the URDF",
-            f"link '{parent}' is unknown; there are {', '.join(map(str, links))}",
-        )
-    if link in links:
-        raise SysidError(
-            "cannot write the payload into the URDF", f"it has a link '{link}' already; choose another name"
-        )
-    if any(element.get("name") == f"{link}_joint" for element in root.findall("joint")):
-        raise SysidError(
-            "cannot write the payload into the URDF", f"it has a joint '{link}_joint' already; choose another name"
-        )
+        raise _unwritable(f"link '{parent}' is unknown; there are {', '.join(map(str, links))}")
+    for kind, name in (("link", link), ("joint", f"{link}_joint")):
+        if any(element.get("name") == name for element in root.findall(kind)):
+            raise _unwritable(f"it has a {kind} '{name}' already; choose another name")
 
 
 def _without_geometry(text: str) -> str:
@@ -117,10 +108,7 @@ def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
     frame = model.frames[model.getFrameId(f"{link}_joint")]
     for seen in (theta, frame.inertia.toDynamicParameters()):
         if not np.allclose(seen, payload, rtol=1e-9, atol=1e-12):
-            raise SysidError(
-                "cannot write the payload into the URDF",
-                f"it reads back as {seen.tolist()} instead of {payload.tolist()}",
-            )
+            raise _unwritable(f"it reads back as {seen.tolist()} instead of {payload.tolist()}")
 
 
 Array = NDArray[np.float64]
@@ -185,6 +173,11 @@ class Load:
     def parameters(self) -> Array:
         """Ten parameters about the frame's origin, (10,)."""
         return inertia.from_com_form(self.mass, self.com, self.inertia_com)
+
+    @property
+    def entries(self) -> Array:
+        """Inertia as [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about the centre of mass, (6,) [kg m^2]."""
+        return np.array([self.inertia_com[TENSOR[axes]] for axes in ("xx", "yy", "zz", "xy", "xz", "yz")])
 
 
 def _is_kept(rounded: Load, exact: Load) -> bool:
@@ -274,8 +267,8 @@ def describe_load(load: Load) -> list[str]:
     rows: list[tuple[str, float, Bounded, tuple[int, ...]]] = [("mass [kg]", load.mass, summary.mass, ())]
     rows += [(f"centre of mass {axis} [m]", load.com[i], summary.com, (i,)) for i, axis in enumerate("xyz")]
     rows += [
-        (f"I{a}{b} about the centre of mass [kg m^2]", load.inertia_com[i, j], summary.inertia_com, (i, j))
-        for (a, i), (b, j) in _upper_triangle()
+        (f"I{axes} about the centre of mass [kg m^2]", load.inertia_com[at], summary.inertia_com, at)
+        for axes, at in TENSOR.items()
     ]
     lines = [
         f"{name}: {show_bounded(value, bounded.lower[at], bounded.upper[at])}" for name, value, bounded, at in rows
@@ -340,8 +333,7 @@ def ur_target_payload(load: Load, has_inertia: bool = True) -> str:
     """
     if not has_inertia:
         return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)})"
-    entries = [load.inertia_com[index] for index in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
-    return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)}, {_decimals(entries)})"
+    return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)}, {_decimals(load.entries)})"
 
 
 def _ur_lines(load: Load) -> list[str]:
@@ -351,17 +343,6 @@ def _ur_lines(load: Load) -> list[str]:
         return [line]
     reason = "# Without the inertia, which is not well known: the controller takes zero. With it:"
     return [ur_target_payload(load, has_inertia=False), reason, f"# {line}"]
-
-
-def moveit_settings(load: Load) -> dict[str, object]:
-    """Return the weight field of an attached object and the URDF ``inertial`` element of a link at the frame."""
-    i = load.inertia_com
-    tensor = {f"i{a}{b}": number(i["xyz".index(a), "xyz".index(b)]) for a, b in ("xx", "xy", "xz", "yy", "yz", "zz")}
-    mass, com = number(load.mass), numbers(load.com)
-    return {
-        "attached_collision_object": {"link_name": load.frame, "weight": mass},
-        "urdf_inertial": {"origin_xyz": com, "origin_rpy": [0.0, 0.0, 0.0], "mass": mass, **tensor},
-    }
 
 
 def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = None) -> str:
@@ -375,19 +356,15 @@ def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = 
     payload = [
         f"What the tool holds. Centre of mass in the tool frame; here the URDF link '{payload_at_tool.frame}'.",
         "Kinova measures it in the tool reference frame of ToolConfiguration.tool_transform: the two must coincide.",
-        *describe_load(payload_at_tool),
     ]
     tool = [
         "The other way: tool and payload as one tool, and no payload. Centre of mass in the frame of the interface",
         f"module; here the URDF link '{load_at_flange.frame}'. The tool's part is nominal, from the URDF.",
-        *describe_load(load_at_flange),
     ]
     return _document(
         header,
-        [
-            (payload, {"payload_information": kinova_settings(payload_at_tool)}),
-            (tool, {"tool_configuration_with_payload": kinova_settings(load_at_flange)}),
-        ],
+        (payload, payload_at_tool, {"payload_information": kinova_settings(payload_at_tool)}),
+        (tool, load_at_flange, {"tool_configuration_with_payload": kinova_settings(load_at_flange)}),
     )
 
 
@@ -400,21 +377,13 @@ def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = 
         "A turns about Z, B about the new Y, C about the new X. All seen from the flange frame,",
         f"here the URDF link '{load_at_flange.frame}': its axes must be those of the controller's flange frame.",
     ]
-    whole = [
-        "Everything behind the flange: tool (nominal, from the URDF) and payload. Load data of the robot.",
-        *describe_load(load_at_flange),
-    ]
-    alone = [
-        "The payload alone, also seen from the flange, where the tool has load data of its own.",
-        *describe_load(payload_at_flange),
-    ]
+    whole = ["Everything behind the flange: tool (nominal, from the URDF) and payload. Load data of the robot."]
+    alone = ["The payload alone, also seen from the flange, where the tool has load data of its own."]
     data, part = kuka_load_data(load_at_flange), kuka_load_data(payload_at_flange)
     return _document(
         header,
-        [
-            (whole, {"tool_and_payload": data, "tool_and_payload_krl": _krl(data)}),
-            (alone, {"payload": part, "payload_krl": _krl(part)}),
-        ],
+        (whole, load_at_flange, {"tool_and_payload": data, "tool_and_payload_krl": _krl(data)}),
+        (alone, payload_at_flange, {"payload": part, "payload_krl": _krl(part)}),
     )
 
 
@@ -455,9 +424,8 @@ def moveit_file(payload_at_tool: Load, blocks: Mapping[str, object], note: str |
         "3. A moveit_msgs/PlanningScene that attaches it, for the topic or service of the scene. Its sphere stands for",
         "   the shape, which you know better: replace it.",
         f"Everything in the frame of the URDF link '{payload_at_tool.frame}'.",
-        *describe_load(payload_at_tool),
     ]
-    return _document(header, [([], dict(blocks))])
+    return _document(header, ([], payload_at_tool, blocks))
 
 
 def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
@@ -507,9 +475,10 @@ def noted(note: str | None) -> list[str]:
     return [note, ""] if note else []
 
 
-def _document(header: list[str], blocks: list[tuple[list[str], dict[str, object]]]) -> str:
+def _document(header: list[str], *blocks: tuple[list[str], Load, Mapping[str, object]]) -> str:
+    """Return YAML: a header, and blocks with a comment each, the bounds of a load and data."""
     lines = [f"# {line}".rstrip() for line in header]
-    for comments, data in blocks:
-        lines += ["", *(f"# {line}" for line in comments)]
-        lines.append(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1000).rstrip())
+    for comments, load, data in blocks:
+        lines += ["", *(f"# {line}" for line in [*comments, *describe_load(load)])]
+        lines.append(yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=1000).rstrip())
     return "\n".join(lines) + "\n"

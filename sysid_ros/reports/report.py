@@ -114,7 +114,7 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
 
 def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
     """One row per parameter."""
-    estimate, truth, values = result.estimate, result.truth, result.estimate.values
+    estimate, truth = result.estimate, result.truth
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
         row: dict[str, Any] = {
@@ -122,12 +122,11 @@ def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
             "unit": square_units(unit),
             "meaning": _MEANINGS[i],
             "digits": _DIGITS[unit],
-            "value": values[i],
+            "value": estimate.values[i],
             "lower": estimate.lower[i],
             "upper": estimate.upper[i],
-            "fit": estimate.values[i],
             "shrinkage": result.shrinkage[i],
-            "bar": _bar(result, i, values[i]),
+            "bar": _bar(result, i),
         }
         if result.statistical is not None:
             row |= {"low": result.statistical.lower[i], "high": result.statistical.upper[i]}
@@ -138,8 +137,8 @@ def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
     return rows
 
 
-def _bar(result: IdentificationResult, i: int, shown: float) -> dict[str, float] | None:
-    """Places of bounds, the value shown and truth on the interval of the prior; None where that has no width."""
+def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
+    """Places of bounds, estimate and truth on the interval of the prior; None where that has no width."""
     prior, estimate = result.prior, result.estimate
     width = prior.upper[i] - prior.lower[i]
     if not width > 0.0:
@@ -148,7 +147,7 @@ def _bar(result: IdentificationResult, i: int, shown: float) -> dict[str, float]
     def place(value: float) -> float:
         return float(np.clip(_BAR * (value - prior.lower[i]) / width, 0.0, _BAR))
 
-    first, last, middle = place(estimate.lower[i]), place(estimate.upper[i]), place(shown)
+    first, last, middle = place(estimate.lower[i]), place(estimate.upper[i]), place(estimate.values[i])
     if last - first < 3.0:
         first, last = max(0.0, middle - 1.5), min(_BAR, middle + 1.5)
     truth = {} if result.truth is None else {"truth": place(result.truth[i])}

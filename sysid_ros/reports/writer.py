@@ -70,17 +70,8 @@ def software_versions() -> dict[str, str]:
 URDF, REPORT = "robot_with_payload.urdf", "report.html"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
 FRANKA, SDF, MJCF, XACRO = "payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"
-NEEDED = {
-    URDF: frozenset(Quantity),
-    KINOVA: frozenset({Quantity.MASS, Quantity.COM}),
-    KUKA: frozenset(Quantity),
-    UR: frozenset(Quantity),
-    MOVEIT: frozenset(Quantity),
-    FRANKA: frozenset(Quantity),
-    SDF: frozenset(Quantity),
-    MJCF: frozenset(Quantity),
-    XACRO: frozenset(Quantity),
-}
+NEEDED = {name: frozenset(Quantity) for name in (URDF, KUKA, UR, MOVEIT, FRANKA, SDF, MJCF, XACRO)}
+NEEDED[KINOVA] = frozenset({Quantity.MASS, Quantity.COM})
 """Quantities a file hands to a controller: it is written only if the data know each better than the prior."""
 
 

@@ -17,10 +17,12 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
+from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.alive import Peers
+from sysid_ros.ros.conversions.authentication import is_genuine
 from sysid_ros.ros.node import EXIT_REFUSED, spin_until
 from sysid_ros.ros.waiting import ServerProbe
 
@@ -87,10 +89,11 @@ class GoalClient:
         action: Type of the action.
         name: Its name, ``<node>/<action>``.
         stop: The request to stop.
+        key: Key that results must be signed with; None: unsigned results are accepted.
     """
 
-    def __init__(self, node: Node, action: Any, name: str, stop: Interrupts):
-        self._name, self._stop = name, stop
+    def __init__(self, node: Node, action: Any, name: str, stop: Interrupts, key: AuthenticationKey | None = None):
+        self._node, self._name, self._stop, self._key = node, name, stop, key
         self._server = name.rpartition("/")[0]
         self._client: ActionClient[Any, Any, Any] = ActionClient(node, action, name)
         self._probe = ServerProbe(self._client)
@@ -115,8 +118,10 @@ class GoalClient:
             GoalLost: There is no result.
         """
         # If the server has not discovered this client yet, the goal would run and its answer would be lost.
-        if not self.spin_until(lambda: self._probe.is_answered() or self._stop.is_set, SERVER_TIMEOUT):
+        if not self.spin_until(lambda: self._is_ready() or self._stop.is_set, SERVER_TIMEOUT):
             fault = "is offered, but not answered" if self._client.server_is_ready() else "has no server"
+            if self._servers() > 1:
+                fault = f"is offered by {self._servers()} nodes, of which one alone can be meant: end the others"
             raise GoalLost(f"the action {self._name} {fault}; see the logs of the nodes")
         if self._stop.is_set:
             raise GoalLost("stopped before anything was asked for", True)
@@ -133,6 +138,13 @@ class GoalClient:
     def spin_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Spin until a condition holds; return whether it does within the time [s]."""
         return spin_until(self._executor, condition, seconds)
+
+    def _is_ready(self) -> bool:
+        return self._probe.is_answered() and self._servers() == 1
+
+    def _servers(self) -> int:
+        """Return the number of nodes that offer the action."""
+        return self._node.count_publishers(f"{self._name}/_action/status")
 
     def _is_gone(self) -> bool:
         """Return whether the server is not to be found any more; called again and again."""
@@ -155,4 +167,9 @@ class GoalClient:
         response = outcome.result()
         if response is None:
             raise GoalLost(f"the goal ended without a result; see the log of {self._server}")
+        if self._key is not None and not is_genuine(response.result, self._key):
+            raise GoalLost(
+                f"the result of {self._name} is not signed with the key of this suite, so somebody else has answered: "
+                "nothing it says is to be believed; end that program, or use a network of your own"
+            )
         return response.result

@@ -1,13 +1,13 @@
-"""Sends a payload to services of other packages: Universal Robots' driver, and MoveIt's planning scene.
+"""Hands a payload to services of other packages: drivers of vendors, and MoveIt's planning scene.
 
-Their messages are looked for at run time, as they are no wheels; :func:`~sysid_ros.ros.moveit.fill_message` fills them.
+Their messages are looked for at run time, as they are no wheels.
 """
 
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,148 +16,145 @@ from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
 from scipy.spatial.transform import Rotation
 
-from sysid_ros.core.common.errors import SysidError
-from sysid_ros.ros.moveit import fill_message
-from sysid_ros.ros.waiting import ServiceFailed, nobody_offers
+from sysid_ros.core.common.errors import NotConfirmed, ParameterOutOfRange, SysidError
+from sysid_ros.ros.node import spin_until
+from sysid_ros.ros.waiting import no_messages, nobody_offers
 
 Array = NDArray[np.float64]
 
 PATIENCE = 10.0
 """How long to wait for a service, and again for its answer [s]."""
-ATTACHED_OBJECTS = 4
-"""``moveit_msgs/PlanningSceneComponents.ROBOT_STATE_ATTACHED_OBJECTS``."""
 LENGTH, ANGLE = 1e-4, 1e-3
 """Largest differences of an object that was read back, of lengths [m] and angles [rad]."""
 
 
-def service_type(package: str, name: str, cure: str) -> Any:
-    """Return the type of a service.
+_SEQUENCE = re.compile(r"(?:sequence<)?([\w/]+?)(?:, \d+)?(?:>|\[\d+\])?$")
+_CURES = {
+    "ur_msgs": "Universal Robots' driver, ros-<distribution>-ur-msgs; without ROS there is: sysid apply ur",
+    "moveit_msgs": "MoveIt, ros-<distribution>-moveit-msgs",
+    "franka_msgs": "franka_ros2",
+}
 
-    Raises:
-        SysidError: Its package is not installed.
-    """
+
+def _find_type(name: str) -> Any:
+    package, kind, one = name.split("/")
     try:
-        return getattr(importlib.import_module(f"{package}.srv"), name)
+        return getattr(importlib.import_module(f"{package}.{kind}"), one)
     except ModuleNotFoundError as error:
         raise SysidError(
-            f"the messages {package} are not installed, or their workspace is not sourced; {cure}"
+            f"the messages {package} are not installed, or their workspace is not sourced; they come with "
+            f"{_CURES.get(package, 'ROS')}"
         ) from error
 
 
 class ServiceCaller:
-    """A node that calls services, one after the other, from the thread that it is made in."""
+    """A node that calls services, one after the other, from the thread that it is made in.
 
-    def __init__(self) -> None:
+    Args:
+        kinds: Types of services and messages that will be needed, such as ``std_srvs/srv/Trigger``.
+
+    Raises:
+        SysidError: A package of them is not installed.
+    """
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._kinds = {kind: _find_type(kind) for kind in kinds}
         self._context = Context()
         rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         self._node = Node("sysid_apply", context=self._context)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
 
-    def __enter__(self) -> ServiceCaller:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the node."""
         self._executor.shutdown(timeout_sec=1.0)
         self._node.destroy_node()
         rclpy.try_shutdown(context=self._context)
 
-    def call(self, kind: Any, name: str, fields: Mapping[str, object]) -> Any:
+    def has_fields(self, kind: str, names: Iterable[str]) -> bool:
+        """Return whether requests of a service have all these fields."""
+        return set(names) <= set(self._kinds[kind].Request.get_fields_and_field_types())
+
+    def call(self, kind: str, name: str, fields: Mapping[str, object], advice: str = "see the log of its node") -> Any:
         """Call a service and return its answer.
 
         Args:
             kind: Type of the service.
             name: Its name.
-            fields: Fields of the request that differ from their defaults.
+            fields: Those of the request that are not their defaults.
+            advice: What to do where it fails.
 
         Raises:
-            SysidError: There is no server.
-            ServiceFailed: It does not answer.
+            SysidError: Nobody offers it.
+            NotConfirmed: It does not answer, or answers that it failed.
         """
-        client: Any = self._node.create_client(kind, name)
+        client: Any = self._node.create_client(self._kinds[kind], name)
         try:
             if not client.wait_for_service(timeout_sec=PATIENCE):
                 raise nobody_offers(name, PATIENCE, self._node.get_node_names())
-            future = client.call_async(fill_message(kind.Request(), fields))
-            end = time.monotonic() + PATIENCE
-            while not future.done() and time.monotonic() < end:
-                self._executor.spin_once(timeout_sec=0.1)
-            if not future.done():
-                raise ServiceFailed(name, f"did not answer within {PATIENCE:g} s")
-            return future.result()
+            future = client.call_async(fill_message(self._kinds[kind].Request(), fields))
+            is_answered = spin_until(self._executor, future.done, PATIENCE)
         finally:
             self._node.destroy_client(client)
+        if not is_answered:
+            raise NotConfirmed(f"the service {name} did not answer within {PATIENCE:g} s; {advice}")
+        answer: Any = future.result()
+        if not getattr(answer, "success", True):
+            reason = f" ({answer.error})" if getattr(answer, "error", "") else ""
+            raise NotConfirmed(f"the service {name} answered that it failed{reason}; {advice}")
+        return answer
+
+    def receive(self, kind: str, topic: str) -> Any:
+        """Return the next message of a topic.
+
+        Raises:
+            SysidError: None comes.
+        """
+        found: list[Any] = []
+        subscription = self._node.create_subscription(self._kinds[kind], topic, found.append, qos_profile_sensor_data)
+        try:
+            if not spin_until(self._executor, lambda: bool(found), PATIENCE):
+                raise no_messages(self._node, topic, kind, PATIENCE, qos_profile_sensor_data)
+        finally:
+            self._node.destroy_subscription(subscription)
+        return found[-1]
 
 
-def set_ur_payload(
-    caller: ServiceCaller, kind: Any, name: str, mass: float, com: Array, inertia_com: Array | None
-) -> bool:
-    """Give a payload to the service ``set_payload`` of Universal Robots' driver.
-
-    Args:
-        caller: Calls the service.
-        kind: ``ur_msgs/srv/SetPayload``; only newer versions have the inertia.
-        name: Name of the service.
-        mass: Mass of all that is behind the flange [kg].
-        com: Its CoM in the flange frame, (3,) [m].
-        inertia_com: Its inertia about the CoM, axes of the flange, (3, 3) [kg m^2]; None leaves it out.
-
-    Returns:
-        Whether the inertia was set.
-
-    Raises:
-        ServiceFailed: It answers that it failed, or does not answer.
-        SysidError: There is no server.
-    """
-    fields: dict[str, object] = {
-        "mass": float(mass),
-        "center_of_gravity": dict(zip("xyz", map(float, com), strict=True)),
-    }
-    sets_inertia = inertia_com is not None and "ixx" in kind.Request.get_fields_and_field_types()
-    if inertia_com is not None and sets_inertia:
-        entries = {"ixx": (0, 0), "iyy": (1, 1), "izz": (2, 2), "ixy": (0, 1), "ixz": (0, 2), "iyz": (1, 2)}
-        fields |= {name: float(inertia_com[place]) for name, place in entries.items()}
-    if not caller.call(kind, name, fields).success:
-        raise ServiceFailed(name, "answered that it failed")
-    return sets_inertia
-
-
-def apply_scene(caller: ServiceCaller, kind: Any, name: str, scene: Mapping[str, object]) -> None:
-    """Apply a change to MoveIt's planning scene.
+def fill_message(message: Any, fields: Mapping[str, object]) -> Any:
+    """Fill a message from plain values and return it.
 
     Args:
-        caller: Calls the service.
-        kind: ``moveit_msgs/srv/ApplyPlanningScene``.
-        name: Name of the service.
-        scene: Fields of a ``moveit_msgs/PlanningScene``.
+        message: Any message.
+        fields: Values by field: a mapping for a message, a list for a sequence.
 
     Raises:
-        ServiceFailed: It answers that it failed, or does not answer.
-        SysidError: There is no server.
+        ParameterOutOfRange: There is no such field.
     """
-    if not caller.call(kind, name, {"scene": dict(scene)}).success:
-        raise ServiceFailed(name, "answered that it failed")
+    kinds = message.get_fields_and_field_types()
+    for name, value in fields.items():
+        if name not in kinds:
+            raise ParameterOutOfRange(f"field of {type(message).__name__}", name, f"one of {', '.join(kinds)}")
+        if isinstance(value, Mapping):
+            fill_message(getattr(message, name), value)
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            kind = _message_type(kinds[name])
+            setattr(message, name, [fill_message(kind(), item) for item in value])
+        elif kinds[name] == "octet" and isinstance(value, int):
+            setattr(message, name, bytes([value]))  # a plain number would be sent as whatever lies in memory
+        else:
+            setattr(message, name, value)
+    return message
 
 
-def read_attached(caller: ServiceCaller, kind: Any, name: str, object_id: str) -> Any | None:
-    """Return the ``moveit_msgs/AttachedCollisionObject`` of a name in MoveIt's planning scene; None without one.
-
-    Args:
-        caller: Calls the service.
-        kind: ``moveit_msgs/srv/GetPlanningScene``.
-        name: Name of the service.
-        object_id: Name of the object.
-
-    Raises:
-        ServiceFailed: It does not answer.
-        SysidError: There is no server.
-    """
-    answer = caller.call(kind, name, {"components": {"components": ATTACHED_OBJECTS}})
-    found = [one for one in answer.scene.robot_state.attached_collision_objects if one.object.id == object_id]
-    return found[0] if found else None
+def _message_type(text: str) -> Any:
+    """Return the class of the elements of a sequence, such as ``sequence<geometry_msgs/Point>``."""
+    found = _SEQUENCE.match(text)
+    package, _, name = (found[1] if found else text).rpartition("/")
+    return getattr(importlib.import_module(f"{package}.msg"), name)
 
 
 def compare_attached(sent: Any, found: Any) -> list[str]:
@@ -170,19 +167,19 @@ def compare_attached(sent: Any, found: Any) -> list[str]:
         sent: ``moveit_msgs/AttachedCollisionObject``, its object in the frame of the link.
         found: The same, as MoveIt has it.
     """
-    differences = []
-    for what, wanted, has in (
-        ("the link", sent.link_name, found.link_name),
-        ("the frame", sent.object.header.frame_id, found.object.header.frame_id),
-        ("the links that may be touched", sorted(sent.touch_links), sorted(found.touch_links)),
-        ("the number of primitives", len(sent.object.primitives), len(found.object.primitives)),
-        ("the number of meshes", len(sent.object.meshes), len(found.object.meshes)),
-        ("the number of planes", len(sent.object.planes), len(found.object.planes)),
-    ):
-        if wanted != has:
-            differences.append(f"{what}: {wanted} was sent, {has} is there")
+    pair = (sent, found)
+    rows = [
+        ("the link", *(one.link_name for one in pair)),
+        ("the frame", *(one.object.header.frame_id for one in pair)),
+        ("the links that may be touched", *(sorted(one.touch_links) for one in pair)),
+        *(
+            (f"the number of {n}", *(len(getattr(one.object, n)) for one in pair))
+            for n in ("primitives", "meshes", "planes")
+        ),
+    ]
     if found.weight != 0.0 and abs(found.weight - sent.weight) > 1e-3:
-        differences.append(f"the weight: {sent.weight:g} kg was sent, {found.weight:g} kg is there")
+        rows.append(("the weight [kg]", sent.weight, found.weight))
+    differences = [f"{what}: {wanted} was sent, {has} is there" for what, wanted, has in rows if wanted != has]
     if differences:
         return differences
     for number, (wanted, has) in enumerate(zip(sent.object.primitives, found.object.primitives, strict=True), start=1):

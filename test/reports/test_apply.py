@@ -11,12 +11,18 @@ from sysid_ros.cli import apply
 from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.drivers.universal_robots import ControllerPayload
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers.arm import ControllerPayload
+from sysid_ros.drivers.kinova_kortex.enums import ArmState, Function
+from sysid_ros.drivers.kinova_kortex.frame import encode, parse
+from sysid_ros.emulators.kortex.base import KortexBase
+from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
+from sysid_ros.emulators.program import EmulatorSetup
 from sysid_ros.emulators.universal_robots import ControllerState, EmulatedController
 from sysid_ros.reports.estimate_yaml import estimate_text, read_summary
 from sysid_ros.reports.exported import read_exported
-from sysid_ros.reports.payload import exported_payload, summarize_behind_flange, tool_parameters
-from sysid_ros.reports.payload_files import Load
+from sysid_ros.reports.payload import exported_payload, felt_torques, summarize_behind_flange, tool_parameters
+from sysid_ros.reports.payload_files import Load, kuka_load_data
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +87,7 @@ def test_a_dry_run_sends_nothing_and_without_a_terminal_nobody_is_asked(folder, 
 @pytest.mark.parametrize(
     ("change", "status", "message"),
     [
-        ({"is_remote": False}, ExitStatus.FAILED, "not confirmed: 127.0.0.1 does not have what was sent: mass"),
+        ({"is_remote": False}, ExitStatus.FAILED, "not confirmed: 127.0.0.1 has not taken the payload: mass"),
         ({"rated": 1.0}, ExitStatus.FAILED, "centre of gravity [m] differs by"),
         ({"speeds": [0.0, 0.0, -0.2, 0.0, 0.0, 0.0]}, ExitStatus.BAD_INPUT, "the arm moves (0.2 rad/s)"),
         ({"has_inertia": False}, ExitStatus.OK, ""),
@@ -151,10 +157,10 @@ def test_the_drivers_way_says_what_is_missing(folder, capsys):
 def test_numbers_that_differ_or_are_none_are_differences():
     load = Load(2.0, np.array([0.0, 0.0, 0.1]), np.diag([0.01, 0.02, 0.03]), "flange")
     same = ControllerPayload(2.0, load.com, np.array([0.01, 0.02, 0.03, 0.0, 0.0, 0.0]), 0.0)
-    assert apply.compare_payload(load, True, same) == []
+    assert apply._differences(load, True, same) == []
     for change in ({"mass": 2.002}, {"mass": np.nan}, {"com": load.com + 2e-4}, {"inertia": same.inertia[::-1]}):
-        assert len(apply.compare_payload(load, True, dataclasses.replace(same, **change))) == 1, change
-    assert apply.compare_payload(load, False, dataclasses.replace(same, inertia=np.zeros(6))) == []
+        assert len(apply._differences(load, True, dataclasses.replace(same, **change))) == 1, change
+    assert apply._differences(load, False, dataclasses.replace(same, inertia=np.zeros(6))) == []
 
 
 @pytest.mark.parametrize(
@@ -193,3 +199,89 @@ def test_a_load_that_is_entered_is_checked_against_the_bounds(folder, capsys):
     assert status == ExitStatus.FAILED and inside[0] == "NO" and none < much, "a Gen3 that stands upright feels little"
     words = ["check-load", str(folder), "--mass", "1", "--com", "0", "0", "0", "--posture", "0", "0"]
     assert door.main(words) == ExitStatus.BAD_INPUT and "expected 7 angles: joint_1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def base(monkeypatch):
+    monkeypatch.setattr(apply, "SETTLE", 0.3)
+    server, ended = EmulatorServer(build_base(EmulatorSetup("kinova_gen3_2f85"))), []
+
+    def serve():
+        while not ended:
+            server.cycle()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield server
+    ended.append(True)
+    thread.join()
+    server.close()
+
+
+def give_kortex(server, folder, *words):
+    ports = ["--port", str(server.address[1]), "--port-realtime", str(server.address_realtime[1])]
+    return door.main(["apply", "kortex", str(folder), "--robot-ip", "127.0.0.1", *ports, "--yes", *words])
+
+
+def has_tool(server, mass, **frame):
+    """Give the base a tool as Kinova's Web App does."""
+    data = encode("ToolConfiguration", tool_transform=frame, tool_mass=mass, tool_mass_center={"z": 0.058})
+    server.base.load[Function.GET_TOOL_CONFIGURATION] = data
+
+
+def test_the_base_of_a_gen3_gets_the_payload_that_its_tool_lacks(folder, base, capsys):
+    has_tool(base, 0.9, z=0.12, theta_z=90.0)
+    whole = Load.from_summary(read_exported(folder).behind_flange)
+    assert give_kortex(base, folder, "--dry-run") == ExitStatus.OK and len(base.base.load) == 1
+    assert give_kortex(base, folder) == ExitStatus.OK
+    out = capsys.readouterr().out
+    assert "It has now: 0.900 kg at [0.0000, 0.0000, 0.0580] m" in out and f"Read back:  {whole.mass:.3f} kg" in out
+    payload = parse("PayloadInformation", base.base.load[Function.GET_PAYLOAD_INFORMATION])
+    x, y, z = (whole.mass * whole.com - [0.0, 0.0, 0.9 * 0.058]) / (whole.mass - 0.9) - [0.0, 0.0, 0.12]
+    center = payload.payload_mass_center
+    assert payload.payload_mass == pytest.approx(whole.mass - 0.9, abs=1e-6)
+    assert (center.x, center.y, center.z) == pytest.approx((y, -x, z), abs=1e-6)  # the tool frame is turned by 90 deg
+    assert give_kortex(base, folder, "--tool") == ExitStatus.OK
+    tool = parse("ToolConfiguration", base.base.load[Function.GET_TOOL_CONFIGURATION])
+    payload = parse("PayloadInformation", base.base.load[Function.GET_PAYLOAD_INFORMATION])
+    assert (tool.tool_mass, payload.payload_mass) == (pytest.approx(whole.mass), 0.0)
+    assert (tool.tool_transform.z, tool.tool_transform.theta_z) == (pytest.approx(0.12), 90.0), "the frame stays"
+
+
+@pytest.mark.parametrize(
+    ("tool", "status", "message"),
+    [
+        ((9.0, {}), ExitStatus.BAD_INPUT, "its tool of 9.000 kg is heavier"),
+        ((0.9, {"theta_x": 90.0, "theta_z": 90.0}), ExitStatus.BAD_INPUT, "turned about several axes"),
+        ((float("nan"), {}), ExitStatus.BAD_INPUT, "its tool of nan kg"),
+    ],
+)
+def test_a_base_whose_tool_cannot_be_counted_with_gets_nothing(folder, base, capsys, tool, status, message):
+    has_tool(base, tool[0], **tool[1])
+    assert give_kortex(base, folder) == status and message in capsys.readouterr().err
+    assert Function.GET_PAYLOAD_INFORMATION not in base.base.load
+
+
+def test_a_base_that_refuses_or_forgets_is_not_confirmed(folder, base, capsys, monkeypatch):
+    assert give_kortex(base, folder, "--password", "wrong") == ExitStatus.BAD_INPUT
+    assert "INVALID_PASSWORD" in capsys.readouterr().err
+    monkeypatch.setattr(KortexBase, "state", ArmState.SERVOING_PLAYING_SEQUENCE)
+    assert give_kortex(base, folder) == ExitStatus.BAD_INPUT
+    assert "is SERVOING_PLAYING_SEQUENCE; nothing was sent" in capsys.readouterr().err
+    monkeypatch.setattr(KortexBase, "state", ArmState.SERVOING_READY)
+    keep = KortexBase._set_load
+    monkeypatch.setattr(KortexBase, "_set_load", lambda *_: None)
+    assert give_kortex(base, folder) == ExitStatus.FAILED
+    assert "not confirmed: 127.0.0.1 has not taken the payload: mass [kg] differs" in capsys.readouterr().err
+    wrong = encode("PayloadInformation", payload_mass=-1.0)
+    monkeypatch.setattr(KortexBase, "_set_load", lambda self, function, _: keep(self, function, wrong))
+    assert give_kortex(base, folder) == ExitStatus.FAILED and "INVALID_PARAM" in capsys.readouterr().err
+
+
+def test_what_to_enter_in_sunrise_is_shown_with_the_check_that_sunrise_makes(folder, capsys):
+    assert door.main(["apply", "kuka", str(folder)]) == ExitStatus.OK
+    out, data = capsys.readouterr().out, kuka_load_data(Load.from_summary(read_exported(folder).behind_flange))
+    assert f"As: M {data['M']:g}, X {data['X']:g}" in out and "Nothing is sent" in out
+    load, robot = read_exported(folder).behind_flange, load_robot("kinova_gen3_2f85")
+    torques = felt_torques(robot, load, Load.from_summary(load).parameters, robot.home)
+    assert f"{torques.max():.2f}".rstrip("0") in out and "this load alone does not fail it" in out

@@ -122,7 +122,7 @@ def test_kinova_and_moveit_settings(loads):
         kinova = payload_files.kinova_settings(load)
         assert kinova["mass_kg"] == pytest.approx(load.mass, rel=1e-5)
         assert [kinova["mass_center_m"][axis] for axis in "xyz"] == pytest.approx(load.com, rel=1e-5)
-        inertial = payload_files.moveit_settings(load)["urdf_inertial"]
+        inertial = exports.moveit_blocks(load)["urdf_inertial"]
         i = {name: inertial[f"i{name}"] for name in ("xx", "xy", "xz", "yy", "yz", "zz")}
         tensor = np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])
         _same_energy(load, inertial["mass"], np.array(inertial["origin_xyz"]), tensor)

@@ -14,9 +14,7 @@ from visualization_msgs.msg import Marker
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.reports.exports import planning_scene
 from sysid_ros.reports.payload_files import Load
-from sysid_ros.ros.moveit import PlanningScenePublisher, fill_message
-from sysid_ros.ros.services import compare_attached, set_ur_payload
-from sysid_ros.ros.waiting import ServiceFailed
+from sysid_ros.ros.services import compare_attached, fill_message
 
 
 def test_messages_are_filled_from_plain_values():
@@ -28,23 +26,6 @@ def test_messages_are_filled_from_plain_values():
     assert status.level == b"\x02" and deserialize_message(serialize_message(status), DiagnosticStatus) == status
     with pytest.raises(ParameterOutOfRange, match="field of PoseArray .*header, poses"):
         fill_message(PoseArray(), {"pose": {}})
-
-
-class Node:
-    def __init__(self):
-        self.made, self.sent = [], []
-
-    def create_publisher(self, kind, name, depth):
-        self.made.append((kind, name))
-        return type("Publisher", (), {"publish": lambda _, message: self.sent.append(message)})()
-
-
-def test_without_moveit_nothing_is_published(monkeypatch):
-    monkeypatch.setitem(sys.modules, "moveit_msgs", None)
-    node = Node()
-    publisher = PlanningScenePublisher(node)
-    publisher.send({"is_diff": True})
-    assert not publisher.is_available and not node.made and not node.sent
 
 
 class Fields:
@@ -116,7 +97,7 @@ def test_what_moveit_has_is_compared_with_what_was_sent():
     for words, changes in (
         ("the link: tool_link was sent, flange", {"link_name": "flange"}),
         ("the links that may be touched", {"touch_links": ["tool_link"]}),
-        ("the weight: 1.5 kg was sent, 2.5 kg", {"weight": 2.5}),
+        ("the weight [kg]: 1.5 was sent, 2.5 is there", {"weight": 2.5}),
     ):
         (told,) = compare_attached(sent, kept(**changes))
         assert words in told
@@ -131,42 +112,12 @@ def test_what_moveit_has_is_compared_with_what_was_sent():
     assert "the number of primitives" in compare_attached(sent, gone)[0]
 
 
-class Caller:
-    def __init__(self, success):
-        self.success, self.asked = success, []
-
-    def call(self, kind, name, fields):
-        self.asked.append((name, fields))
-        return type("Answer", (), {"success": self.success})
-
-
-def test_the_driver_of_universal_robots_gets_the_inertia_where_its_messages_have_it():
-    entries = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
-    old, new = ((), entries)
-    for extra in (old, new):
-        known = {"mass": "float", "center_of_gravity": "geometry_msgs/Vector3", **dict.fromkeys(extra, "double")}
-        request = type("Request", (), {"get_fields_and_field_types": staticmethod(lambda known=known: known)})
-        kind_of_service, caller = type("SetPayload", (), {"Request": request}), Caller(True)
-        tensor = np.array([[1.0, 4.0, 5.0], [4.0, 2.0, 6.0], [5.0, 6.0, 3.0]])
-        assert set_ur_payload(caller, kind_of_service, "/set", 1.5, BODY.com, tensor) == bool(extra)
-        ((name, fields),) = caller.asked
-        assert (
-            name == "/set" and fields["mass"] == 1.5 and fields["center_of_gravity"] == {"x": 0.0, "y": 0.0, "z": 0.1}
-        )
-        assert [fields.get(entry) for entry in entries] == ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0] if extra else [None] * 6)
-        assert not set_ur_payload(caller, kind_of_service, "/set", 1.5, BODY.com, None)
-        with pytest.raises(ServiceFailed, match="/set answered that it failed"):
-            set_ur_payload(Caller(False), kind_of_service, "/set", 1.5, BODY.com, None)
-
-
 @pytest.mark.usefixtures("messages")
 def test_with_moveit_the_object_is_attached_with_its_weight():
     """Written after MoveIt's definitions; tried with messages of these names alone."""
-    node = Node()
-    publisher = PlanningScenePublisher(node)
-    publisher.send(planning_scene(BODY))
-    (scene,), (attached,) = node.sent, node.sent[0].robot_state.attached_collision_objects
-    assert node.made[0][1] == "planning_scene" and scene.is_diff and scene.robot_state.is_diff
+    scene = fill_message(MOVEIT["moveit_msgs/PlanningScene"](), planning_scene(BODY))
+    (attached,) = scene.robot_state.attached_collision_objects
+    assert scene.is_diff and scene.robot_state.is_diff
     assert (attached.link_name, attached.weight, attached.touch_links) == ("tool_link", 1.5, ["tool_link"])
     assert attached.object.header.frame_id == "tool_link" and attached.object.primitives[0].type == 2
     assert attached.object.primitives[0].dimensions == [pytest.approx(np.sqrt(0.015 / 1.5))]

@@ -38,6 +38,15 @@ def raise_together(problems: Sequence[ModelError]) -> None:
         raise ModelError(f"{len(problems)} problems:" + "".join(f"\n  - {problem}" for problem in problems))
 
 
+class NotConfirmed(SysidError):
+    """Something was sent, and the running system does not say that it has it."""
+
+    is_outcome = True
+
+    def __init__(self, text: str):
+        super().__init__("not confirmed", text)
+
+
 class Cancelled(SysidError):
     """Work ended because its caller asked for it.
 

@@ -30,8 +30,8 @@ def load_robot(
     """Load a robot by name or from its settings file.
 
     Args:
-        robot: A name of :func:`available_robots`, for a KUKA LBR also as ``lbr_iiwa14`` or ``iiwa14``, the path of a
-            YAML file of that form, or of a URDF: then everything else is assumed, with wide boxes, as by
+        robot: A name of :func:`available_robots`, also without its maker (``iiwa14``, ``panda``), the path of
+            a YAML file of that form, or of a URDF: then everything else is assumed, with wide boxes, as by
             :func:`load_robot_from_urdf`. With :data:`ELASTIC` at its end the joints are elastic; ``:NAME`` selects one
             of its payload priors, such as ``iiwa7:elastic:compact_tool``.
         urdf_text: URDF to use instead of the one the settings name, such as the content of ``robot_description``.

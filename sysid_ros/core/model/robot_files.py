@@ -11,8 +11,9 @@ from typing import Any
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 
-_PREFIXES = ("", "kuka_", "kuka_lbr_")
-"""Prefixes that a name may omit: users of lbr_fri_ros2_stack know their arm as ``iiwa14``."""
+_PREFIXES = ("", "kuka_", "kuka_lbr_", "kinova_", "franka_")
+"""Prefixes that a name may omit: users know their arm as ``iiwa14`` or ``gen3_lite``."""
+_OTHER_NAMES = {"fer": "franka_panda", "franka_fer": "franka_panda"}
 ELASTIC = ":elastic"
 """Put after the name or the path of a robot: its joints are elastic, in place of its settings."""
 _AFTER_NAME = re.compile(r"(.+):(\w+)")
@@ -80,13 +81,11 @@ def find_settings(robot: str | Path) -> Path:
     path = Path(named)
     if path.suffix in (".yaml", ".yml"):
         return path
-    known = available_robots()
-    name = next((prefix + named for prefix in _PREFIXES if prefix + named in known), None)
-    for folder in config_directories() if name is not None else ():
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
-    known_names = ", ".join(available_robots())
-    raise ModelError(f"robot '{robot}' is unknown; known are {known_names}, or give a .yaml or .urdf file")
+    known, named = available_robots(), _OTHER_NAMES.get(named, named)
+    for name in (prefix + named for prefix in _PREFIXES if prefix + named in known):
+        files = (folder / f"{name}.yaml" for folder in config_directories())
+        return next(file for file in files if file.is_file())
+    raise ModelError(f"robot '{robot}' is unknown; known are {', '.join(known)}, or give a .yaml or .urdf file")
 
 
 def read_settings(robot: str | Path, is_elastic: bool | None = None, prior: str | None = None) -> tuple[Path, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     KortexConnectionLost,
     ServoingMode,
 )
-from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_frame, encode_frame, message_class, parse
+from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_frame, encode, encode_frame, parse
 from sysid_ros.drivers.kinova_kortex.messages import (
     Command,
     Feedback,
@@ -110,19 +111,22 @@ class KortexClient:
                 return
         raise KortexConnectionLost(f"{self._settings.robot_ip} does not answer at UDP {self._settings.port_realtime}")
 
+    def call(self, function: Function, answer: str, payload: bytes = b"") -> Any:
+        """Request a function of the base and return the answer, a message of this name; raises as :meth:`open`."""
+        request = self._tcp.start(function, payload, read=lambda data: parse(answer, data))
+        return self._tcp.wait(request, self._settings.call_timeout)
+
     def clear_faults(self) -> TcpCall[bytes]:
         """Request the base to clear its faults and those of its actuators."""
         return self._tcp.start(Function.CLEAR_FAULTS)
 
     def set_servoing_mode(self, mode: ServoingMode) -> TcpCall[bytes]:
         """Request another servoing mode of the base."""
-        payload = message_class("ServoingModeInformation")(servoing_mode=mode).SerializeToString()
-        return self._tcp.start(Function.SET_SERVOING_MODE, payload)
+        return self._tcp.start(Function.SET_SERVOING_MODE, encode("ServoingModeInformation", servoing_mode=mode))
 
     def set_control_mode(self, mode: ControlMode, device: int) -> TcpCall[bytes]:
         """Request a control mode of one actuator."""
-        payload = message_class("ControlModeInformation")(control_mode=mode).SerializeToString()
-        return self._tcp.start(Function.SET_CONTROL_MODE, payload, device)
+        return self._tcp.start(Function.SET_CONTROL_MODE, encode("ControlModeInformation", control_mode=mode), device)
 
     def count_actuators(self) -> TcpCall[int]:
         """Request the number of actuators."""

@@ -36,6 +36,7 @@ def _run(first: int, kind: str, names: str) -> tuple[str, ...]:
 _MESSAGES = {
     "Header": _run(1, "fixed32", "frame_info message_info service_info payload_info"),
     "Frame": ("1 Header header", "2 bytes payload"),
+    "Empty": (),
     "Error": ("1 int32 error_code", "2 int32 error_sub_code", "3 bytes error_sub_string"),
     "CreateSessionInfo": (
         "1 bytes username", "2 uint32 session_inactivity_timeout", "3 bytes password",
@@ -46,6 +47,12 @@ _MESSAGES = {
     "ActuatorInformation": ("1 uint32 count",),
     "ArmStateInformation": ("1 int32 active_state",),
     "SerialNumber": ("1 bytes serial_number",),
+    "Position": _run(1, "float", "x y z"),
+    "PayloadInformation": ("1 float payload_mass", "2 Position payload_mass_center"),
+    "CartesianTransform": _run(1, "float", "x y z theta_x theta_y theta_z"),
+    "ToolConfiguration": (
+        "1 CartesianTransform tool_transform", "2 float tool_mass", "3 Position tool_mass_center",
+    ),
     "DeviceHandle": ("1 int32 device_type", "2 uint32 device_identifier", "3 uint32 order"),
     "DeviceHandles": ("1 repeated DeviceHandle device_handle",),
     "ActuatorCommand": (
@@ -183,6 +190,11 @@ def decode_frame(data: bytes) -> Frame:
         kind, service & 0xFFFFFFF, words >> 16, words & 0xFFFF, info >> 16 & 0xFF, message.payload,
         info >> 12 & 0xF, info & 0xFFF,
     )  # fmt: skip
+
+
+def encode(name: str, **fields: object) -> bytes:
+    """Return the bytes of a message of the schema."""
+    return bytes(message_class(name)(**fields).SerializeToString())
 
 
 def parse(name: str, data: bytes) -> Any:

@@ -111,22 +111,18 @@ def encode_feedback(feedback: Feedback) -> bytes:
 
 
 def decode_feedback(data: bytes, n: int) -> Feedback:
-    """Decode a feedback of an arm with ``n`` actuators.
+    """Decode a feedback of an arm with ``n`` actuators; 0 takes any number.
 
     Raises:
         InvalidFrame: It is invalid, of another arm, or a value is no measurement.
     """
     message, size = parse("Feedback", data), len(data)
     actuators = message.actuators
-    if len(actuators) != n:
+    if len(actuators) != (n or len(actuators)):
         raise InvalidFrame(f"feedback of {len(actuators)} actuators, not {n}", size)
-    try:
-        state = ArmState(message.base.active_state)
-    except ValueError:
-        raise InvalidFrame(f"arm state {message.base.active_state}", size) from None
     return Feedback(
         message.frame_id,
-        state,
+        _arm_state(message.base.active_state, size),
         _finite([one.position for one in actuators], _LARGEST_ANGLE, "position", size),
         _finite([one.velocity for one in actuators], _LARGEST_VALUE, "velocity", size),
         _finite([one.torque for one in actuators], _LARGEST_VALUE, "torque", size),
@@ -144,11 +140,14 @@ def decode_arm_state(data: bytes) -> ArmState:
     Raises:
         InvalidFrame: It is invalid.
     """
-    value = parse("ArmStateInformation", data).active_state
+    return _arm_state(parse("ArmStateInformation", data).active_state, len(data))
+
+
+def _arm_state(value: int, size: int) -> ArmState:
     try:
         return ArmState(value)
     except ValueError:
-        raise InvalidFrame(f"arm state {value}", len(data)) from None
+        raise InvalidFrame(f"arm state {value}", size) from None
 
 
 def decode_serial_number(data: bytes) -> str:
@@ -210,10 +209,6 @@ class Unwrapper:
         middle = 0.5 * (np.where(is_limited, limits.q_lower, 0.0) + np.where(is_limited, limits.q_upper, 0.0))
         self._middle = np.degrees(np.where(is_limited, middle, robot.home))
         self._last: Array | None = None
-
-    def reset(self) -> None:
-        """Forgets the turns."""
-        self._last = None
 
     def update(self, angle: Array) -> Array:
         """Return the joint angles (n,) [rad] of a reading (n,) [deg]."""

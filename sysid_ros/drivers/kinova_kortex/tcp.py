@@ -15,8 +15,8 @@ from sysid_ros.drivers.kinova_kortex.frame import (
     Frame,
     TcpFrames,
     decode_frame,
+    encode,
     encode_frame,
-    message_class,
     parse,
     wrap_for_tcp,
 )
@@ -35,13 +35,13 @@ _FRAME_TIME = 0.5
 
 def session_request(settings: KortexSettings) -> bytes:
     """Return the message that opens a session, on either transport."""
-    info = message_class("CreateSessionInfo")(
+    return encode(
+        "CreateSessionInfo",
         username=settings.username.encode(),
         password=settings.password.encode(),
         session_inactivity_timeout=round(1e3 * settings.session_inactivity_timeout),
         connection_inactivity_timeout=round(1e3 * settings.connection_inactivity_timeout),
     )
-    return info.SerializeToString()
 
 
 def error_of(call: str, frame: Frame) -> KortexServerError:

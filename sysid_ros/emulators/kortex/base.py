@@ -20,12 +20,11 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     ErrorCode,
     FrameType,
     Function,
-    Service,
     ServoingMode,
     SubError,
     name_faults,
 )
-from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode_frame, message_class, parse
+from sysid_ros.drivers.kinova_kortex.frame import Frame, decode_frame, encode, encode_frame, message_class, parse
 from sysid_ros.drivers.kinova_kortex.messages import Feedback, decode_command, encode_feedback, to_wire
 from sysid_ros.drivers.network import InvalidFrame
 from sysid_ros.emulators.kortex.actuators import Actuators
@@ -184,6 +183,7 @@ class KortexBase:
         self._reported = 0
         self._count = self.settings.joint_count or arm.robot.n
         self._devices = self.settings.device_ids or tuple(range(1, self._count + 1))
+        self.load: dict[Function, bytes] = {}
         self.is_fresh = False  # a command was accepted since this was last set to False
 
     # Requests
@@ -213,13 +213,13 @@ class KortexBase:
     def disconnect(self, client: object) -> None:
         """End the session of a TCP connection that is gone; that torques end then is this emulator's own rule."""
         if self.sessions.close_client(TCP, client):
-            self._leave_low_level("the TCP connection of a session is gone")
+            self.leave_low_level("the TCP connection of a session is gone")
 
     def _serve(self, transport: str, client: object, frame: Frame, response: Frame) -> Frame:
         try:
             function = Function(frame.function)
         except ValueError:
-            known = frame.function >> 16 in {service.value for service in Service}
+            known = frame.function >> 16 in {one >> 16 for one in Function}
             sub_error = SubError.UNSUPPORTED_METHOD if known else SubError.UNSUPPORTED_SERVICE
             raise _Refused(sub_error, None, ErrorCode.PROTOCOL_SERVER) from None
         if function is Function.CREATE_SESSION:
@@ -248,22 +248,33 @@ class KortexBase:
         elif function is Function.SET_SERVOING_MODE:
             self._set_servoing(parse("ServoingModeInformation", frame.payload).servoing_mode)
         elif function is Function.GET_SERVOING_MODE:
-            return message_class("ServoingModeInformation")(servoing_mode=self.servoing).SerializeToString()
+            return encode("ServoingModeInformation", servoing_mode=self.servoing)
         elif function is Function.SET_CONTROL_MODE:
             self._set_control(frame.device, parse("ControlModeInformation", frame.payload).control_mode)
         elif function is Function.GET_CONTROL_MODE:
-            mode = self.actuators.modes[self._joint(frame.device)]
-            return message_class("ControlModeInformation")(control_mode=mode).SerializeToString()
+            return encode("ControlModeInformation", control_mode=self.actuators.modes[self._joint(frame.device)])
         elif function is Function.GET_ACTUATOR_COUNT:
-            return message_class("ActuatorInformation")(count=self._count).SerializeToString()
+            return encode("ActuatorInformation", count=self._count)
         elif function is Function.GET_ARM_STATE:
-            return message_class("ArmStateInformation")(active_state=self.state).SerializeToString()
+            return encode("ArmStateInformation", active_state=self.state)
         elif function is Function.GET_SERIAL_NUMBER:
-            serial = self.settings.serial_number.encode()
-            return message_class("SerialNumber")(serial_number=serial).SerializeToString()
+            return encode("SerialNumber", serial_number=self.settings.serial_number.encode())
         elif function is Function.READ_ALL_DEVICES:
             return self._device_handles()
+        elif function is Function.SET_PAYLOAD_INFORMATION or function is Function.SET_TOOL_CONFIGURATION:
+            self._set_load(function, frame.payload)
+        elif function is Function.GET_PAYLOAD_INFORMATION or function is Function.GET_TOOL_CONFIGURATION:
+            return self.load.get(function, b"")
         return b""
+
+    def _set_load(self, function: Function, payload: bytes) -> None:
+        """Keep tool or payload; which values are refused is this emulator's own rule."""
+        name = "payload" if function is Function.SET_PAYLOAD_INFORMATION else "tool"
+        message = parse("PayloadInformation" if name == "payload" else "ToolConfiguration", payload)
+        mass, center = getattr(message, f"{name}_mass"), getattr(message, f"{name}_mass_center")
+        if not (mass >= 0.0 and np.isfinite([mass, center.x, center.y, center.z]).all()):
+            raise _Refused(SubError.INVALID_PARAM, f"{name} mass {mass:g}")
+        self.load[Function(function + 1)] = payload  # its Get follows each Set
 
     # Servoing
 
@@ -284,16 +295,12 @@ class KortexBase:
         """Press the emergency stop, or release it again; releasing clears no fault."""
         self.actuators.emergency_stop = is_pressed
         if is_pressed:
-            self._leave_low_level("emergency stop")
-
-    def leave_low_level(self, reason: str) -> None:
-        """Leave low-level servoing without a request, as when a person takes the joystick of the base."""
-        self._leave_low_level(reason)
+            self.leave_low_level("emergency stop")
 
     def restart(self) -> None:
         """Restart the base: no sessions, no faults, the arm held in place."""
         self.sessions.clear()
-        self._leave_low_level("restart")
+        self.leave_low_level("restart")
         self.actuators.hold()
         self.actuators.clear_faults()
         self.actuators.frame = 0
@@ -307,10 +314,10 @@ class KortexBase:
             self._reported = faults
             self._report(f"faults: {name_faults(faults)}")
         if faults:
-            self._leave_low_level(name_faults(faults))
+            self.leave_low_level(name_faults(faults))
         for session in self.sessions.expire(self.time):
             self._report(f"{session.transport} session ended: timeout")
-            self._leave_low_level(f"a {session.transport} session has ended")
+            self.leave_low_level(f"a {session.transport} session has ended")
 
     def _set_servoing(self, number: int) -> None:
         try:
@@ -326,7 +333,7 @@ class KortexBase:
                 self._report("low-level servoing")
             self.servoing = mode
         else:
-            self._leave_low_level("asked for")
+            self.leave_low_level("asked for")
 
     def _set_control(self, device: int, number: int) -> None:
         joint = self._joint(device)
@@ -354,7 +361,8 @@ class KortexBase:
         if self.actuators.is_in_fault:
             raise _Refused(SubError.ROBOT_IN_FAULT)
 
-    def _leave_low_level(self, reason: str) -> None:
+    def leave_low_level(self, reason: str) -> None:
+        """Leave low-level servoing, also without a request, as when a person takes the joystick of the base."""
         if self.servoing is ServoingMode.LOW_LEVEL:
             self._report(f"the base holds the arm: {reason}")
             self.servoing = ServoingMode.SINGLE_LEVEL
@@ -407,12 +415,12 @@ class KortexBase:
     def _refuse(self, transport: str, frame: Frame, response: Frame, refused: _Refused) -> Frame:
         self.refused += 1
         text = refused.sub_error.name.lower().replace("_", " ") if refused.text is None else refused.text
-        error = message_class("Error")(
-            error_code=refused.code, error_sub_code=refused.sub_error, error_sub_string=text.encode()
+        payload = encode(
+            "Error", error_code=refused.code, error_sub_code=refused.sub_error, error_sub_string=text.encode()
         )
         name = _FUNCTION_NAMES.get(frame.function, f"function {frame.function:#x}")
         self._say_refused(f"{name} over {transport}: {text}")
-        return response._replace(payload=error.SerializeToString(), error=refused.code, sub_error=refused.sub_error)
+        return response._replace(payload=payload, error=refused.code, sub_error=refused.sub_error)
 
     def _say_refused(self, text: str) -> None:
         counts = f"{self.malformed} frames, {self.refused} requests and {self.actuators.rejected} old commands"

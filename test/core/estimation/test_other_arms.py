@@ -14,7 +14,20 @@ from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
-ARMS = ("ur5e", "ur10e", "franka_fr3", "xarm7")
+ARMS = (
+    "franka_fr3",
+    "franka_panda",
+    "kinova_gen3_6dof",
+    "kinova_gen3_lite",
+    "ur3e",
+    "ur5e",
+    "ur10e",
+    "ur16e",
+    "xarm6",
+    "xarm7",
+)
+VAGUE = ("franka_panda", "kinova_gen3_lite")
+"""Arms whose files are too wide for a payload's mass to be bounded within seconds: they need a calibration first."""
 
 
 def recorded(tools, robot, seed, seconds=3.0):
@@ -37,8 +50,9 @@ def test_a_payload_is_identified_and_the_truth_is_inside(tools, name, seed):
     estimate = estimator.estimate()
     assert estimate.is_consistent, (notices, estimate.alarm_text)
     assert np.all(estimate.lower <= payload) and np.all(payload <= estimate.upper)
-    assert {Quantity.MASS} <= estimate.narrower
-    assert estimate.upper[0] - estimate.lower[0] < 0.95 * robot.payload_prior.box.width[0]
+    if name not in VAGUE:
+        assert {Quantity.MASS} <= estimate.narrower
+        assert estimate.upper[0] - estimate.lower[0] < 0.95 * robot.payload_prior.box.width[0]
 
 
 @pytest.mark.parametrize("name", ARMS)
@@ -48,7 +62,8 @@ def test_of_these_arms_nothing_is_taken_as_known_exactly(name):
     assert np.all(radius[: 10 * robot.n] > 0.0)
     friction = robot.friction(robot.theta_box.lower)
     assert friction[:, :3] == pytest.approx(np.zeros((robot.n, 3))) and np.all(robot.friction(radius) > 0.0)
-    assert (robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE) == (name == "franka_fr3")
+    assert (robot.sensors.effort_meaning is EffortMeaning.LINK_SIDE) == name.startswith("franka")
+    assert (robot.sensors.effort_meaning is EffortMeaning.GEAR_SIDE) == (name == "kinova_gen3_6dof")
     assert robot.protocol == "", "there is no driver"
     with pytest.raises(BoundNotAvailable, match="most is the rotor behind the gear, which may be 0 to"):
         Assumptions.of_payload(robot).bound(robot.home)
@@ -59,7 +74,7 @@ def test_known_within_a_fifth_they_can_be_held(name):
     robot, none = load_robot(name, known_within=0.2), np.zeros(10)
     bound = Assumptions(robot, (robot.theta_box, Box(none, none)), none).bound(robot.home)
     assert bound.inertia_ratios == pytest.approx((0.8, 1.2), abs=1e-6)
-    assert np.degrees(bound.position).max() < 1.0
+    assert np.degrees(bound.position).max() < (2.0 if name == "franka_panda" else 1.0)
     assert describe_unchecked_links(robot) == []
 
 

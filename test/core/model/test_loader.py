@@ -11,7 +11,7 @@ from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.loader import calibrated_settings, load_robot
 from sysid_ros.core.model.robot import frame_placement
-from sysid_ros.core.model.robot_files import available_robots, config_directories
+from sysid_ros.core.model.robot_files import available_robots, config_directories, find_settings
 
 NAME = "kinova_gen3_2f85"
 GOOD = yaml.safe_load((config_directories()[0] / f"{NAME}.yaml").read_text())
@@ -214,6 +214,16 @@ def test_frames():
         frame_placement(robot, "forearm_link")
     with pytest.raises(ModelError, match="frame 'hand' is unknown; this robot has .*end_effector_link"):
         frame_placement(robot, "hand")
+
+
+@pytest.mark.parametrize(
+    ("name", "arm"),
+    [("panda", "franka_panda"), ("fer", "franka_panda"), ("franka_fer", "franka_panda"), ("fr3", "franka_fr3")]
+    + [(name, f"kinova_{name}") for name in ("gen3", "gen3_6dof", "gen3_lite")]
+    + [(name, name) for name in ("ur3e", "ur16e", "xarm6")],
+)
+def test_arms_are_known_by_the_names_people_type(name, arm):
+    assert find_settings(name).stem == arm
 
 
 @pytest.mark.parametrize("name", ["kuka_lbr_iiwa14", "lbr_iiwa14", "iiwa14"])

@@ -8,6 +8,7 @@ import pinocchio as pin
 import pytest
 from urdf_parser_py.urdf import URDF
 
+from sysid_ros.core.collision.clearance import describe_overlapping_links
 from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import EffortMeaning, parameter_names, parameter_units, tool_transform
@@ -24,8 +25,46 @@ FACT_FILES = {
     "kuka_lbr_med14": "kuka_lbr_med14",
 }
 ROBOTS = tuple(FACT_FILES)
-RECORDED = ("ur5e", "ur10e", "franka_fr3", "xarm7")
-"""Arms without shapes and drivers, for identification from recordings; see test_other_arms.py."""
+SHEETS = {
+    "franka_fr3": 17.8,
+    "franka_panda": 17.8,
+    "kinova_gen3_6dof": 7.2,
+    "kinova_gen3_lite": 5.4,
+    "ur3e": 11.2,
+    "ur5e": 20.6,
+    "ur10e": 33.5,
+    "ur16e": 33.1,
+    "xarm6": 12.2,
+    "xarm7": 13.7,
+}
+"""Arms without shapes and drivers, for identification from recordings (see test_other_arms.py), and the mass of each
+whole arm on its data sheet [kg]."""
+RECORDED = tuple(SHEETS)
+UR = (
+    "0 {} 0 1.5707963267948966",
+    "0 0 {} 0",
+    "0 0 {} 0",
+    "0 {} 0 1.5707963267948966",
+    "0 {} 0 -1.5707963267948966",
+    "0 {} 0 0",
+)
+DH = {
+    "ur3e": [row.format(x) for row, x in zip(UR, (0.15185, -0.24355, -0.2132, 0.13105, 0.08535, 0.0921), strict=True)],
+    "ur5e": [row.format(x) for row, x in zip(UR, (0.1625, -0.425, -0.3922, 0.1333, 0.0997, 0.0996), strict=True)],
+    "ur10e": [row.format(x) for row, x in zip(UR, (0.1807, -0.6127, -0.57155, 0.17415, 0.11985, 0.11655), strict=True)],
+    "ur16e": [row.format(x) for row, x in zip(UR, (0.1807, -0.4784, -0.36, 0.17415, 0.11985, 0.11655), strict=True)],
+    "xarm6": [
+        "0 0.267 0 -1.5707963267948966",
+        "-1.38491787287 0 0.28948661454 0",
+        "1.38491787287 0 0.0775 -1.5707963267948966",
+        "0 0.3425 0 1.5707963267948966",
+        "0 0 0.076 -1.5707963267948966",
+        "0 0.097 0 0",
+    ],
+}
+"""Published Denavit-Hartenberg parameters: offset of theta [rad], d [m], a [m], alpha [rad]. URs: "DH parameters for
+calculations of kinematics and dynamics"; xArm6: UFACTORY, "Kinematic and Dynamic Parameters",
+whose a of joint 2 is the hypotenuse of 284.5 and 53.5 mm."""
 REFERENCE = json.loads((HERE / "reference_numbers.json").read_text())
 
 
@@ -81,6 +120,73 @@ def test_stored_reference_numbers(robot):
     assert max(dynamics_errors(as_published(robot), **stored, frame=frame).values()) < 1e-8
     exact = dynamics_errors(robot, **stored, frame=frame)
     assert max(exact["tau"], exact["gravity"]) < 3e-4 and max(exact["mass_matrix"], exact["position"]) < 2e-5
+
+
+@pytest.mark.parametrize("name", sorted(set(RECORDED) & set(REFERENCE)))
+def test_recorded_arms_have_the_torques_of_their_sources(name):
+    """Numbers from the vendors' files, with exact angles, by another program; the Panda's from its authors' functions.
+
+    Those have identified coefficients, of which the published masses and inertias are one solution.
+    """
+    stored = dict(REFERENCE[name])
+    frame, total = stored.pop("end_effector"), stored.pop("total_mass")
+    robot = load_robot(name)
+    errors = dynamics_errors(robot, **stored, frame=frame)
+    assert errors.pop("position") < 1e-8
+    assert max(errors.values()) < (0.1 if name == "franka_panda" else 1e-8)
+    assert sum(inertia.mass for inertia in list(robot.pin_model.inertias)[1:]) == pytest.approx(total, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_moves_has_most_of_the_mass_on_the_data_sheet(name):
+    robot = load_robot(name)
+    moving = sum(inertia.mass for inertia in list(robot.pin_model.inertias)[1:])
+    assert 0.7 < moving / SHEETS[name] < 0.92
+    assert robot.warnings == () and describe_overlapping_links(robot) == ""
+    gravity = pin.computeGeneralizedGravity(robot.pin_model, robot.pin_model.createData(), robot.home)
+    assert np.all(np.abs(gravity) < 0.5 * robot.limits.tau_held)
+
+
+@pytest.mark.parametrize("name", DH)
+def test_the_flange_is_where_published_dh_parameters_have_it(name):
+    robot, q = load_robot(name), np.random.default_rng(4).uniform(-1.5, 1.5, 6)
+    flange = pin.SE3.Identity()
+    for angle, row in zip(q, DH[name], strict=True):
+        offset, d, a, alpha = (float(word) for word in row.split())
+        turn = pin.SE3(pin.utils.rotate("z", angle + offset), np.array([0.0, 0.0, d]))
+        flange = flange * turn * pin.SE3(pin.utils.rotate("x", alpha), np.array([a, 0.0, 0.0]))
+    data = robot.pin_model.createData()
+    pin.framesForwardKinematics(robot.pin_model, data, q)
+    ours = data.oMf[robot.pin_model.getFrameId("link_eef" if name == "xarm6" else "tool0")]
+    np.testing.assert_allclose(ours.homogeneous, flange.homogeneous, atol=1e-7)
+
+
+def test_identified_torques_of_the_panda_agree_with_the_inertias_that_franka_publishes_of_the_fr3():
+    """The same arm but for what is inside: gravity torques differ by 2 Nm at most, less than the Panda's box allows."""
+    panda, fr3 = load_robot("franka_panda"), load_robot("franka_fr3")
+    data, other = panda.pin_model.createData(), fr3.pin_model.createData()
+    radius, largest = panda.theta_box.radius[:70], 0.0
+    for q in np.random.default_rng(1).uniform(panda.limits.q_lower, panda.limits.q_upper, (200, 7)):
+        gap = pin.computeGeneralizedGravity(panda.pin_model, data, q)
+        gap = np.abs(gap - pin.computeGeneralizedGravity(fr3.pin_model, other, q))
+        regressor = pin.computeJointTorqueRegressor(panda.pin_model, data, q, np.zeros(7), np.zeros(7))
+        assert np.all(gap <= np.abs(regressor) @ radius + 1e-9)
+        largest = max(largest, gap.max())
+    assert 0.5 < largest < 2.0
+
+
+def test_shapes_of_a_ur5e_lie_in_the_box_of_the_ur3e():
+    """Of which the vendor publishes no tensors but cylinders: those of a UR5e, scaled to its masses and sizes."""
+    small, large = load_robot("ur3e"), load_robot("ur5e")
+    radius = small.theta_box.radius[:60].reshape(6, 10)
+    sizes = [[float(row.split()[1]) or float(row.split()[2]) for row in DH[robot.name]] for robot in (small, large)]
+    differs = []
+    for body, scale in enumerate(np.divide(*sizes) ** 2, start=1):
+        mine, its = small.pin_model.inertias[body], large.pin_model.inertias[body]
+        gap = np.abs(scale * mine.mass / its.mass * its.inertia - mine.inertia)
+        assert np.all(gap[np.triu_indices(3)] <= radius[body - 1][[4, 5, 7, 6, 8, 9]])
+        differs.append(gap.max() / mine.inertia.max())
+    assert max(differs) > 1.0, "so the box is as wide as that"
 
 
 def test_a_changed_inertia_would_be_seen(robot):

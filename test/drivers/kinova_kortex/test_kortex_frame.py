@@ -8,7 +8,9 @@ import pytest
 
 from sysid_ros.drivers.kinova_kortex.enums import (
     ArmState,
+    ControlMode,
     DeviceType,
+    ErrorCode,
     FrameType,
     Function,
     Safety,
@@ -106,6 +108,11 @@ def test_tags_and_types_are_those_of_the_published_interface():
     assert fields["BaseFeedback"]["fault_bank_a"].startswith("31 fixed32")
     assert fields["ActuatorFeedback"]["warning_bank_b"].startswith("14 fixed32")
     assert fields["DeviceHandle"]["order"].startswith("3 uint32")
+    assert fields["ToolConfiguration"]["tool_mass_center"] == "3 Position tool_mass_center"
+    assert [Function(0x100003 + k).name for k in range(4)] == [
+        "SET_PAYLOAD_INFORMATION", "GET_PAYLOAD_INFORMATION", "SET_TOOL_CONFIGURATION", "GET_TOOL_CONFIGURATION",
+    ]  # fmt: skip
+    assert [ControlMode.TORQUE, ErrorCode.DEVICE, Safety.BRAKE_RELEASE_MOTION_OUT_OF_RANGE] == [3, 3, 1 << 28]
     assert name_faults(Safety.FOLLOWING_ERROR | 0x800000) == "FOLLOWING_ERROR, WATCHDOG_TRIGGERED"
     assert name_faults(1 << 31) == "bits 0x80000000"
 
