@@ -276,7 +276,7 @@ def test_batches_of_a_second_publisher_are_refused_and_named(arm, bench, estimat
         assert estimate.is_consistent and contains(estimate, truth)
         fault = diagnostics.wait(lambda one: one.status[0].level == DiagnosticStatus.ERROR, after=said).status[0]
         assert fault.name == "estimator: samples" and fault.hardware_id == robot.name
-        assert "/tester (publisher " in fault.message and "is refused" in fault.message
+        assert "/tester (publisher " in fault.message and "are refused" in fault.message
         refused = next(int(one.value) for one in fault.values if one.key == "refused batches")
         assert refused > 0
         estimate = wait_for_end_of(arm.move(), estimates, after=len(estimates.messages))

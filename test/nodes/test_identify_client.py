@@ -59,6 +59,11 @@ class Server(Node):
         self.create_service(SetPayload, "arm_driver/set_payload", self._grasp)
         self.server._handle = Deaf(self.server._handle, lost)
 
+    def close(self):
+        """Ends the actions, which their node forgets."""
+        self.server.destroy()
+        self.tares.destroy()
+
     def _execute_tare(self, handle):
         self.goals.append(handle.request)
         handle.succeed()
