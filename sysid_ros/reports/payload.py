@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 _ROUNDING = 64.0 * np.finfo(float).eps
 """Relative widening that covers the rounding of sums of up to ten products."""
+_EXTENT = 0.005
+"""Least radius of gyration along any axis of a payload that is exported [m]."""
 
 
 @dataclass(frozen=True)
@@ -151,17 +153,30 @@ def payload_parameters(result: IdentificationResult) -> Bounded:
 def exported_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
     """Return the payload as it is shown and exported, ten parameters about the frame of the last joint, (10,).
 
-    These are those of the estimate. What is left of an end effector without its nominal body need not be a body: then
-    the nearest one within the bounds counts, where there is one.
+    These are those of the estimate, with some extent in every direction: the best fit may be a rod or a point, which
+    simulators refuse. What is left of an end effector without its nominal body need not be a body: then the nearest one
+    within the bounds counts, where there is one.
     """
     known = _payload_of(robot, estimate)
-    if estimate.target != END_EFFECTOR or inertia.is_physically_consistent(known.values):
-        return known
-    try:
-        values = nearest_body(known.values, Box(known.lower, known.upper), robot.payload_prior.nominal)
-    except (NoBodyInBox, FitNotConverged):
-        return known
-    return Bounded(values, known.lower, known.upper)
+    values = known.values
+    if estimate.target == END_EFFECTOR and not inertia.is_physically_consistent(values):
+        try:
+            values = nearest_body(values, Box(known.lower, known.upper), robot.payload_prior.nominal)
+        except (NoBodyInBox, FitNotConverged):
+            return known
+    extended = _with_extent(values)
+    return Bounded(extended if np.all(known.contains(extended)) else values, known.lower, known.upper)
+
+
+def _with_extent(theta: Array) -> Array:
+    """Return a body (10,) with second moments about its CoM of at least :data:`_EXTENT` squared times its mass."""
+    mass, com, tensor = inertia.to_com_form(theta)
+    moments, axes = np.linalg.eigh(0.5 * np.trace(tensor) * np.eye(3) - tensor)
+    least = mass * _EXTENT**2
+    if moments[0] >= least:
+        return theta
+    moments = np.maximum(moments, least)
+    return inertia.from_com_form(mass, com, axes @ np.diag(moments.sum() - moments) @ axes.T)
 
 
 def bound_mass_and_com(robot: RobotModel, estimate: ParameterEstimate) -> tuple[Bounded, Bounded]:

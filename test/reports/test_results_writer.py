@@ -10,7 +10,7 @@ import yaml
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.core.model.inertia import PARAMETER_NAMES, is_physically_consistent
+from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form, is_physically_consistent, to_com_form
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import exported_payload, summarize_payload, tool_parameters
 from sysid_ros.reports.writer import write_results
@@ -53,6 +53,19 @@ def test_what_leaves_the_house_is_the_estimate(result):
     assert is_physically_consistent(known.values) and np.all(known.contains(known.values))
 
 
+def test_a_point_that_fits_best_leaves_with_some_extent(result):
+    estimate = result.estimate
+    mass, com, _ = to_com_form(estimate.values)
+    lower = np.where(np.arange(10) < 4, estimate.lower, -1.0)
+    upper = np.where(np.arange(10) < 4, estimate.upper, 1.0)
+    point = from_com_form(mass, com, np.zeros((3, 3)))
+    found = exported_payload(result.robot, dataclasses.replace(estimate, values=point, lower=lower, upper=upper)).values
+    np.testing.assert_allclose(found[:4], point[:4], atol=1e-15)
+    np.testing.assert_allclose(to_com_form(found)[2], 2.0 * mass * 0.005**2 * np.eye(3), atol=1e-12)
+    known = dataclasses.replace(estimate, values=point, lower=point - 1e-9, upper=point + 1e-9)
+    np.testing.assert_array_equal(exported_payload(result.robot, known).values, point)
+
+
 def test_what_is_left_of_an_end_effector_is_the_nearest_body(result):
     robot, estimate = result.robot, result.estimate
     nominal = robot.theta_nominal[robot.inertial_slice(robot.n)]
@@ -68,7 +81,7 @@ def test_what_is_left_of_an_end_effector_is_the_nearest_body(result):
     others = left.values + rng.normal(size=(9000, 10)) * rng.uniform(0.0, 0.02, (9000, 1)) * left.width
     bodies = [one for one in others if is_physically_consistent(one) and np.all(left.contains(one))]
     assert len(bodies) > 20 and least > 0.0
-    assert min(np.linalg.norm(weights * (one - values + nominal)) for one in bodies) > 0.99 * least
+    assert min(np.linalg.norm(weights * (one - values + nominal)) for one in bodies) > 0.9 * least  # extent moves it
 
 
 def test_each_number_has_its_bounds_and_a_rule_says_what_is_well_known(result, written):
