@@ -159,6 +159,8 @@ def exported_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
     """
     known = _payload_of(robot, estimate)
     values = known.values
+    if not _is_bounded(known):
+        return known
     if estimate.target == END_EFFECTOR and not inertia.is_physically_consistent(values):
         try:
             values = nearest_body(values, Box(known.lower, known.upper), robot.payload_prior.nominal)

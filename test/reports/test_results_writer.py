@@ -84,6 +84,16 @@ def test_what_is_left_of_an_end_effector_is_the_nearest_body(result):
     assert min(np.linalg.norm(weights * (one - values + nominal)) for one in bodies) > 0.9 * least  # extent moves it
 
 
+@pytest.mark.parametrize("target", ["payload", "end_effector"])
+def test_what_has_no_bounds_leaves_as_it_is(result, target):
+    values, end = np.r_[1.0, np.zeros(9)], np.full(10, np.inf)
+    estimate = dataclasses.replace(result.estimate, target=target, values=values, lower=-end, upper=end)
+    taken = 0.0 if target == "payload" else result.robot.theta_nominal[result.robot.inertial_slice(result.robot.n)]
+    np.testing.assert_array_equal(exported_payload(result.robot, estimate).values, values - taken)
+    none = dataclasses.replace(estimate, values=np.full(10, np.nan), lower=np.full(10, np.nan), upper=end)
+    assert np.all(np.isnan(exported_payload(result.robot, none).values))
+
+
 def test_each_number_has_its_bounds_and_a_rule_says_what_is_well_known(result, written):
     for name in ("payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml", "payload.sdf"):
         text = (written.directory / name).read_text()
