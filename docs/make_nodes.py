@@ -25,6 +25,7 @@ _CALLS = {
     "create_service": "offers service",
     "create_long_service": "offers service",
     "ActionServer": "offers action",
+    "_serve": "offers action",
     "create_client": "calls service",
     "ActionClient": "calls action",
 }
@@ -88,6 +89,8 @@ def _found(module: ModuleType) -> list[tuple[str, str, str, str]]:
             if what is None:
                 continue
             words = [item for item in call.args if not (isinstance(item, ast.Name) and item.id in ("self", "node"))]
+            if not isinstance(words[1], ast.Constant):  # a function with one of these names makes it
+                continue
             kind = getattr(part, words[0].id)
             name = f"{kind.__module__.split('._')[0].replace('.', '/')}/{kind.__name__}"
             quality = _quality(call.args[-1]) if what in ("publishes", "subscribes") else ""

@@ -1,4 +1,4 @@
-"""Runs the whole suite without ``ros2 launch``: ``sysid identify --model kinova_gen3_2f85``.
+"""Runs the whole suite without ``ros2 launch``: ``sysid identify --model kinova_gen3_2f85``, or ``sysid weigh``.
 
 It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same executables with the same parameters as
 ``identify.launch.py``, on a private ROS domain that stays on this machine; sends one goal through
@@ -30,7 +30,7 @@ CLIENT_MODULE = "sysid_ros.nodes.identify_client"
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:
     """Return the command of the client for the given options."""
     tare = choose_tare(options)
-    names = ("model", "gripper", "seed", "max_motion_time", "trajectories", "target_mass_width", "mass")
+    names = ("action", "model", "gripper", "seed", "max_motion_time", "trajectories", "target_mass_width", "mass")
     values = {"results": results, "tare": tare, **{name: getattr(options, name) for name in names}}
     if tare == "first":
         values["grasp"] = options.payload or DEFAULT_PAYLOAD
@@ -80,7 +80,7 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
             target_mass_width=options.target_mass_width,
             number_of_trajectories=min(options.trajectories, LARGEST_SEED),
         )
-        settings_of(found["identification"].procedure, goal)  # refuses what the goal cannot have
+        settings_of(found["identification"].settings_of(options.action), goal)  # refuses what the goal cannot have
     require_movable(found, options.command, Spelling.OPTION, has_goal=not options.nodes_only)
     if not options.nodes_only and choose_tare(options) == "first":
         own["arm_driver"]["payload"] = "none"  # the client lets it grasp the payload later

@@ -34,6 +34,7 @@ from sysid_ros.cli.parse_suites import (
     identify_parser,
     space_parser,
     tare_parser,
+    weigh_parser,
 )
 from sysid_ros.core.common.command_line import CommandParser, tell
 from sysid_ros.core.common.errors import SysidError
@@ -87,6 +88,7 @@ PAPERS: Mapping[str, Command] = MappingProxyType({
 COMMANDS: Mapping[str, Command] = MappingProxyType({
     "demo": Command("identify an unknown payload on a simulated arm", "cli.identify", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
+    "weigh": Command("weigh what an arm holds by slow motions", "cli.identify", weigh_parser),
     "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.tare", tare_parser),
     "offline": Command("identify from a recording: a bag, a table, or a run", "cli.offline", offline_parser),
     "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),

@@ -24,15 +24,25 @@ OF_GOALS = ("max_motion_time", "trajectories", "target_mass_width", "mass")
 
 
 def identify_parser() -> CommandParser:
-    """Return the parser of the command line: the launch arguments as options, and what only the runner has."""
+    """Return the parser of ``sysid identify``."""
+    return _goal_parser("identify", "Identifies what an arm holds, with guaranteed bounds")
+
+
+def weigh_parser() -> CommandParser:
+    """Return the parser of ``sysid weigh``."""
+    return _goal_parser("weigh", "Weighs what an arm holds, with guaranteed bounds, by slow motions alone")
+
+
+def _goal_parser(action: str, what: str) -> CommandParser:
+    """Return the parser of a command line: the launch arguments as options, and what only the runner has."""
     parser = CommandParser(
-        prog="sysid identify",
-        description="Identifies what an arm holds, with guaranteed bounds: starts the nodes, sends one goal and ends "
-        "everything. Ctrl-C brings the arm to rest first.",
+        prog=f"sysid {action}",
+        description=f"{what}: starts the nodes, sends one goal and ends everything. Ctrl-C brings the arm to rest "
+        "first.",
         examples=(
-            "sysid identify --model kinova_gen3_2f85 --payload dumbbell_4lb",
-            "sysid identify --model kuka_lbr_med7 --mode emulated --payload 1.5",
-            "sysid identify --model iiwa7:elastic:compact_tool --mode hardware \\\n  --robot-ip 10.0.0.3",
+            f"sysid {action} --model kinova_gen3_2f85 --payload dumbbell_4lb",
+            f"sysid {action} --model kuka_lbr_med7 --mode emulated --payload 1.5",
+            f"sysid {action} --model iiwa7:elastic:compact_tool --mode hardware \\\n  --robot-ip 10.0.0.3",
         ),
         check=_check_identify,
         endings=endings(ExitStatus.FAILED, ExitStatus.NODE_DIED, ExitStatus.NOT_IDENTIFIED),
@@ -48,13 +58,13 @@ def identify_parser() -> CommandParser:
     )
     add("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
     add("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
-    add("--trajectories", type=int, default=0, help="number of exciting motions; 0: default")
+    add("--trajectories", type=int, default=0, help="number of motions (weigh: two for each posture); 0: default")
     add("--target-mass-width", type=float, default=0.0, help="stop when the mass is known this well [kg]; 0: never")
     _add_mass_option(parser)
     _add_tare_option(parser)
     add_view_option(parser, "show the arm, its payload, plans and environment")
     add("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
-    parser.set_defaults(command=parser.prog)
+    parser.set_defaults(command=parser.prog, action=action)
     return parser
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -34,6 +35,7 @@ from sysid_ros.core.procedure import (
     StopUnconfirmed,
     TareStep,
 )
+from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import SceneGuard
 from sysid_ros.drivers.channel import collect_samples
@@ -108,7 +110,7 @@ class LockstepRecords:
 
 
 class LockstepBackend:
-    """Planner, arm and source of estimates of a procedure with the strategy "receding", in simulated time.
+    """Planner, arm and source of estimates of a procedure in simulated time; not with the strategy "periodic".
 
     Args:
         loop: The loop with its arm; connected here if it is not.
@@ -167,16 +169,8 @@ class LockstepBackend:
     def plan(self, request: MotionRequest) -> CertifiedPlan:
         """See :class:`sysid_ros.core.procedure.Planner`."""
         settings, before = self._settings, request.predecessor
-        robot = self._loop.robot
-        assumptions = Assumptions(
-            robot,
-            (robot.theta_box, request.model.box),
-            request.model.nominal,
-            self._scene,
-            RobustSettings.of_law(self._loop.status().law),
-        )
         wanted = PlanRequest(
-            assumptions,
+            self._assume(request.model),
             start=request.start,
             predecessor=before,
             takeover_time=0.0 if before is None or before.handover_time is None else before.handover_time,
@@ -197,11 +191,21 @@ class LockstepBackend:
 
     def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
         """Refuse: not offered."""
-        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
+        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "the strategy 'periodic' does not run here")
 
     def certify(self, trajectory: Trajectory, model: PayloadModel) -> CertifiedPlan:
-        """Refuse: not offered."""
-        raise IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, "only the strategy 'receding' runs here")
+        """See :class:`sysid_ros.core.procedure.Planner`."""
+        try:
+            plan = self._planner.certify(trajectory, self._assume(model), 1e-9 * self._loop.now_ns)
+        except (PlanRejected, BoundNotAvailable) as refusal:
+            raise IdentificationFailed(IdentificationErrorCode.CERTIFICATE_REFUSED, str(refusal)) from refusal
+        self._advance(next(self._planning_times))
+        return plan
+
+    def _assume(self, model: PayloadModel) -> Assumptions:
+        robot = self._loop.robot
+        law = RobustSettings.of_law(self._loop.status().law)
+        return Assumptions(robot, (robot.theta_box, model.box), model.nominal, self._scene, law)
 
     # Arm
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from geometry_msgs.msg import InertiaStamped
 from rclpy.action import ActionServer, CancelResponse
@@ -19,7 +19,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.action import Identify, IdentifyArm, MoveTo
 from sysid_ros.adapters.identification.arm import find_missing
 from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
-from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter, TareRun
+from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter, TareRun, WeighRun
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
 from sysid_ros.core.certification.authentication import key_from_environment
@@ -45,15 +45,12 @@ ANSWER_TIME = 0.2
 """How long it then waits for the answer to go out [s]."""
 
 
-def _accept_cancel(request: object) -> CancelResponse:
-    return CancelResponse.ACCEPT
-
-
 class IdentificationNode(Node):
-    """Offers ``~/identify``, ``~/tare``, ``~/identify_arm``, ``~/move_to`` and the trigger ``~/identify_payload``.
+    """Offers ``~/identify``, ``~/weigh``, ``~/tare``, ``~/identify_arm``, ``~/move_to`` and ``~/identify_payload``.
 
-    One at a time. ``~/identify`` identifies the payload; ``~/tare`` moves with the empty hand first, which makes
-    its bounds narrower; ``~/identify_arm`` calibrates the arm itself, with a known load.
+    One at a time. ``~/identify`` identifies the payload by exciting motions, ``~/weigh`` by slow ones; ``~/tare`` makes
+    the slow ones with the empty hand first, for narrower bounds; ``~/identify_arm`` calibrates the arm itself, with a
+    known load. The trigger ``~/identify_payload`` is an empty goal of ``~/identify``.
     """
 
     def __init__(self) -> None:
@@ -72,34 +69,11 @@ class IdentificationNode(Node):
         self._told: tuple[float, Progress, Callable[[Progress], None]] | None = None  # since when, progress, receiver
         # Every goal is accepted, for it is answered with a numbered code and a sentence, which a rejection lacks.
         self._servers = [
-            ActionServer(
-                self,
-                Identify,
-                "~/identify",
-                partial(self._execute, self._run_goal, Identify.Result),
-                cancel_callback=_accept_cancel,
-            ),
-            ActionServer(
-                self,
-                Identify,
-                "~/tare",
-                partial(self._execute, partial(self._run_goal, kind=TareRun), Identify.Result),
-                cancel_callback=_accept_cancel,
-            ),
-            ActionServer(
-                self,
-                MoveTo,
-                "~/move_to",
-                partial(self._execute, self._run_move, MoveTo.Result),
-                cancel_callback=_accept_cancel,
-            ),
-            ActionServer(
-                self,
-                IdentifyArm,
-                "~/identify_arm",
-                partial(self._execute, self._run_arm, IdentifyArm.Result),
-                cancel_callback=_accept_cancel,
-            ),
+            self._serve(Identify, "~/identify", self._run_goal),
+            self._serve(Identify, "~/weigh", partial(self._run_goal, kind=WeighRun)),
+            self._serve(Identify, "~/tare", partial(self._run_goal, kind=TareRun)),
+            self._serve(MoveTo, "~/move_to", self._run_move),
+            self._serve(IdentifyArm, "~/identify_arm", self._run_arm),
         ]
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._payload = self.create_publisher(InertiaStamped, "~/payload", qos.LATCHED)
@@ -141,6 +115,11 @@ class IdentificationNode(Node):
             self.get_logger().warning(f"not ready yet: goals wait for {missing}")
 
     # Action
+
+    def _serve(self, kind: Any, name: str, run: Callable[[ServerGoalHandle], Any]) -> ActionServer:
+        return ActionServer(
+            self, kind, name, partial(self._execute, run, kind.Result), cancel_callback=lambda _: CancelResponse.ACCEPT
+        )
 
     async def _execute(self, run: Callable[[ServerGoalHandle], R], result_type: type[R], handle: ServerGoalHandle) -> R:
         """Run a goal of either action beside the executor, one at a time, and end it as its result says."""

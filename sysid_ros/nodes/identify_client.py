@@ -69,10 +69,11 @@ def build_parser() -> CommandParser:
         endings=endings(ExitStatus.FAILED, ExitStatus.NOT_IDENTIFIED),
     )
     parser.add_argument("--model", default="kinova_gen3_2f85", help="robot, as given to the nodes")
+    parser.add_argument("--action", default="identify", choices=("identify", "weigh"), help="exciting or slow motions")
     parser.add_argument("--results", default="", help="folder below the node's results_root; empty: no files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the excitation search")
     parser.add_argument("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: the node's own")
-    parser.add_argument("--trajectories", type=int, default=0, help="number of exciting motions; 0: the node's own")
+    parser.add_argument("--trajectories", type=int, default=0, help="number of motions; 0: the node's own")
     parser.add_argument("--gripper", default="", help="its state, as the robot's settings name it; empty: any of them")
     parser.add_argument(
         "--mass", default="", help="of the payload, from a scale: MASS[+-TOLERANCE] [kg]; empty: unknown"
@@ -183,7 +184,7 @@ def ask(question: str, stop: Interrupts) -> bool:
 
 def _goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
     mass, tolerance = read_mass(options.mass or "0")
-    return "identify", Identify.Goal(
+    return options.action, Identify.Goal(
         mass=mass,
         mass_tolerance=tolerance,
         max_motion_time=options.max_motion_time,

@@ -67,7 +67,8 @@ class GoalProbe:
     def __init__(self, bench, prefix=""):
         self._bench, self._sent = bench, []
         self._clients = {
-            name: bench.action_client(Identify, f"{prefix}identification/{name}") for name in ("identify", "tare")
+            name: bench.action_client(Identify, f"{prefix}identification/{name}")
+            for name in ("identify", "tare", "weigh")
         }
         for client in self._clients.values():
             assert client.wait_for_server(2 * PATIENCE)

@@ -205,6 +205,12 @@ def test_a_tare_with_the_empty_hand_makes_bounds_narrower(goals, bench, driver, 
     assert found.error_code == Result.NONE and found.tare == tare.tare, found.error_text
     estimate = found.estimate
     assert np.all(estimate.lower <= truth) and np.all(truth <= estimate.upper)
+    start = driver.wait_for_rest().reference_position
+    weighed = goals.send("weigh", gripper="closed", max_motion_time=8.0).wait()
+    assert weighed.error_code == Result.NONE and weighed.tare == tare.tare, weighed.error_text
+    assert np.all(weighed.estimate.lower <= truth) and np.all(truth <= weighed.estimate.upper)
+    assert weighed.motion_time == pytest.approx(8.0)  # there and back, in four motions
+    np.testing.assert_allclose(driver.wait_for_rest().reference_position, start, atol=0.0101)
     # A driver that begins anew may be of another arm: the tare is not of it.
     begin_anew(bench, driver)
     alone = goals.send(gripper="closed", **SHORT).wait()

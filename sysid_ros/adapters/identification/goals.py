@@ -169,7 +169,10 @@ class GoalRun(GoalBase):
 
     Attributes:
         payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.
+        action: The action.
     """
+
+    action = "identify"
 
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: Identify.Goal, is_cancelled: Callable[[], bool]
@@ -190,7 +193,7 @@ class GoalRun(GoalBase):
         """Run the goal to its end; ``on_progress`` is called with every change."""
         self._monitor.begin(None)
         try:
-            self._settings = settings_of(self._options.procedure, self._goal)
+            self._settings = settings_of(self._options.settings_of(self.action), self._goal)
             self._robot.gripper_state(self._goal.gripper)
             self._robot = with_stated_mass(self._robot, self._goal.mass, self._goal.mass_tolerance)
             self._folder = self._make_folder(self._goal.results_directory)
@@ -207,8 +210,7 @@ class GoalRun(GoalBase):
         if result.error_code in _KNOWN_SO_FAR:
             result.error_text += self._way_back(start)
         if outcome is not None and self._options.return_to_start and self._can_return and start is not None:
-            on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
-            self._return(start)
+            self._return(start, on_progress)
         return result
 
     def feedback(self, progress: Progress, elapsed: float) -> Identify.Feedback:
@@ -263,9 +265,12 @@ class GoalRun(GoalBase):
     def _can_return(self) -> bool:
         return self._options.apply_estimate and not self._options.is_moved_by_others
 
-    def _return(self, start: NDArray[np.float64]) -> None:
+    def _return(self, start: NDArray[np.float64], on_progress: Callable[[Progress], None]) -> None:
         """Move back to where the arm was: with the prior of another payload it might not even be able to stay here."""
-        options = self._options
+        options, now = self._options, self._position()
+        if now is not None and np.abs(now - start).max() <= options.move_tolerance:
+            return
+        on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
         policy = ModelPolicy(self._robot, self._policy.in_use, may_tighten=False)
         try:
             wanted = MoveSettings(start, options.move_tolerance, options.move_time)
@@ -364,24 +369,22 @@ class GoalRun(GoalBase):
         return message
 
 
-class TareRun(GoalRun):
-    """Runs one goal of ``~/tare``: like ``~/identify``, with the empty hand, and the estimator keeps the samples.
+class WeighRun(GoalRun):
+    """Runs one goal of ``~/weigh``: like ``~/identify``, by slow motions through a few postures and back."""
 
-    Args:
-        suite: The suite.
-        options: Parameters of the node.
-        goal: The goal.
-        is_cancelled: Whether the goal is to end.
-    """
+    action = "weigh"
+
+
+class TareRun(GoalRun):
+    """Runs one goal of ``~/tare``: like ``~/weigh``, with the empty hand, and the estimator keeps the samples."""
+
+    action = "tare"
 
     def run(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
         """Run the goal to its end; ``on_progress`` is called with every change."""
         self._monitor.begin(None)
         try:
-            wanted = replace(
-                self._options.procedure, max_motion_time=self._options.tare_time, shrink_threshold=0.0, trajectories=0
-            )
-            self._settings = settings_of(wanted, self._goal)
+            self._settings = settings_of(self._options.settings_of(self.action), self._goal)
             if self._goal.mass or self._goal.mass_tolerance:
                 raise ParameterOutOfRange("mass [kg]", self._goal.mass, "0: a tare is with the empty hand")
             self._robot.gripper_state(self._goal.gripper)
@@ -402,8 +405,7 @@ class TareRun(GoalRun):
             start = self._position()
             done = build_procedure(self._ports, self._policy, self._settings, self._is_cancelled, on_progress).tare()
             if self._can_return and start is not None:
-                on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
-                self._return(start)
+                self._return(start, on_progress)
             on_progress(Progress(Phase.ESTIMATING, "evaluating the tare", 1.0, 0, 0, self._monitor.estimate))
             fault = self._end_recording()  # it has the samples that are evaluated
             end_tare(self._ports, self._policy)

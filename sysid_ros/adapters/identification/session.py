@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from rcl_interfaces.srv import GetParameters
@@ -121,8 +121,8 @@ class IdentificationParameters(FrameParameters, RobotParameters):
 
     procedure: IdentificationSettings = parameters_from(IdentificationSettings)
     arm: ArmGoalSettings = parameters_from(ArmGoalSettings, prefix="arm_")
-    tare_time: float = parameter(7.5, "s", lower=3.0, upper=60.0)
-    """~/tare: longest motion with the empty hand; more than 6 s hardly narrow the bounds further."""
+    tare_time: float = parameter(10.0, "s", lower=3.0, upper=60.0)
+    """~/tare: motion with the empty hand; slower is narrower."""
     service_timeout: float = parameter(10.0, "s", lower=0.1, upper=600.0)
     """How long another node may take to answer, planning excluded."""
     planning_timeout: float = parameter(60.0, "s", lower=0.1, upper=3600.0)
@@ -148,6 +148,14 @@ class IdentificationParameters(FrameParameters, RobotParameters):
         super().check()
         if self.results_directory:
             folder_below(self.results_root, self.results_directory)
+
+    def settings_of(self, action: str) -> IdentificationSettings:
+        """Return the settings of an action (identify, weigh or tare) whose goal gives none."""
+        own = self.procedure
+        if action == "identify" or self.is_moved_by_others:
+            return own
+        time = self.tare_time if action == "tare" else own.max_motion_time
+        return replace(own, strategy="postures", trajectories=0, max_motion_time=time)
 
     @property
     def is_moved_by_others(self) -> bool:

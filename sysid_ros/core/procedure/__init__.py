@@ -24,6 +24,7 @@ from sysid_ros.core.procedure.ports import (
     Planner,
     Ports,
 )
+from sysid_ros.core.procedure.postures import PosturesProcedure
 from sysid_ros.core.procedure.receding import ANSWER_TIME, RecedingProcedure
 from sysid_ros.core.procedure.types import (
     STRATEGIES,
@@ -74,6 +75,7 @@ __all__ = [
 _PROCEDURES: dict[str, Callable[..., Procedure]] = {
     "receding": RecedingProcedure,
     "periodic": PeriodicProcedure,
+    "postures": PosturesProcedure,
     "observe": ObserveProcedure,
 }
 

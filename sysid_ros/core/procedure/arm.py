@@ -88,8 +88,8 @@ class KnownLoadPolicy(StatedLoadPolicy):
         if self.in_use.estimate is not None:
             return model
         # The nominal payload of the prior is much heavier than an empty hand.
-        boxes = (self._robot.theta_box, model.box)
-        return replace(model, nominal=choose_payload(self._robot, boxes, self._load.prior.nominal))
+        boxes = (self.robot.theta_box, model.box)
+        return replace(model, nominal=choose_payload(self.robot, boxes, self._load.prior.nominal))
 
 
 def stated_box(robot: RobotModel, load: KnownLoad) -> Box:

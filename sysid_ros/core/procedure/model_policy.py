@@ -69,12 +69,13 @@ class ModelPolicy:
         may_tighten: Whether estimates make the model tighter; False keeps the one in use.
 
     Attributes:
+        robot: The arm.
         in_use: Model of the controller.
         may_tighten: Whether estimates make it tighter.
     """
 
     def __init__(self, robot: RobotModel, in_use: PayloadModel | None = None, may_tighten: bool = True):
-        self._robot = robot
+        self.robot = robot
         self.may_tighten = may_tighten
         self._is_nominal_chosen = False
         self._easiest: tuple[Array, Array] | None = None  # the posture, and the nominal payload before
@@ -87,7 +88,7 @@ class ModelPolicy:
     def reset(self) -> PayloadModel:
         """Return the model for a payload that may be another one than before."""
         self._is_nominal_chosen, self._easiest = False, None
-        return PayloadModel.prior(self._robot)
+        return PayloadModel.prior(self.robot)
 
     def for_chain(self, estimate: ParameterEstimate | None, posture: Array) -> PayloadModel:
         """Return the model for a chain of plans that starts from rest; for the first chain, also choose the nominal.
@@ -102,8 +103,8 @@ class ModelPolicy:
         is_weighed, self._is_nominal_chosen = not self._is_nominal_chosen and model is not self.in_use, True
         if not is_weighed:
             return model
-        boxes = (self._robot.theta_box, model.box)
-        return replace(model, nominal=weighed_payload(self._robot, boxes, model.nominal, posture))
+        boxes = (self.robot.theta_box, model.box)
+        return replace(model, nominal=weighed_payload(self.robot, boxes, model.nominal, posture))
 
     def for_plan(self, estimate: ParameterEstimate | None) -> PayloadModel:
         """Return the model for the next plan, whether it starts from rest or takes over in motion."""
@@ -127,7 +128,7 @@ class ModelPolicy:
 
         Its motions are less exact, but they can begin where little torque is left.
         """
-        model, robot = self.in_use, self._robot
+        model, robot = self.in_use, self.robot
         if not self.may_tighten or model.estimate is None:
             return model
         best = easiest_payload(robot, (robot.theta_box, model.box), model.nominal, posture)
@@ -143,7 +144,7 @@ class ModelPolicy:
             estimate: The result.
             posture: Posture at which the feedback should need the least torque, (n,) [rad]; None for the home posture.
         """
-        model, robot = self.for_plan(estimate), self._robot
+        model, robot = self.for_plan(estimate), self.robot
         # Bounds may hold although the fit found no point estimate: the nominal payload stays then.
         if model is self.in_use or model.estimate is None or not np.all(np.isfinite(model.estimate.values)):
             return model

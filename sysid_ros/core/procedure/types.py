@@ -71,7 +71,9 @@ class TareStep(IntEnum):
     END = 2
 
 
-STRATEGIES = ("receding", "periodic", "observe")
+LEAST_POSTURES, MOST_POSTURES = 2, 6
+"""Postures of the strategy "postures"; the least is the default."""
+STRATEGIES = ("receding", "periodic", "postures", "observe")
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,10 @@ class IdentificationSettings(Settings):
 
     strategy: str = setting("receding", choices=STRATEGIES)
     """receding: certified plans that take over from each other in motion (SAFE-ID Algorithm 2); periodic: trajectories
-    of the excitation planner that end at rest, certified only where the payload is known to about a tenth; observe:
-    others move the arm."""
+    of the excitation planner that end at rest, certified only where the payload is known to about a tenth;
+    postures: slow motions through a few postures and back; observe: others move the arm."""
     trajectories: int = setting(0, "-", lower=0, upper=100)
-    """Largest number of exciting trajectories; 0: as many as the time allows."""
+    """Largest number of exciting trajectories; 0: as many as the time allows. With postures: motions, two for each."""
     max_motion_time: float = setting(15.0, "s", above=0.0, upper=600.0)
     """Largest total time of motion of one goal; monitoring time of an arm under another controller."""
     trajectory_duration: float = setting(6.0, "s", lower=1.0, upper=30.0)
@@ -103,6 +105,10 @@ class IdentificationSettings(Settings):
         if self.strategy == "periodic" and self.trajectory_duration > self.max_motion_time:
             allowed = f"at most max_motion_time = {self.max_motion_time} s"
             raise ParameterOutOfRange("trajectory_duration [s]", self.trajectory_duration, allowed)
+        postures, odd = divmod(self.trajectories or 2 * LEAST_POSTURES, 2)
+        if self.strategy == "postures" and (odd or not LEAST_POSTURES <= postures <= MOST_POSTURES):
+            allowed = f"with postures twice their number, which is {LEAST_POSTURES} to {MOST_POSTURES}; or 0"
+            raise ParameterOutOfRange("trajectories", self.trajectories, allowed)
 
 
 @dataclass(frozen=True)
