@@ -206,7 +206,8 @@ class ChangeMonitor:
         rest[at:] -= grams[at:, :, :CHANGING] @ step
         single = -rest @ shared[at]
         single[at:] += rest[at:, :CHANGING]
-        wald = float(speaks[at] @ np.linalg.solve(long_run_covariance(single), speaks[at]))
+        # Data without noise, as of a simulation, have no covariance in some directions, and no evidence there.
+        wald = float(speaks[at] @ np.linalg.pinv(long_run_covariance(single), hermitian=True) @ speaks[at])
         if wald < WALD:
             return None
         added = step * self._columns.radius[:CHANGING]

@@ -69,6 +69,17 @@ def test_without_a_change_nothing_is_told_and_a_small_one_does_not_show(tools, r
         assert estimator.estimate().payload_change == "" and notices == []
 
 
+def test_a_change_is_found_where_windows_do_not_scatter_in_other_directions(robot):
+    """As those of perfect data: the covariance of their scores is singular."""
+    monitor = ChangeMonitor(robot, describe_unknowns(robot, SETTINGS))
+    size = monitor._columns.radius.size
+    monitor._grams = 40 * [1e3 * np.eye(size)]
+    monitor._scores = 20 * [-np.eye(size)[0]] + 20 * [np.eye(size)[0]]
+    monitor._starts, monitor._sizes, monitor._rows, monitor._squares = list(range(40)), 40 * [1], 40, 0.04
+    monitor._gram, monitor._score = sum(monitor._grams), sum(monitor._scores)
+    assert monitor.find().stamp_ns == 20
+
+
 @pytest.mark.slow
 def test_a_new_estimate_begins_where_that_is_wanted(tools, robot):
     settings = replace(SETTINGS, detect_payload_change=True)
