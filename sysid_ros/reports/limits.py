@@ -46,6 +46,11 @@ _CALIBRATE_AGAIN = (
     "with a known weight, best a heavy one"
 )
 """Instead, of an arm that is calibrated."""
+GAINS = Cause(
+    "gains of the torque sensors",
+    ("torque_gain",),
+    "a reference weight, once, shows them (`sysid calibrate run` with `--weight`)",
+)
 SAMPLING = Cause("what lies between two samples", ("torque_interpolation", "jitter", "quadrature"), "sample faster")
 CAUSES = (
     SAMPLING,
@@ -61,10 +66,11 @@ CAUSES = (
     ),
     Cause(
         "torque sensors",
-        ("torque_relative", "torque_absolute", "torque_drift", "torque_gain"),
-        "state smaller errors of the torques if the sensors keep them; how much of them is a constant gain "
-        "(`effort_gain_error`) costs less than what changes from sample to sample",
+        ("torque_relative", "torque_absolute", "torque_drift"),
+        "state smaller errors of the torques if the sensors keep them; what is a constant gain (`effort_gain_error`) "
+        "costs less than what changes from sample to sample",
     ),
+    GAINS,
     Cause("friction and torque offsets of the arm", ("robot_friction", "friction"), _CALIBRATE),
     Cause("inertias of the arm", ("robot_inertia", "calibration"), _CALIBRATE),
     Cause(
@@ -132,6 +138,8 @@ def describe_limits(result: IdentificationResult) -> list[str]:
             cure += f" than {round(hertz, 1):g} Hz; slower motion loses less between samples, but shows inertias less"
         mass = sum(float(budget[name][0]) for name in cause.terms if name in budget)
         of_mass = f" ({mass:.2g} kg of the mass)" if tells_mass else ""
+        if cause is GAINS and tells_mass:
+            cure += f": about +-{max(whole - mass, 0.0):.2g} kg would be left"
         texts.append(f"{100.0 * share:.0f} % {cause.name}{of_mass}: {cure}")
     return [*texts, *_describe_length(result)] if texts else []
 

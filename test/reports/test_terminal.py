@@ -176,6 +176,12 @@ def test_what_limits_the_mass_counts_until_it_is_known_and_a_cure_is_told_once(r
     again = describe_limits(dataclasses.replace(result, estimate=wide, robot=calibrated))
     assert ": what its calibration leaves: recordings of more motions" in again[0] and "calibrate it" not in again[0]
     assert again[1].endswith(": the same helps"), "of one advice"
+    gain = dataclasses.replace(wide, error_budget={"torque_gain": np.full(10, 0.1), "velocity": np.full(10, 0.25)})
+    (told,) = (text for text in describe_limits(dataclasses.replace(result, estimate=gain)) if "gains" in text)
+    assert told.startswith(
+        "29 % gains of the torque sensors (0.1 kg of the mass): a reference weight, once, shows them"
+    )
+    assert told.endswith(": about +-0.25 kg would be left")
     known = dataclasses.replace(result, estimate=dataclasses.replace(result.estimate, error_budget=budget))
     assert describe_limits(known)[0].startswith("89 % positions and velocities (0.5 kg of the mass)")
 
