@@ -1,8 +1,9 @@
 """Payload bounds with and without a tare.
 
-``python bench/bench_tare.py [--trials N] [--first K] [--tare-seconds S] [--share S] [--results FILE]``. The arm is that
-of the shipped file, with the errors of its sensors; bodies are known to a share. It moves with the empty hand, rests,
-and makes the same kind of motion with a payload. In every trial one bound is attacked: from perfect data comes the
+``python bench/bench_tare.py [--trials N] [--weighed N] [--first K] [--share S] [--results FILE]``. The arm is that of
+the shipped file, with the errors of its sensors; bodies are known to a share. It passes postures slowly with the empty
+hand, rests, and moves with a payload: an exciting motion, or as ``~/weigh`` does, the same slow one. In every trial one
+bound is attacked: from perfect data comes the
 combination of all rows, of both runs, behind this bound; arm, friction, gains, offsets and every sample of both runs
 then err by as much as is assumed of them, to the side that moves the bound towards the truth, and friction and offsets
 drift between the runs as far as ``tare_drift`` allows. Every other trial has random errors in their place, of an arm at
@@ -19,6 +20,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from _synthetic import EPOCH_NS, TrueArm, measure
@@ -38,7 +40,8 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
+from sysid_ros.core.procedure.postures import weighing_postures
+from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
 
@@ -46,6 +49,9 @@ Array = np.ndarray
 SETTINGS = EstimatorSettings()
 PERIOD, SECONDS, REST, HARMONICS, REACH, LIMIT_SHARE = 0.002, 15.0, 1.0, 5, 1.0, 0.4
 """Of the samples, of the motion and of the rest before it [s]; of the motion."""
+TARE_SECONDS = 10.0
+"""Of the motion with the empty hand [s]."""
+EXCITING, SLOW = "exciting", "slow"
 BETWEEN = 20.0
 """Time between the two runs [s]."""
 
@@ -65,11 +71,27 @@ def random_motion(robot: RobotModel, rng: np.random.Generator, seconds: float) -
     return FourierTrajectory(home, sine / used, cosine / used, 1.0 / seconds, seconds)
 
 
+class SlowPasses:
+    """The motions of a tare, without the rests between them."""
+
+    def __init__(self, robot: RobotModel, seconds: float):
+        first, second = weighing_postures(robot, 2)[0]
+        ways, rest = [robot.home, first, second, first, robot.home], np.zeros(robot.n)
+        self._each = seconds / 4.0
+        self._legs = [BezierTrajectory(one, rest, rest, other, self._each) for one, other in pairwise(ways)]
+
+    def sample(self, times: Array) -> tuple[Array, Array, Array]:
+        times = np.clip(times, 0.0, 4.0 * self._each)
+        legs = np.minimum(times // self._each, 3).astype(int)
+        parts = [leg.sample(times[legs == k] - k * self._each) for k, leg in enumerate(self._legs)]
+        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+
+
 class Run:
     """One motion of the arm, at rest before and after, from some time on."""
 
-    def __init__(self, robot: RobotModel, rng: np.random.Generator, seconds: float, begin: float):
-        self.robot, self.plan, self.begin = robot, random_motion(robot, rng, seconds), begin
+    def __init__(self, robot: RobotModel, plan: SlowPasses | FourierTrajectory, seconds: float, begin: float):
+        self.robot, self.plan, self.begin = robot, plan, begin
         self.times = begin + PERIOD * np.arange(round((seconds + 2.0 * REST) / PERIOD) + 1)
 
     def motion(self, times: Array) -> tuple[Array, Array, Array]:
@@ -182,10 +204,14 @@ def _sides(robot: RobotModel) -> tuple[Array, Array]:
     return robot.theta_box.lower, robot.theta_box.upper
 
 
-def run_trial(share: float, seed: int, tare_seconds: float) -> dict:
+def run_trial(share: float, seed: int, motion: str) -> dict:
     """One trial, as plain numbers."""
     robot, rng = with_uncertainty(load_robot("kinova_gen3_2f85"), share), np.random.default_rng((seed, 43))
-    runs = (Run(robot, rng, tare_seconds, 0.0), Run(robot, rng, SECONDS, tare_seconds + 2.0 * REST + BETWEEN))
+    plan = SlowPasses(robot, SECONDS) if motion == SLOW else random_motion(robot, rng, SECONDS)
+    runs = (
+        Run(robot, SlowPasses(robot, TARE_SECONDS), TARE_SECONDS, 0.0),
+        Run(robot, plan, SECONDS, TARE_SECONDS + 2.0 * REST + BETWEEN),
+    )
     drawn = sample_payload(robot.payload_prior, rng, corner=seed % 4 == 3)
     payload = DUMBBELL if seed % 3 == 0 else drawn * min(1.0, 2.0 / drawn[0])
     started, bound = time.process_time(), seed // 2 % (2 * INERTIAL)
@@ -198,7 +224,13 @@ def run_trial(share: float, seed: int, tare_seconds: float) -> dict:
         torques = [run.torque(theta, load, stiction) for run, load in zip(runs, loads, strict=True)]
         blocks = tuple(run.samples(sensors, tau) for run, tau in zip(runs, torques, strict=True))
     tare = make_tare(robot, [blocks[0]], SETTINGS)
-    entry = {"seed": seed, "share": share, "attacked": bound if seed % 2 else None, "tare": tare.share}
+    entry = {
+        "seed": seed,
+        "share": share,
+        "motion": motion,
+        "attacked": bound if seed % 2 else None,
+        "tare": tare.share,
+    }
     for name, known in (("without", None), ("with", tare)):
         history, rows, estimator = estimate(robot, blocks[1], known)
         last = history[-1]
@@ -213,8 +245,8 @@ def run_trial(share: float, seed: int, tare_seconds: float) -> dict:
 
 def show(trials: list[dict]) -> None:
     """Print what was found."""
-    for share in sorted({entry["share"] for entry in trials}):
-        chosen = [entry for entry in trials if entry["share"] == share]
+    for share, motion in sorted({(entry["share"], entry["motion"]) for entry in trials}):
+        chosen = [entry for entry in trials if (entry["share"], entry["motion"]) == (share, motion)]
         groups = (
             ("errors of worst signs for one bound", [entry for entry in chosen if entry["attacked"] is not None]),
             ("random errors, arm at a corner", [entry for entry in chosen if entry["attacked"] is None]),
@@ -228,7 +260,8 @@ def show(trials: list[dict]) -> None:
                 if group:
                     rows.append([text, f"{name} a tare", len(group), missed, *radii])
         title = (
-            f"Median half widths in SI units, and trials with the truth outside; bodies known to {100.0 * share:g} %"
+            f"Median half widths in SI units, and trials with the truth outside; {motion} motions, bodies known to "
+            f"{100.0 * share:g} %"
         )
         print_table(["", "", "trials", "missed", *PARAMETER_NAMES], rows, title)
 
@@ -237,18 +270,19 @@ def main() -> int:
     """Run the trials and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=4)
+    parser.add_argument("--weighed", type=int, default=2, help="trials with slow motions, besides")
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--tare-seconds", type=float, default=7.5)
     parser.add_argument("--share", type=float, default=0.05)
     parser.add_argument("--results", default="", help="file of trials; those in it are not run again")
     arguments = parser.parse_args()
     known = read_results(arguments.results)
-    done = {(entry["seed"], entry["share"]) for entry in known}
+    done = {(entry["seed"], entry["share"], entry["motion"]) for entry in known}
     trials = list(known)
-    for seed in range(arguments.first, arguments.first + arguments.trials):
-        if (seed, arguments.share) not in done:
-            trials.append(run_trial(arguments.share, seed, arguments.tare_seconds))
-            write_result(arguments.results, trials[-1])
+    for motion, count in ((EXCITING, arguments.trials), (SLOW, arguments.weighed)):
+        for seed in range(arguments.first, arguments.first + count):
+            if (seed, arguments.share, motion) not in done:
+                trials.append(run_trial(arguments.share, seed, motion))
+                write_result(arguments.results, trials[-1])
     show(trials)
     missed = [
         entry for entry in trials for name in ("without", "with") if not entry[name]["inside"] or entry[name]["alarm"]
