@@ -5,7 +5,7 @@
 // Everything is linear in the parameters, so numbers are rows (Parts): with the nominal parameters, with the center of
 // what they may differ by, and of each parameter of the last body, which holds the payload.
 //
-// Inertia. Let i <= j. With axes s as twists and the composite inertia I of the bodies beyond j, in the frame of the base,
+// Inertia. Let i <= j. With axes s as twists and the composite inertia I of the bodies beyond j, in the base's frame,
 // M_ij = s_i . I s_j. It depends on the joints k > i only. One of these up to j turns I s_j, a wrench, and one beyond j
 // turns the bodies beyond k. With several of them outer joints turn first, so that derivatives are products.
 // Torque. It is as linear, and central differences of its regressor serve, with an allowance.
@@ -30,13 +30,14 @@ struct PartProducts {
 // Inner products of all parts of X with all parts of Y, each with so many entries.
 inline PartProducts products_of(long entries, const Parts* x, const Parts* y) {
   PartProducts r;
-  for (int c = 0; c < kParts; c += 2) {  // two rows of sums fit into the registers
-    Parts one(0.0), other(0.0);
+  for (int c = 0; c < kParts; c += 3) {  // three rows of sums fit into the registers
+    Parts one(0.0), two(0.0), three(0.0);
     for (long e = 0; e < entries; ++e) {
       for (int k = 0; k < kParts; ++k) one.value[k] += x[e].value[c] * y[e].value[k];
-      for (int k = 0; k < kParts; ++k) other.value[k] += x[e].value[c + 1] * y[e].value[k];
+      for (int k = 0; k < kParts; ++k) two.value[k] += x[e].value[c + 1] * y[e].value[k];
+      for (int k = 0; k < kParts; ++k) three.value[k] += x[e].value[c + 2] * y[e].value[k];
     }
-    r.row[c] = one, r.row[c + 1] = other;
+    r.row[c] = one, r.row[c + 1] = two, r.row[c + 2] = three;
   }
   return r;
 }
@@ -46,20 +47,22 @@ struct PayloadVertices {
   std::vector<int> used;
   Vertices vertices;
 
-  // The largest magnitude of the inner product of X and Y with the parameters of any vertex.
-  double largest(const PartProducts& products) const {
-    double values[kParts * kParts];
+  // The largest magnitudes of inner products with the parameters of any vertex.
+  std::vector<double> largest(const std::vector<PartProducts>& products) const {
     const int parts = vertices.parts();
-    int pair = 0;
+    std::vector<double> values, result(products.size());
+    values.reserve(products.size() * vertices.pairs());
     const auto part = [&](int p) { return p == 0 ? 1 : 2 + used[p - 1]; };
-    for (int p = 0; p < parts; ++p)
-      for (int o = p; o < parts; ++o) {
-        const double one = products.row[part(p)].value[part(o)];
-        values[pair++] = o > p ? one + products.row[part(o)].value[part(p)] : one;
-      }
-    return vertices.largest_form(values);
+    for (const PartProducts& one : products)
+      for (int p = 0; p < parts; ++p)
+        for (int o = p; o < parts; ++o) {
+          const double product = one.row[part(p)].value[part(o)];
+          values.push_back(o > p ? product + one.row[part(o)].value[part(p)] : product);
+        }
+    vertices.largest_forms(long(products.size()), &values[0], &result[0]);
+    return result;
   }
-  double norm(long entries, const Parts* x) const { return std::sqrt(largest(products_of(entries, x, x))); }
+  double norm(long entries, const Parts* x) const { return std::sqrt(largest({products_of(entries, x, x)})[0]); }
 };
 
 // Inertias, relative to M, that may have the smallest or the largest eigenvalue of E, (samples, count, n, n), and the
@@ -190,7 +193,7 @@ class NodeNorms : public ModelTerms<W> {
   static constexpr double kStep = 1e-3, kThirdStep = 5e-3;  // [rad], up to the second order and of the third
   static constexpr double kRoundingOfRatio = 1e-9;
   // Of eigenvalues that are less extreme than E's by this only their distance counts: errors hardly make up for it.
-  static constexpr double kFar = 0.1, kHuge = 1e6;
+  static constexpr double kFar = 0.03, kHuge = 1e6;
 
   // The torque near a state: its value and its derivatives by position.
   struct NearTorque {
@@ -236,10 +239,10 @@ class NodeNorms : public ModelTerms<W> {
     std::fill(to, to + n_ * n_, Parts(0.0));
     for (int a = 0; a < n_; ++a)
       for (int i = a; i < n_; ++i)
-        for (int j = 0; j < n_; ++j) half[a * n_ + j] += factor_.at(a, i) * x[i * n_ + j];
+        for (int j = 0; j < n_; ++j) add_scaled(factor_.at(a, i), x[i * n_ + j], half[a * n_ + j]);
     for (int a = 0; a < n_; ++a)
       for (int b = 0; b < n_; ++b)
-        for (int j = b; j < n_; ++j) to[a * n_ + b] += factor_.at(b, j) * half[a * n_ + j];
+        for (int j = b; j < n_; ++j) add_scaled(factor_.at(b, j), half[a * n_ + j], to[a * n_ + b]);
   }
   void pack(const Parts* x, Parts* to) const {
     for (int a = 0; a < n_; ++a)
@@ -256,7 +259,10 @@ class NodeNorms : public ModelTerms<W> {
     for (int i = 0; i < n_; ++i)
       for (int l = 0; l < n_; ++l) {
         double left = 0.0, right = 0.0;
-        for (int k = 0; k < n_; ++k) left += metric_[i][k] * entries[k * n_ + l], right += entries[i * n_ + k] * metric_[k][l];
+        for (int k = 0; k < n_; ++k) {
+          left += metric_[i][k] * entries[k * n_ + l];
+          right += entries[i * n_ + k] * metric_[k][l];
+        }
         square += left * right;
       }
     return std::sqrt(square);
@@ -270,9 +276,9 @@ class NodeNorms : public ModelTerms<W> {
 
   // Norms of the nominal part, and of what is not known of the payload about the vertices.
   static double nominal_product(long entries, const Parts* x, const Parts* y) {
-    double sum = 0.0;
-    for (long e = 0; e < entries; ++e) sum += x[e].value[0] * y[e].value[0];
-    return std::fabs(sum);
+    double sums[4] = {};  // several at once, or each waits for the one before
+    for (long e = 0; e < entries; ++e) sums[e % 4] += x[e].value[0] * y[e].value[0];
+    return std::fabs(sums[0] + sums[1] + sums[2] + sums[3]);
   }
   static double nominal_norm(long entries, const Parts* x) { return std::sqrt(nominal_product(entries, x, x)); }
   double payload_radius(int c) const { return known_.spread[all_ - kInertial + c]; }
@@ -296,35 +302,55 @@ class NodeNorms : public ModelTerms<W> {
 
     Growth(const NodeNorms& of, Writer& to)
         : of(of), nominal(of.n_, to), vertices(of.n_, to), spread(of.n_, to, kInertial + 1) {}
-    void set_first(const PartProducts& products, int k, int l) {
-      nominal.set_first(k, l, std::fabs(products.row[0].value[0]));
-      vertices.set_first(k, l, of.payloads_.largest(products));
-      for (int c = 0; c < kInertial; ++c) {
-        const double radius = of.payload_radius(c);
-        spread.set_first(k, l, radius * radius * std::fabs(products.row[2 + c].value[2 + c]), c);
-      }
-    }
     // x: the derivatives by each joint
     void set_first(long entries, const std::vector<Parts>& x, const double* arm) {
-      for (const Joints& pair : of.orders_[2])
-        set_first(products_of(entries, &x[pair[0] * entries], &x[pair[1] * entries]), pair[0], pair[1]);
+      for (int at = 0; at < int(of.orders_[2].size()); ++at) {
+        const int k = of.orders_[2][at][0], l = of.orders_[2][at][1];
+        const PartProducts products = products_of(entries, &x[k * entries], &x[l * entries]);
+        nominal.set_first(k, l, std::fabs(products.row[0].value[0]));
+        for (int c = 0; c < kInertial; ++c) {
+          const double radius = of.payload_radius(c);
+          spread.set_first(k, l, radius * radius * std::fabs(products.row[2 + c].value[2 + c]), c);
+        }
+        all.push_back(products);
+      }
+      of.set_largest(all, vertices.first, 1.0);
       spread.set_norms(arm, kInertial);
+      all.clear();
     }
-    void set_second(long entries, const Parts* x, const Joints& pair) {
-      const PartProducts products = products_of(entries, x, x);
-      nominal.set_second(pair[0], pair[1], std::sqrt(products.row[0].value[0]));
-      vertices.set_second(pair[0], pair[1], std::sqrt(of.payloads_.largest(products)));
-      spread.set_second(pair[0], pair[1], of.spread_norm(products));
+    // One pair of joints after the other.
+    void add_second(long entries, const Parts* x) {
+      const Joints& pair = of.orders_[2][all.size()];
+      all.push_back(products_of(entries, x, x));
+      nominal.set_second(pair[0], pair[1], std::sqrt(all.back().row[0].value[0]));
+      spread.set_second(pair[0], pair[1], of.spread_norm(all.back()));
+      if (all.size() == of.orders_[2].size()) of.set_largest_norms(all, vertices.second, 1.0);
     }
+    std::vector<PartProducts> all;
   };
+
+  // Set results by pair of joints, for the vertex for which they are largest.
+  void set_largest(const std::vector<PartProducts>& products, double* to, double factor) const {
+    const std::vector<double> largest = payloads_.largest(products);
+    for (int at = 0; at < int(orders_[2].size()); ++at)
+      Derivatives::set(to, n_, orders_[2][at][0], orders_[2][at][1], factor * largest[at]);
+  }
+  void set_largest_norms(const std::vector<PartProducts>& products, double* to, double factor) const {
+    set_largest(products, to, 1.0);
+    for (int e = 0; e < n_ * n_; ++e) to[e] = factor * std::sqrt(to[e]);
+  }
 
   // Inner products of nominal derivatives, or the largest with any vertex, in the place of the next (n, n) results.
   void write_products(long entries, const std::vector<Parts>& x, bool is_nominal, double* to) const {
+    std::vector<PartProducts> products;
     for (const Joints& pair : orders_[2]) {
       const Parts *one = &x[pair[0] * entries], *other = &x[pair[1] * entries];
-      Derivatives::set(to, n_, pair[0], pair[1], is_nominal ? nominal_product(entries, one, other)
-                                                            : payloads_.largest(products_of(entries, one, other)));
+      if (is_nominal)
+        Derivatives::set(to, n_, pair[0], pair[1], nominal_product(entries, one, other));
+      else
+        products.push_back(products_of(entries, one, other));
     }
+    if (!is_nominal) set_largest(products, to, 1.0);
   }
 
   // Inertia
@@ -434,21 +460,21 @@ class NodeNorms : public ModelTerms<W> {
     for (int j = 0; j < n_; ++j) {
       const Parts* one = derivative(j);
       for (int x = 0; x <= j; ++x)
-        for (int e = 0; e < size_; ++e) to[x * size_ + e] += factor_.at(x, j) * one[e];
+        for (int e = 0; e < size_; ++e) add_scaled(factor_.at(x, j), one[e], to[x * size_ + e]);
     }
   }
   // sum_x xi_x X_x
   void moving(int entries, const Parts* x, Parts* to) const {
     std::fill(to, to + entries, Parts(0.0));
     for (int k = 0; k < n_; ++k)
-      for (int e = 0; e < entries; ++e) to[e] += xi_[k] * x[k * entries + e];
+      for (int e = 0; e < entries; ++e) add_scaled(xi_[k], x[k * entries + e], to[e]);
   }
   // The Christoffel matrix of slopes (x, packed) for the velocity xi, of which `rate` is the rate, packed.
   void coriolis_now(const Parts* slopes, const Parts* rate, Parts* to) const {
     std::vector<Parts> pushed(n_ * n_, Parts(0.0));
     for (int x = 0; x < n_; ++x)
       for (int a = 0; a < n_; ++a)
-        for (int j = 0; j < n_; ++j) pushed[x * n_ + a] += xi_[j] * scale(a, j) * slopes[x * size_ + packed(a, j)];
+        for (int j = 0; j < n_; ++j) add_scaled(xi_[j] * scale(a, j), slopes[x * size_ + packed(a, j)], pushed[x * n_ + a]);
     for (int a = 0; a < n_; ++a)
       for (int b = 0; b < n_; ++b)
         to[a * n_ + b] = 0.5 * (scale(a, b) * rate[packed(a, b)] + pushed[b * n_ + a] - pushed[a * n_ + b]);
@@ -471,13 +497,13 @@ class NodeNorms : public ModelTerms<W> {
     of_coriolis.set_first(square, coriolis, arm_.coriolis);
     std::vector<Parts> slopes(n_ * size_), now(size_), turning(square);
     for (const Joints& pair : orders_[2]) {
-      inertia.set_second(size_, &inertia_by_[2][number(pair[0], pair[1]) * size_], pair);
+      inertia.add_second(size_, &inertia_by_[2][number(pair[0], pair[1]) * size_]);
       by_direction([&](int j) { return &inertia_by_[3][number(pair[0], pair[1], j) * size_]; }, &slopes[0]);
       moving(size_, &slopes[0], &now[0]);
       coriolis_now(&slopes[0], &now[0], &turning[0]);
-      slope.set_second(n_ * size_, &slopes[0], pair);
-      rate.set_second(size_, &now[0], pair);
-      of_coriolis.set_second(square, &turning[0], pair);
+      slope.add_second(n_ * size_, &slopes[0]);
+      rate.add_second(size_, &now[0]);
+      of_coriolis.add_second(square, &turning[0]);
     }
     bound_carried(bends, rates, coriolis, to);
   }
@@ -524,7 +550,7 @@ class NodeNorms : public ModelTerms<W> {
           for (int x = 0; x < n_; ++x) {
             Parts& c = coriolis[k * whole + x * square + a * n_ + b];
             c = 0.5 * (full[(x * n_ + a) * n_ + b] + full[(b * n_ + a) * n_ + x] - full[(a * n_ + x) * n_ + b]);
-            drag[k * whole + x * square + b * n_ + a] -= c;
+            add_scaled(-1.0, c, drag[k * whole + x * square + b * n_ + a]);
           }
         }
     }
@@ -542,7 +568,7 @@ class NodeNorms : public ModelTerms<W> {
   void add_product(double weight, const double* x, const Parts* y, Parts* to) const {
     for (int a = 0; a < n_; ++a)
       for (int k = 0; k < n_; ++k)
-        for (int b = 0; b < n_; ++b) to[a * n_ + b] += (weight * x[a * n_ + k]) * y[k * n_ + b];
+        for (int b = 0; b < n_; ++b) add_scaled(weight * x[a * n_ + k], y[k * n_ + b], to[a * n_ + b]);
   }
 
   // The inertias J^T I J, parameter by parameter, differentiated through the Jacobians: dJ_i/dq_j = J_i x J_j for i
@@ -586,7 +612,7 @@ class NodeNorms : public ModelTerms<W> {
         const Motions momenta = body_momentum(unit, here);
         for (int k = 0; k < m; ++k) {
           const Motions turning = body_momentum(unit, once[k]);
-          const double change = std::sqrt(squares(m, with_transpose(m, once[k], momenta, nullptr, nullptr)));
+          const double change = std::sqrt(squares(m, with_transpose(m, {{once[k], momenta}})));
           arm_.changes[k] += radius_[l] * change;
           if (!is_arm) continue;
           arm_.inertia[k] += known_.spread[l] * change;
@@ -595,10 +621,10 @@ class NodeNorms : public ModelTerms<W> {
       }
     }
   }
-  Matrix<W> with_transpose(int m, const Motions& one, const Motions& by, const Motions* other, const Motions* by_other) const {
+  // The sum of products of motions and momenta, and its transpose.
+  Matrix<W> with_transpose(int m, std::initializer_list<std::pair<const Motions&, const Motions&>> products) const {
     Matrix<W> x = Matrix<W>::zero();
-    this->add_products(m, one, by, x);
-    if (other) this->add_products(m, *other, *by_other, x);
+    for (const auto& one : products) this->add_products(m, one.first, one.second, x);
     Matrix<W> sum = transposed(m, x);
     add(m, 1.0, x, sum);
     return sum;
@@ -608,7 +634,7 @@ class NodeNorms : public ModelTerms<W> {
     double of_slope = 0.0;
     Matrix<W> rate = Matrix<W>::zero(), pushed = Matrix<W>::zero();  // pushed: [a][x]
     for (int x = 0; x < m; ++x) {
-      const Matrix<W> one = with_transpose(m, twice[x], momenta, along + x, &turning);
+      const Matrix<W> one = with_transpose(m, {{twice[x], momenta}, {along[x], turning}});
       of_slope += squares(m, one);
       add(m, xi_[x], one, rate);
       Row<W> sum(0.0);
@@ -663,7 +689,8 @@ class NodeNorms : public ModelTerms<W> {
       row[1] = n_ > 1 ? std::max(0.0, value - largest_eigenvalue(n_, one)) : apart;
       std::copy(&by_part[n_ * size_], &by_part[2 * n_ * size_], sums.begin());
       for (int p = 1; p < of.payloads.vertices.parts(); ++p) {
-        const double weight = of.payloads.vertices.weight(k, p), *part = &by_part[(2 + of.payloads.used[p - 1]) * n_ * size_];
+        const double* part = &by_part[(2 + of.payloads.used[p - 1]) * n_ * size_];
+        const double weight = of.payloads.vertices.weight(k, p);
         for (int e = 0; e < n_ * size_; ++e) sums[e] += weight * part[e];
       }
       for (int j = 0; j < n_; ++j) {
@@ -679,10 +706,17 @@ class NodeNorms : public ModelTerms<W> {
     }
     to.put(of.sign * most);
     Derivatives changes(n_, to);
+    std::vector<PartProducts> products, squares;
     for (const Joints& pair : orders_[2]) {
-      const int k = pair[0], l = pair[1];
-      changes.set_first(k, l, of.payloads.largest(products_of(size_, &first[k * size_], &first[l * size_])));
-      changes.set_second(k, l, of.payloads.norm(size_, &second[number(k, l) * size_]));
+      const Parts* twice = &second[number(pair[0], pair[1]) * size_];
+      products.push_back(products_of(size_, &first[pair[0] * size_], &first[pair[1] * size_]));
+      squares.push_back(products_of(size_, twice, twice));
+    }
+    const std::vector<double> once = of.payloads.largest(products), bent = of.payloads.largest(squares);
+    for (int at = 0; at < int(orders_[2].size()); ++at) {
+      const Joints& pair = orders_[2][at];
+      changes.set_first(pair[0], pair[1], once[at]);
+      changes.set_second(pair[0], pair[1], std::sqrt(bent[at]));
     }
   }
 
@@ -706,12 +740,18 @@ class NodeNorms : public ModelTerms<W> {
   void combine(const double* columns, Parts* to) const {
     for (int i = 0; i < n_; ++i) {
       const double* row = columns + i * all_;
+      Row<kInertial> nominal(0.0), center(0.0);
+      for (int l = kInertial * i; l < all_; l += kInertial)
+        for (int c = 0; c < kInertial; ++c) {
+          nominal.value[c] += known_.nominal[l + c] * row[l + c];
+          center.value[c] += known_.center[l + c] * row[l + c];
+        }
       to[i] = Parts(0.0);
-      for (int l = kInertial * i; l < all_; ++l) {
-        to[i].value[0] += known_.nominal[l] * row[l];
-        to[i].value[1] += known_.center[l] * row[l];
+      for (int c = 0; c < kInertial; ++c) {
+        to[i].value[0] += nominal.value[c];
+        to[i].value[1] += center.value[c];
+        to[i].value[2 + c] = row[all_ - kInertial + c];
       }
-      for (int c = 0; c < kInertial; ++c) to[i].value[2 + c] = row[all_ - kInertial + c];
     }
   }
   // Differences of functions with so many entries at points about q: second derivatives by two joints are
@@ -833,7 +873,7 @@ class NodeNorms : public ModelTerms<W> {
     std::vector<Parts> result(torques.size(), Parts(0.0));
     for (long k = 0; k < long(torques.size()); k += n_)
       for (int a = 0; a < n_; ++a)
-        for (int i = a; i < n_; ++i) result[k + a] += factor_.at(a, i) * torques[k + i];
+        for (int i = a; i < n_; ++i) add_scaled(factor_.at(a, i), torques[k + i], result[k + a]);
     return result;
   }
   // F X F^T with X of torque i and joint j, (n, n), of torques by joint.
@@ -855,7 +895,7 @@ class NodeNorms : public ModelTerms<W> {
     const auto set_rate = [&](const Parts* x, Parts* to) {
       for (int i = 0; i < n_; ++i) {
         to[i] = Parts(0.0);
-        for (int j = 0; j < n_; ++j) to[i] += xi_[j] * x[i * n_ + j];
+        for (int j = 0; j < n_; ++j) add_scaled(xi_[j], x[i * n_ + j], to[i]);
       }
     };
     for (int k = 0; k < n_; ++k) {
@@ -864,13 +904,13 @@ class NodeNorms : public ModelTerms<W> {
       // The part of a changing M^-1.
       std::vector<Parts> inner(&by_joint[k * n_], &by_joint[k * n_] + n_);
       for (int i = 0; i < n_; ++i)
-        for (int b = 0; b < n_; ++b) inner[i] -= moved_[k * square + i * n_ + b] * torque[b];
+        for (int b = 0; b < n_; ++b) add_scaled(-moved_[k * square + i * n_ + b], torque[b], inner[i]);
       for (int i = 0; i < n_; ++i)
         for (int x = 0; x < n_; ++x) {
           Parts sum = curved[k * square + i * n_ + x];
           for (int b = 0; b < n_; ++b) {
-            sum -= curvature_[((k * n_ + x) * n_ + i) * n_ + b] * torque[b];
-            sum -= slope_[(x * n_ + i) * n_ + b] * inner[b];
+            add_scaled(-curvature_[((k * n_ + x) * n_ + i) * n_ + b], torque[b], sum);
+            add_scaled(-slope_[(x * n_ + i) * n_ + b], inner[b], sum);
           }
           model[k * square + i * n_ + x] = sum;
         }
@@ -890,19 +930,27 @@ class NodeNorms : public ModelTerms<W> {
       curved_spread[k] = kRounding * flat(&entries[0]);
     }
     of_error.set_norms(errors_spread, 1);
+    std::vector<PartProducts> models, errors, thirds, seconds;
     for (const Joints& pair : orders_[2]) {
       const int k = pair[0], l = pair[1], at = number(k, l);
       of_torque.set_first(k, l, twofold * nominal_product(square, &curved[k * square], &curved[l * square]));
       of_rate.set_first(k, l, twofold * nominal_product(n_, &rates[k * n_], &rates[l * n_]));
-      of_model.set_first(k, l, twofold * payloads_.largest(products_of(square, &model[k * square], &model[l * square])));
-      of_error.set_first(k, l, twofold * payloads_.largest(products_of(n_, &by_joint[k * n_], &by_joint[l * n_])));
+      models.push_back(products_of(square, &model[k * square], &model[l * square]));
+      errors.push_back(products_of(n_, &by_joint[k * n_], &by_joint[l * n_]));
       by_joints([&](int m) { return &third[number(k, l, m) * n_]; }, &twice[0]);
       set_rate(&twice[0], &rate[0]);
       of_torque.set_second(k, l, kRounding * nominal_norm(square, &twice[0]));
       of_rate.set_second(k, l, kRounding * nominal_norm(n_, &rate[0]));
-      of_model.set_second(k, l, kRounding * (payloads_.norm(square, &twice[0]) + spread_norm(square, &twice[0])));
-      of_error.set_second(k, l, kRounding * (payloads_.norm(n_, &pushed[at * n_]) +
-                                             flat_length(&near.of_spread[2][at * n_])));
+      thirds.push_back(products_of(square, &twice[0], &twice[0]));
+      seconds.push_back(products_of(n_, &pushed[at * n_], &pushed[at * n_]));
+    }
+    set_largest(models, of_model.first, twofold);
+    set_largest(errors, of_error.first, twofold);
+    const std::vector<double> third_norms = payloads_.largest(thirds), second_norms = payloads_.largest(seconds);
+    for (int at = 0; at < int(orders_[2].size()); ++at) {
+      const int k = orders_[2][at][0], l = orders_[2][at][1];
+      of_model.set_second(k, l, kRounding * (std::sqrt(third_norms[at]) + spread_norm(thirds[at])));
+      of_error.set_second(k, l, kRounding * (std::sqrt(second_norms[at]) + flat_length(&near.of_spread[2][at * n_])));
     }
   }
 

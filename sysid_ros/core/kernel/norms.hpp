@@ -277,12 +277,18 @@ class Vertices {
       }
     }
     for (int i = 0; i < n; ++i) entries[i] = largest_sum(weights_, parts_, vectors + i, n);
-    return std::sqrt(largest_form(&squares[0]));
+    return std::sqrt(largest_sum(products_, pairs_, &squares[0], 1));
   }
 
-  // The largest magnitude of a quadratic form in the weights of any vertex; values: by pair of a part and it or a later
-  // one.
-  double largest_form(const double* values) const { return largest_sum(products_, pairs_, values, 1); }
+  int pairs() const { return pairs_; }
+  // The largest magnitudes of quadratic forms in the weights of any vertex; values: (count, pairs), by pair of a part and
+  // it or a later one.
+  void largest_forms(long count, const double* values, double* largest) const {
+    std::vector<Lanes<4>> most(count, Lanes<4>(0.0));
+    for (long block = 0; block < blocks_; ++block)  // the weights of a block stay in the cache
+      for (long k = 0; k < count; ++k) raise(most[k], sum_of(products_, pairs_, values + k * pairs_, 1, block));
+    for (long k = 0; k < count; ++k) largest[k] = largest_of(most[k]);
+  }
 
  private:
   static constexpr int kBlock = 16;
@@ -295,14 +301,17 @@ class Vertices {
   // The largest magnitude of sum_k weights_k values_k of any vertex.
   double largest_sum(const std::vector<Block>& weights, int count, const double* values, int step) const {
     Lanes<4> most(0.0);
-    for (long block = 0; block < blocks_; ++block) {
-      const Block sums = sum_of(weights, count, values, step, block);
-      for (const auto& one : sums.part) {
-        const Lanes<4> size = magnitude(one);
-        most = Lanes<4>(most.value > size.value ? most.value : size.value);
-      }
+    for (long block = 0; block < blocks_; ++block) raise(most, sum_of(weights, count, values, step, block));
+    return largest_of(most);
+  }
+  static KERNEL_INLINE void raise(Lanes<4>& most, const Block& sums) {
+    for (const auto& one : sums.part) {
+      const Lanes<4> size = magnitude(one);
+      most = Lanes<4>(most.value > size.value ? most.value : size.value);
     }
-    return std::max(std::max(most.value[0], most.value[1]), std::max(most.value[2], most.value[3]));
+  }
+  static double largest_of(const Lanes<4>& x) {
+    return std::max(std::max(x.value[0], x.value[1]), std::max(x.value[2], x.value[3]));
   }
 
   // sum_k weights_k values_k of the vertices of a block.

@@ -38,15 +38,14 @@ def weighted(weights: Array, values: Array) -> Array:
 
 
 def flat(metric: Array, entries: Array) -> Array:
-    """Bound the norms of matrices with entries up to these, (S, ..., n, n), by the magnitudes of ``M^-1``."""
-    metric = metric.reshape(len(metric), *(1,) * (entries.ndim - 3), *metric.shape[1:])
+    """Bound the norms of matrices with entries up to these, (S, n, n), by the magnitudes of ``M^-1``."""
     squares: Array = np.sum(entries * (metric @ entries @ metric), axis=(-2, -1))
     return np.sqrt(squares)
 
 
 def flat_length(metric: Array, entries: Array) -> Array:
-    """Bound the norms of torques with entries up to these, (S, ..., n)."""
-    squares: Array = np.einsum("s...i,sij,s...j->s...", entries, metric, entries, optimize=True)
+    """Bound the norms of torques with entries up to these, (S, n)."""
+    squares: Array = np.einsum("si,si->s", (entries[:, None] @ metric)[:, 0], entries)
     return np.sqrt(squares)
 
 

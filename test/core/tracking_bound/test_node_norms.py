@@ -210,7 +210,7 @@ def test_extreme_eigenvalues(oracle, derivatives):
             first.append(inner(change))
             second.append(frobenius(oracle.of(twice, parameters), 2))
             below = most - values[k, -1]
-            if found.gap[1, k] == 0.0 and below > 0.05:
+            if found.gap[1, k] == 0.0 and below > 0.03:
                 assert found.below[1, k] <= below and found.own[1, k].min() > 1e3
                 continue
             close(found.below[1, k], below, 1e-8)
