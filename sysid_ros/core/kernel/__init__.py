@@ -43,5 +43,7 @@ Tree: Any = _FASTEST.Tree
 Columns: Any = _FASTEST.Columns
 largest_eigenvalues: Any = _FASTEST.largest_eigenvalues
 largest_vectors: Any = _FASTEST.largest_vectors
+node_norms_width: Any = _FASTEST.node_norms_width
+LINE_STEP: float = _FASTEST.line_step
 MOST_JOINTS: int = _FASTEST.most_joints
 """Most joints of an arm whose norms are computed: rows of the matrices."""

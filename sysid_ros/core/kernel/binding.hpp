@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "node_norms.hpp"
 #include "pieces.hpp"
-#include "terms.hpp"
 
 namespace py = pybind11;
 
@@ -222,6 +222,7 @@ void momentum_derivatives(const Tree& tree, const Array& q, const Array& v, Arra
 
 constexpr int kMostJoints = 8;  // rows of the matrices of an arm: 16 would take minutes to compile
 typedef kernel::Matrix<kMostJoints> Matrix;
+typedef kernel::NodeNorms<kMostJoints, kernel::Lanes<KERNEL_LANES>> NodeNorms;
 
 kernel::Vertices make_vertices(const Array& weights) {
   require(weights.ndim() == 2, "weights of vertices must be a matrix");
@@ -243,6 +244,36 @@ void model_terms(const Tree& tree, const Array& parameters, const std::vector<in
   py::gil_scoped_release unlocked;
   kernel::model_terms<kMostJoints>(tree, all, samples, at, at + samples * n, at + 2 * samples * n, by, to[0], to[1],
                                    to[2], to[3]);
+}
+
+// Sets of payloads: of the uncertainty, and those with which E has the smallest and the largest eigenvalue.
+void node_norms(const Tree& tree, const Array& parameters, const std::vector<std::pair<std::vector<int>, Array>>& sets,
+                const std::vector<Array>& inertias, const Array& states, Array out, std::vector<Array> of_extremes) {
+  const int n = tree.size(), count = (kernel::kInertial + 1) * n;
+  const long samples = states.ndim() == 3 ? states.shape(1) : 0;
+  require(n <= kMostJoints, "an arm has more joints than its matrices have rows");
+  require(sets.size() == 3 && inertias.size() == 2 && of_extremes.size() == 2, "there are two extremes");
+  const double *known = read(parameters, 4, count), *at = read(states, 3, samples, n);
+  std::vector<kernel::PayloadVertices> payloads;
+  for (const auto& set : sets) {
+    payloads.push_back({set.first, make_vertices(set.second)});
+    require(payloads.back().vertices.parts() == 1 + int(set.first.size()), "a vertex has a weight for each parameter");
+    for (int one : set.first) require(0 <= one && one < kernel::kInertial, "there is no such inertial parameter");
+  }
+  std::vector<int> last = sets[0].first;
+  for (int& one : last) one += kernel::kInertial * (n - 1);
+  const kernel::KnownParameters all{known, known + count, known + 2 * count, last, payloads[0].vertices};
+  const auto extreme = [&](int k) {
+    const long several = sets[1 + k].second.shape(0);
+    return kernel::ExtremeInertias{2.0 * k - 1.0, read(inertias[k], samples, several, n, n), several, payloads[1 + k]};
+  };
+  const std::array<kernel::ExtremeInertias, 2> extremes{extreme(0), extreme(1)};
+  double* to = write(out, samples, NodeNorms::width(n));
+  const std::array<double*, 2> ends{write(of_extremes[0], samples, extremes[0].count, 2 + 2 * n),
+                                    write(of_extremes[1], samples, extremes[1].count, 2 + 2 * n)};
+  py::gil_scoped_release unlocked;
+  NodeNorms norms(tree, all, known + 3 * count, payloads[0]);
+  for (long s = 0; s < samples; ++s) norms.evaluate(s, samples, at, extremes, to + s * NodeNorms::width(n), ends);
 }
 
 void largest_eigenvalues(const Array& matrices, Array out) {
@@ -288,8 +319,10 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
   module.doc() = "The chain of an arm, compiled; sysid_ros.core.kernel documents and chooses the variant.";
   module.attr("lanes") = KERNEL_LANES;
   module.attr("most_joints") = kMostJoints;
+  module.attr("line_step") = NodeNorms::kLineStep;
   module.def("supports", &supports, "Tell whether this machine runs a variant.");
   const auto written = [](const char* name) { return py::arg(name).noconvert(); };  // never into a copy
+  module.def("node_norms_width", &NodeNorms::width, py::arg("joints"));
   module.def("largest_eigenvalues", &largest_eigenvalues, py::arg("matrices"), written("out"));
   module.def("largest_vectors", &largest_vectors, py::arg("weights"), py::arg("vectors"), py::arg("metric"),
              written("lengths"), written("entries"));
@@ -319,5 +352,7 @@ PYBIND11_MODULE(KERNEL_MODULE, module) {
       .def("points_along", &points_along, py::arg("position"), py::arg("bodies"), py::arg("local"), written("points"),
            written("axes"), written("origins"))
       .def("model_terms", &model_terms, py::arg("parameters"), py::arg("last"), py::arg("weights"), py::arg("states"),
-           py::arg("along"), written("of_inertia"), written("of_torque"), written("inertia"), written("gradient"));
+           py::arg("along"), written("of_inertia"), written("of_torque"), written("inertia"), written("gradient"))
+      .def("node_norms", &node_norms, py::arg("parameters"), py::arg("sets"), py::arg("inertias"), py::arg("states"),
+           written("out"), written("of_extremes"));
 }

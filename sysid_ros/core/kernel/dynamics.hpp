@@ -16,7 +16,7 @@ constexpr int kInertial = 10;  // parameters of a body: m, c, then xx, xy, yy, x
 
 // I x for the six parameters of I.
 template <class S, class T>
-KERNEL_INLINE Vec<T> times_inertia(const S* p, const Vec<T>& x) {
+KERNEL_INLINE auto times_inertia(const S* p, const Vec<T>& x) -> Vec<decltype(p[0] * x.x)> {
   return {p[0] * x.x + p[1] * x.y + p[3] * x.z, p[1] * x.x + p[2] * x.y + p[4] * x.z,
           p[3] * x.x + p[4] * x.y + p[5] * x.z};
 }
@@ -35,6 +35,14 @@ KERNEL_INLINE void inertia_columns(const Vec<T>& a, const Vec<T>& x, T* out) {
 template <class T>
 KERNEL_INLINE void store(const Vec<T>& v, T* out) {
   out[0] = v.x, out[1] = v.y, out[2] = v.z;
+}
+
+// The momentum of a body with parameters p.
+template <class S, class T>
+KERNEL_INLINE auto body_momentum(const S* p, const Motion<T>& motion) -> Motion<decltype(p[0] * motion.linear.x)> {
+  const Vec<S> c{p[1], p[2], p[3]};
+  return {p[0] * motion.linear + cross(motion.angular, c),
+          cross(c, motion.linear) + times_inertia(p + 4, motion.angular)};
 }
 
 // How a body moves, for the equation of motion: its angular velocity w, and its acceleration (d, u).
@@ -123,12 +131,7 @@ struct Twist {
 
   KERNEL_INLINE Twist in(const Turn& frame) const { return {motion.in(frame), frame.apply(gravity)}; }
 
-  // The momentum of a body with parameters p, and its weight.
-  KERNEL_INLINE Motion<T> momentum(const double* p) const {
-    const Vec<double> c{p[1], p[2], p[3]};
-    return {p[0] * motion.linear + cross(motion.angular, c),
-            cross(c, motion.linear) + times_inertia(p + 4, motion.angular)};
-  }
+  // The weight of a body with parameters p.
   KERNEL_INLINE Motion<T> weight(const double* p) const {
     return {p[0] * gravity, cross(Vec<double>{p[1], p[2], p[3]}, gravity)};
   }
@@ -245,7 +248,7 @@ class Bodies {
   // Add to p and c the momentum of a body with parameters `body`, and the rate of the momentum without torques.
   KERNEL_INLINE void add_momentum(int i, const double* body, T* p, T* c) const {
     const Turn& turn = tree_.joints[i].own;
-    Motion<T> momentum = own(i, twists_[i]).momentum(body), weight = own(i, twists_[i]).weight(body);
+    Motion<T> momentum = body_momentum(body, own(i, twists_[i]).motion), weight = own(i, twists_[i]).weight(body);
     if (!turn.is_identity) momentum = momentum.back(turn), weight = weight.back(turn);
     for (int k = 0; k <= tree_.joints[i].depth; ++k) {
       const Motion<T>& axis = axes_[i * n_ + k];

@@ -141,6 +141,34 @@ inline double largest_eigenvalue(int n, const Matrix<W>& matrix) {
   return x;
 }
 
+// A unit vector u with (value - X) u = 0 but for rounding, of the largest eigenvalue of X: inverse iteration.
+template <int W>
+inline void largest_eigenvector(int n, const Matrix<W>& x, double value, double* u) {
+  Matrix<W> lower = Matrix<W>::zero();
+  double pivot[W], size = std::fabs(value);
+  for (int i = 0; i < n; ++i) size = std::max(size, std::fabs(x.at(i, i)));
+  for (int j = 0; j < n; ++j) {  // value - X = L P L^T
+    for (int i = j; i < n; ++i) {
+      double sum = (i == j ? value : 0.0) - x.at(i, j);
+      for (int k = 0; k < j; ++k) sum -= lower.at(i, k) * lower.at(j, k) * pivot[k];
+      if (i == j) pivot[j] = std::max(sum, 1e-15 * size);
+      lower.set(i, j, i == j ? 1.0 : sum / pivot[j]);
+    }
+    u[j] = 1.0 + 0.1 * j;
+  }
+  for (int round = 0; round < 3; ++round) {
+    double square = 0.0;
+    for (int i = 0; i < n; ++i)
+      for (int k = 0; k < i; ++k) u[i] -= lower.at(i, k) * u[k];
+    for (int i = n - 1; i >= 0; --i) {
+      u[i] /= pivot[i];
+      for (int k = i + 1; k < n; ++k) u[i] -= lower.at(k, i) * u[k];
+      square += u[i] * u[i];
+    }
+    for (int i = 0; i < n; ++i) u[i] /= std::sqrt(square);
+  }
+}
+
 // The norm of X, or of X^T.
 template <int W>
 inline double norm(int n, const Matrix<W>& x) {
@@ -179,6 +207,7 @@ class Vertices {
   }
 
   int parts() const { return parts_; }
+  double weight(long k, int part) const { return weights_[k / kBlock * parts_ + part].get(k % kBlock); }
 
   // The largest norm of any vertex's X, (sum_x X_x X_x^T)^1/2, with X_x^T of part p at x[p * several + x].
   template <int W>
@@ -247,19 +276,18 @@ class Vertices {
         squares.push_back(o > p ? 2.0 * sum : sum);
       }
     }
-    const auto largest = [&](const std::vector<Block>& weights, int count, const double* values, int step) {
-      Lanes<4> most(0.0);
-      for (long block = 0; block < blocks_; ++block) {
-        const Block sums = sum_of(weights, count, values, step, block);
-        for (const auto& one : sums.part) {
-          const Lanes<4> size = magnitude(one);
-          most = Lanes<4>(most.value > size.value ? most.value : size.value);
-        }
-      }
-      return std::max(std::max(most.value[0], most.value[1]), std::max(most.value[2], most.value[3]));
-    };
-    for (int i = 0; i < n; ++i) entries[i] = largest(weights_, parts_, vectors + i, n);
-    return std::sqrt(largest(products_, pairs_, &squares[0], 1));
+    for (int i = 0; i < n; ++i) entries[i] = largest_sum(weights_, parts_, vectors + i, n);
+    return std::sqrt(largest_sum(products_, pairs_, &squares[0], 1));
+  }
+
+  int pairs() const { return pairs_; }
+  // The largest magnitudes of quadratic forms in the weights of any vertex; values: (count, pairs), by pair of a part and
+  // it or a later one.
+  void largest_forms(long count, const double* values, double* largest) const {
+    std::vector<Lanes<4>> most(count, Lanes<4>(0.0));
+    for (long block = 0; block < blocks_; ++block)  // the weights of a block stay in the cache
+      for (long k = 0; k < count; ++k) raise(most[k], sum_of(products_, pairs_, values + k * pairs_, 1, block));
+    for (long k = 0; k < count; ++k) largest[k] = largest_of(most[k]);
   }
 
  private:
@@ -269,6 +297,22 @@ class Vertices {
     double get(long k) const { return part[k / 4].value[k % 4]; }
     void set(long k, double x) { part[k / 4].value[k % 4] = x; }
   };
+
+  // The largest magnitude of sum_k weights_k values_k of any vertex.
+  double largest_sum(const std::vector<Block>& weights, int count, const double* values, int step) const {
+    Lanes<4> most(0.0);
+    for (long block = 0; block < blocks_; ++block) raise(most, sum_of(weights, count, values, step, block));
+    return largest_of(most);
+  }
+  static KERNEL_INLINE void raise(Lanes<4>& most, const Block& sums) {
+    for (const auto& one : sums.part) {
+      const Lanes<4> size = magnitude(one);
+      most = Lanes<4>(most.value > size.value ? most.value : size.value);
+    }
+  }
+  static double largest_of(const Lanes<4>& x) {
+    return std::max(std::max(x.value[0], x.value[1]), std::max(x.value[2], x.value[3]));
+  }
 
   // sum_k weights_k values_k of the vertices of a block.
   KERNEL_INLINE Block sum_of(const std::vector<Block>& weights, int count, const double* values, int step,

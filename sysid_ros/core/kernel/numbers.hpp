@@ -123,6 +123,12 @@ KERNEL_INLINE Row<W> operator-(const Row<W>& a) {
   return -1.0 * a;
 }
 
+// Add weight x, without a row in between.
+template <int W>
+KERNEL_INLINE void add_scaled(double weight, const Row<W>& x, Row<W>& to) {
+  for (int j = 0; j < W; ++j) to.value[j] += weight * x.value[j];
+}
+
 // A value and its partial derivatives by P variables (forward differentiation).
 template <int P>
 struct Gradient {

@@ -173,7 +173,7 @@ class ModelTerms {
     out[2] = std::sqrt(square);
   }
 
- private:
+ protected:
   typedef Motion<Row<W>> Motions;  // a motion for each joint, or for each of the coordinates xi
 
   Motions joint_motions(int i) const {
@@ -200,7 +200,7 @@ class ModelTerms {
     }
   }
   static Motions momenta_of(const Motions& motions, const double* body) {
-    return Twist<Row<W>>{motions, {}}.momentum(body);
+    return body_momentum(body, motions);
   }
   void add_square(const Motions& motions, const double* body, Matrix<W>& to) const {
     add_products(n_, motions, momenta_of(motions, body), to);

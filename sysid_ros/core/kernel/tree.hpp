@@ -74,8 +74,8 @@ KERNEL_INLINE Motion<T> operator-(const Motion<T>& a, const Motion<T>& b) {
   return {a.linear - b.linear, a.angular - b.angular};
 }
 // Power of a wrench along a motion.
-template <class T>
-KERNEL_INLINE T dot(const Motion<T>& motion, const Motion<T>& wrench) {
+template <class S, class T>
+KERNEL_INLINE auto dot(const Motion<S>& motion, const Motion<T>& wrench) -> decltype(motion.linear.x * wrench.linear.x) {
   return dot(motion.linear, wrench.linear) + dot(motion.angular, wrench.angular);
 }
 // Spatial cross product: the rate of the motion b, fixed in a body that moves with a.

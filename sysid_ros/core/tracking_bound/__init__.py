@@ -3,8 +3,8 @@
 The modules follow the steps of the proof in docs/theory/tracking_bound.md:
 
 1. error dynamics: :mod:`disturbance`, :mod:`model_terms`, :mod:`inertia_columns`; between samples and in the
-   tube: :mod:`between`, :mod:`term_nodes`, or proven, :mod:`term_derivatives`, :mod:`node_norms`,
-   :mod:`derivative_bounds`, :mod:`term_growth` and :mod:`enclosed`;
+   tube: :mod:`between`, :mod:`term_nodes`, or proven, :mod:`node_norms`, :mod:`derivative_bounds`,
+   :mod:`term_growth` and :mod:`enclosed`;
 2. payload set and inertia ratio: :mod:`uncertainty`;
 3. sampled closed-loop response: :mod:`scalar_loop`, :mod:`loop_response`;
 4. convolution bound, equation (2): :mod:`convolution`;

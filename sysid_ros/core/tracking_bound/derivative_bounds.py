@@ -104,7 +104,8 @@ class Energies:
 
     def _any_direction(self, kappa: Array) -> Array:
         """Bound norms of ``sum_k x_k X_k`` for ``|x| <= 1``, (S, ...), of those of X_k, (S, ..., n)."""
-        squares: Array = np.einsum("s...k,skl,s...l->s...", kappa, self._metric, kappa, optimize=True)
+        rows = kappa.reshape(len(kappa), -1, kappa.shape[-1]) @ self._metric
+        squares: Array = np.sum(rows.reshape(kappa.shape) * kappa, axis=-1)
         return np.sqrt(squares)
 
     def _near(self, away: Array) -> tuple[Array, Array]:
@@ -182,12 +183,18 @@ class TorqueDerivatives:
         """Bound the derivative of ``dtau_i/dq_k``, (S, k, i), with gravity times ``weight``, (S,)."""
         n = len(self._weight)
         outer = np.maximum(np.arange(n)[:, None], np.arange(n))
-        moved = np.einsum("kij,sj->ski", self._slope, a) + np.einsum("kijl,sj,sl->ski", self._bent, v, v, optimize=True)
+        moved = np.tensordot(a, self._slope, (1, 2)) + np.tensordot(_pairs(v), self._bent, ((1, 2), (2, 3)))
         bound: Array = moved + weight[:, None, None] * self._weight[outer]
         return bound
 
     def torque(self, v: Array, a: Array, weight: Array) -> Array:
         """Bound the derivative of the torque likewise, (S, i)."""
-        moved = a @ self._size + np.einsum("ijl,sj,sl->si", self._quadratic, v, v, optimize=True)
+        moved = a @ self._size + np.tensordot(_pairs(v), self._quadratic, ((1, 2), (1, 2)))
         bound: Array = moved + weight[:, None] * self._weight
         return bound
+
+
+def _pairs(v: Array) -> Array:
+    """Return the products of all pairs of entries of vectors (S, n), (S, n, n)."""
+    products: Array = v[:, :, None] * v[:, None]
+    return products

@@ -25,7 +25,7 @@ from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
 Array = NDArray[np.float64]
 
-_OF_INERTIA = tuple(f"{name}_{kind}" for name in ("inertia", "ratio", "coriolis", "drag") for kind in ("slope", "rate"))
+OF_INERTIA = tuple(f"{name}_{kind}" for name in ("inertia", "ratio", "coriolis", "drag") for kind in ("slope", "rate"))
 """Terms in the order of the kernel."""
 
 
@@ -123,7 +123,7 @@ def compute_model_terms(robot: RobotModel, uncertainty: InertialUncertainty, sta
         model_slope=slopes.model_slope,
         torque_slope=slopes.torque_slope,
         torque_rate=slopes.torque_rate,
-        **dict(zip(_OF_INERTIA, terms.T, strict=True)),
+        **dict(zip(OF_INERTIA, terms.T, strict=True)),
         inertia=inertia,
         torque_gradient=np.abs(slopes.gradient),
     )

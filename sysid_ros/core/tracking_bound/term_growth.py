@@ -25,17 +25,17 @@ from sysid_ros.core.tracking_bound.node_norms import (
     KINDS,
     LINE_STEP,
     NAMES,
+    ORDER,
     Derivatives,
     LineNorms,
-    NodeEvaluation,
     TorqueNorms,
+    compute_node_norms,
     flat,
     flat_length,
     norm_of_sum,
     weighted,
 )
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
-from sysid_ros.core.tracking_bound.term_derivatives import ORDER
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.tracking_bound.uncertainty import InertialUncertainty
 
@@ -214,7 +214,7 @@ class _Torque:
 
     Args:
         norms: Norms at the nodes.
-        lines: Norms where the lines between the nodes begin, and where they end; None at rest.
+        lines: Norms at the nodes, of the lines that begin there and of those that end there; None at rest.
         states: The nodes, with velocities and accelerations of the torque.
         along: Velocity with which the positions change, (S, n) [rad/s].
         sags: By how much position, velocity and acceleration differ from straight lines, (S - 1, n) each.
@@ -225,7 +225,7 @@ class _Torque:
     def __init__(
         self,
         norms: TorqueNorms,
-        lines: tuple[LineNorms, LineNorms] | None,
+        lines: tuple[LineNorms, ...] | None,
         states: TermStates,
         along: Array,
         sags: tuple[Array, Array, Array],
@@ -329,11 +329,11 @@ class _Torque:
             beyond = beyond + turn[:, 0] ** 2 * LINE_STEP**2 / 12.0  # of the differences
             both = [
                 (
-                    at.torque + weighted(away, at.torque_slope),
-                    at.model + weighted(away, at.model_slope),
-                    at.error + weighted(away, at.error_slope),
+                    at.torque[ends] + weighted(away, at.torque_slope[ends]),
+                    at.model[ends] + weighted(away, at.model_slope[ends]),
+                    at.error[ends] + weighted(away, at.error_slope[ends]),
                 )
-                for at in self._lines
+                for at, ends in zip(self._lines, (slice(None, -1), slice(1, None)), strict=True)
             ]
             ends = [np.maximum(*x) for x in zip(*both, strict=True)]
             arms = bent(bounds.arm_error, ORDER)
@@ -375,8 +375,8 @@ class Enclosure:
         curvature, width = samples.curvature_over(nodes), samples.step * np.diff(nodes)[:, None]
         sag = width**2 / 8.0
         self._sags = sag * curvature.a, sag * curvature.jerk, sag * curvature.snap
-        evaluation, bounds = NodeEvaluation(tube_map, states), ParameterBounds.of(robot, uncertainty)
-        norms = self._norms = evaluation.at_nodes()
+        bounds, norms = ParameterBounds.of(robot, uncertainty), compute_node_norms(tube_map, states)
+        self._norms = norms
         speed = both_sides(larger_neighbour(np.abs(states.v)))
 
         def energies(sizes: BodySizes, is_nominal: bool = False) -> Energies:
@@ -392,9 +392,7 @@ class Enclosure:
         swung = np.add(*norms.inertia.near(sagging, self._own.inertia(sagging, *(sagging,) * ORDER)))
         metric = self._metric = _Metric(norms.terms.inertia, norms.factor, bent / 8.0 + larger_neighbour(swung))
         rest = TermStates(states.q, np.zeros_like(states.v), np.zeros_like(states.a))
-        self._torque = _Torque(
-            norms.moving, evaluation.along_lines(norms.factor), states, states.v, self._sags, metric, bounds
-        )
+        self._torque = _Torque(norms.moving, norms.lines, states, states.v, self._sags, metric, bounds)
         self._rest = _Torque(norms.still, None, rest, states.v, self._sags, metric, bounds)
 
     @staticmethod

@@ -442,7 +442,8 @@ class _Pencils:
         columns = inertia_columns(robot, q)
         nominal = columns @ uncertainty.nominal
         try:
-            factor = np.linalg.inv(np.linalg.cholesky(nominal))
+            # M = U U^T from the last row on, as in the kernel.
+            factor = np.linalg.inv(np.linalg.cholesky(nominal[:, ::-1, ::-1]))[:, ::-1, ::-1].copy()
         except np.linalg.LinAlgError:
             allowed = "a payload with which the inertia matrix of the arm is positive definite"
             raise ParameterOutOfRange("nominal payload", uncertainty.payload.round(6).tolist(), allowed) from None

@@ -12,7 +12,7 @@ from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.regressors.torque import TorqueRegressor
-from sysid_ros.core.tracking_bound.inertia_columns import coriolis_columns, inertia_columns
+from sysid_ros.core.tracking_bound.inertia_columns import inertia_columns
 from sysid_ros.core.tracking_bound.model_terms import TermStates, compute_model_terms
 from sysid_ros.core.tracking_bound.uncertainty import inertial_uncertainties
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
@@ -41,6 +41,15 @@ def coriolis(dynamics, q, x):
 def directional(function, q, x):
     """Derivative of a function of the position along x."""
     return (function(q + STEP * x) - function(q - STEP * x)) / (2.0 * STEP)
+
+
+def coriolis_columns(robot, q):
+    """The Christoffel ``C(q, e_j)`` by parameter, (S, j, n, n, 11 n), of differences of the fourth order."""
+    step = 2e-3 * np.eye(robot.n)
+    near = [[inertia_columns(robot, q + k * one) for one in step] for k in (1, -1, 2, -2)]
+    ahead, behind, far_ahead, far_behind = (np.stack(x, axis=1) for x in near)
+    slope = (8.0 * (ahead - behind) - (far_ahead - far_behind)) / (12.0 * 2e-3)
+    return 0.5 * (slope + np.einsum("sbajl->sjabl", slope) - np.einsum("sajbl->sjabl", slope))
 
 
 def truths(robot, count, rng):

@@ -19,25 +19,14 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import ArmDynamics, add_payload
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
-from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound import enclosed
 from sysid_ros.core.tracking_bound.between import BodySizes
 from sysid_ros.core.tracking_bound.bound import tracking_bound
 from sysid_ros.core.tracking_bound.derivative_bounds import Energies, TorqueDerivatives
 from sysid_ros.core.tracking_bound.enclosed import EnclosedMap
 from sysid_ros.core.tracking_bound.inertia_columns import body_jacobians
-from sysid_ros.core.tracking_bound.model_terms import TermStates
 from sysid_ros.core.tracking_bound.motion import sample_motion
 from sysid_ros.core.tracking_bound.node_norms import NAMES
-from sysid_ros.core.tracking_bound.term_derivatives import (
-    evaluate_near,
-    inertia_derivatives,
-    joints_of,
-    places,
-    points_about,
-    third_derivatives,
-    up_to_second_order,
-)
 from sysid_ros.core.tracking_bound.tube import TubeMap
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
@@ -241,30 +230,6 @@ def derivative(function, q, *directions):
     first, *others = directions
     ahead, behind = (derivative(function, q + sign * 5e-3 * first, *others) for sign in (1.0, -1.0))
     return (ahead - behind) / 1e-2
-
-
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_derivatives_at_the_nodes(robot, order):
-    """Those of the inertia and of the torque, against differences of Pinocchio's."""
-    rng, n = np.random.default_rng(1), robot.n
-    theta = robot.theta_nominal[: 10 * n]
-    q, v, a = rng.uniform(-1.0, 1.0, (3, n))
-    links, regressor = ArmDynamics(robot, robot.theta_nominal), TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-    states = TermStates(q[None], v[None], a[None])
-    sets = np.stack([theta, rng.uniform(0.5, 2.0, theta.size) * theta])
-    inertias = inertia_derivatives(robot, sets, q[None])[order - 1][0]
-    lower = up_to_second_order(evaluate_near(regressor, states, points_about(n)), n)
-    third = third_derivatives(regressor, states, lambda x: np.moveaxis(x @ sets.T, -1, 1))
-    torques = third[0, 0, places(n, 3)] if order == 3 else lower[order][0] @ theta
-    for joints, inertia in zip(joints_of(n, order), inertias[0], strict=True):
-        units = np.eye(n)[list(joints)]
-        expected = derivative(links.inertia, q, *units)
-        np.testing.assert_allclose(inertia, expected, atol=3e-4 * np.abs(inertias[0]).max())
-        expected = derivative(lambda p: links.torque(p, v, a), q, *units)
-        np.testing.assert_allclose(torques[joints], expected, atol=3e-4 * np.abs(torques).max())
-    other = ArmDynamics(robot, np.append(sets[1], robot.theta_nominal[10 * n :]))
-    expected = derivative(other.inertia, q, *np.eye(n)[list(joints_of(n, order)[-2])])
-    np.testing.assert_allclose(inertias[1, -2], expected, atol=3e-4 * np.abs(inertias[1]).max())
 
 
 def test_the_energy_of_what_a_joint_turns_is_bounded_whatever_is_beyond_it(robot):
