@@ -115,15 +115,11 @@ class GuidedReference:
         q: Positions, (n,) [rad].
         v: Velocities, (n,) [rad/s].
         a: Accelerations since the last cycle, (n,) [rad/s^2].
-        is_touched: Whether the wrench moves the arm.
-        limited_by: Names of the joints whose limits, and of the walls, that hold the arm back.
     """
 
     q: Array
     v: Array
     a: Array
-    is_touched: bool
-    limited_by: tuple[str, ...]
 
 
 def without_dead_zone(wrench: ArrayLike, dead_zone: ArrayLike) -> Array:
@@ -217,7 +213,6 @@ class GuidingLaw:
         self._joint_speeds = np.tile(s.joint_speed_share * limits.v_max, 2)
         self._is_limited = np.isfinite(self._joint_ends)
         self._decelerations = np.tile(s.deceleration_share * limits.a_max, 2)[self._is_limited]
-        self._names = (*robot.joint_names, *robot.joint_names, *(wall.name for wall in self.walls))
         self.start(robot.home)
 
     def start(self, q: ArrayLike) -> None:
@@ -274,14 +269,14 @@ class GuidingLaw:
         self._twist += s.period / s.time_constant * (self._admittance * push - self._twist)
         for part, most in ((slice(0, 3), s.speed), (slice(3, 6), s.angular_speed)):
             self._twist[part] *= min(1.0, most / max(float(np.linalg.norm(self._twist[part])), most))
-        v, limited_by = self._joint_velocities()
+        v = self._joint_velocities()
         a = (v - self._v) / s.period
         self._q, self._v = self._q + s.period * v, v
         self._move()
-        return GuidedReference(self._q.copy(), v, a, bool(push.any()), limited_by)
+        return GuidedReference(self._q.copy(), v, a)
 
-    def _joint_velocities(self) -> tuple[Array, tuple[str, ...]]:
-        """Return the joint velocities closest to the twist, (n,) [rad/s], and the active limits."""
+    def _joint_velocities(self) -> Array:
+        """Return the joint velocities closest to the twist, (n,) [rad/s]."""
         s = self.settings
         jacobian = self._weights[:, None] * self._jacobian
         hessian = jacobian.T @ jacobian + self._damping
@@ -296,10 +291,7 @@ class GuidingLaw:
         v = closest_point(hessian, jacobian.T @ (self._weights * self._twist), rows, bounds)
         # Where a limit bends the motion, the tool must not become faster than the hand could make it.
         linear = float(np.linalg.norm(self._jacobian[:3] @ v))
-        v = v * min(1.0, s.speed / max(linear, s.speed))
-        reach = rows @ v
-        active = np.flatnonzero((reach >= bounds - 1e-9) & (reach > 1e-9))
-        return v, tuple(dict.fromkeys(self._names[k] for k in active))
+        return v * min(1.0, s.speed / max(linear, s.speed))
 
     def _wall_rows(self) -> tuple[Array, Array]:
         """Return speeds towards the walls per joint velocity, (w, n), and distances from them, (w,) [m]."""

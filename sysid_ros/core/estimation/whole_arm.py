@@ -339,24 +339,18 @@ class WholeArmProblem:
         return jacobian
 
 
-def fit_whole_arm(
-    robot: RobotModel,
-    motions: Sequence[Motion],
-    law: FrictionLaw | None = None,
-    terms: NDArray[np.bool_] | None = None,
-) -> WholeArmFit:
+def fit_whole_arm(robot: RobotModel, motions: Sequence[Motion], law: FrictionLaw | None = None) -> WholeArmFit:
     """Fit all bodies, friction, tilt and lag to measured torques.
 
     Args:
         robot: The arm and its nominal parameters.
         motions: Smoothed samples.
         law: The friction law; the simple one by default.
-        terms: The terms of each joint, (n, K); all by default.
 
     Raises:
         SysidError: The motions are too short.
     """
-    return _Fitting(WholeArmProblem(robot, motions, law or FrictionLaw()), terms).run()
+    return _Fitting(WholeArmProblem(robot, motions, law or FrictionLaw())).run()
 
 
 class _Fitting:
@@ -468,14 +462,10 @@ class TermTest:
 
     Attributes:
         name: The term.
-        improvement: Share of the mean squared residual of held-out blocks that the term removes, (n,).
-        significance: Mean improvement of a block over its standard error, (n,).
         is_needed: Whether the joint needs the term, (n,).
     """
 
     name: str
-    improvement: Array
-    significance: Array
     is_needed: NDArray[np.bool_]
 
 
@@ -544,7 +534,7 @@ def compare_blocks(name: str, plain: Array, found: Array, needed: float) -> Term
     mean, spread = gain.mean(axis=0), gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
     score = mean / np.maximum(spread, 1e-300)
     improvement = mean / np.maximum(plain.mean(axis=0), 1e-300)
-    return TermTest(name, improvement, score, (score > needed) & (improvement > 0.01))
+    return TermTest(name, (score > needed) & (improvement > 0.01))
 
 
 def _too_few(found: int, needed: int) -> SysidError:

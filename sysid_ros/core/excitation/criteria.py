@@ -282,22 +282,6 @@ def build_arm_criterion(
     return InformationCriterion(base.columns, np.ones(base.columns.size), errors.weight, collected, kind)
 
 
-def frobenius_bound(gram: Array) -> float:
-    """Compute ``r_c = (|H|_F + |H^-1|_F) / 2``, never below the condition number of rows with the Gram matrix H.
-
-    With the eigenvalues ``l`` of H, ``|H|_F >= l_max`` and ``|H^-1|_F >= 1 / l_min`` (the paper has equal signs), so
-    ``r_c >= sqrt(|H|_F |H^-1|_F) >= sqrt(l_max / l_min)``, the condition number. r_c depends on units and on the number
-    of samples; its smallest value over all multiples of H is the root, which is at most ``sqrt(nb)`` times the
-    condition number, and what the criterion "frobenius_bound" minimises.
-
-    Args:
-        gram: H, (nb, nb), positive definite.
-
-    Source: EXCITE (6) to (8), Theorem 1.
-    """
-    return 0.5 * float(np.linalg.norm(gram) + np.linalg.norm(np.linalg.inv(gram)))
-
-
 def _d_optimal(information: Array) -> tuple[float, Array]:
     return -float(np.linalg.slogdet(information)[1]), np.asarray(-np.linalg.inv(information), dtype=np.float64)
 

@@ -199,12 +199,6 @@ class ExcitationProblem:
         """Evaluate the criterion at coordinates (size,)."""
         return self._criterion.evaluate(self._columns(self._regressor.evaluate(*self.space.states(x))))[0]
 
-    def cost_gradient(self, x: Array) -> tuple[float, Array]:
-        """Evaluate the criterion and its gradient (size,)."""
-        states = self.space.states(x)
-        value, slope = self._criterion.evaluate(self._columns(self._regressor.evaluate(*states)))
-        return value, self.space.pull_back(*self._regressor.pull_back(*states, self._merge(slope)))
-
     def objective(self, x: Array, has_distances: bool = True, penalty: float = 20.0) -> tuple[float, Array]:
         """Evaluate the cost with the penalty of all violations, and its gradient (size,).
 

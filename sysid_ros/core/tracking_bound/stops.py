@@ -40,7 +40,6 @@ from sysid_ros.core.tracking_bound.tube import (
 )
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _CELLS = 12
 """Intervals of time into which the brake time is divided."""
