@@ -33,14 +33,8 @@ from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
-_LEVER = 1.0
-"""Length that makes a rotation comparable to a translation where a twist cannot be reached [m]; long, so that a tool
-held back at its tip stops rather than pivots about it."""
 _MOMENT_UNITS = np.repeat([1.0, 0.1], 3)
 """Sizes of a force [N] and a moment [Nm] that count alike where joint torques leave open which of them acts."""
-_WRENCH_DAMPING = 1e-4
-_REST_SPEED = 1e-4
-"""Joint speed below which a reference rests [rad/s]."""
 _ROUNDING = 1e-10
 """Excess over a bound that is rounding [rad/s, m/s]."""
 _DAMPING = 1e-4
@@ -183,7 +177,7 @@ def wrench_of(jacobian: Array, torque: Array) -> Array:
         Force and moment in world axes, (6,) [N, Nm].
     """
     scaled = jacobian.T * _MOMENT_UNITS
-    normal = scaled.T @ scaled + _WRENCH_DAMPING * np.eye(6)
+    normal = scaled.T @ scaled + 1e-4 * np.eye(6)
     return np.asarray(np.linalg.solve(normal, scaled.T @ torque) * _MOMENT_UNITS)
 
 
@@ -205,7 +199,6 @@ class GuidingLaw:
         s, limits = self.settings, robot.limits
         self._admittance = np.repeat([s.force_admittance, s.torque_admittance], 3)
         self._dead_zone = np.repeat([s.force_dead_zone, s.torque_dead_zone], 3)
-        self._weights = np.repeat([1.0, _LEVER], 3)
         eye = np.eye(robot.n)
         self._damping = _DAMPING * eye
         self._joint_rows = np.vstack([eye, -eye])
@@ -244,7 +237,7 @@ class GuidingLaw:
     @property
     def is_at_rest(self) -> bool:
         """Whether the reference has come to rest."""
-        return bool(np.abs(self._v).max() < _REST_SPEED)
+        return bool(np.abs(self._v).max() < 1e-4)  # [rad/s]
 
     def step(self, wrench: ArrayLike, interval: tuple[ArrayLike, ArrayLike] | None = None) -> GuidedReference:
         """Compute the reference of the next cycle.
@@ -278,8 +271,8 @@ class GuidingLaw:
     def _joint_velocities(self) -> Array:
         """Return the joint velocities closest to the twist, (n,) [rad/s]."""
         s = self.settings
-        jacobian = self._weights[:, None] * self._jacobian
-        hessian = jacobian.T @ jacobian + self._damping
+        # A rotation counts as a motion 1 m away: a tool held back at its tip stops rather than pivots about it.
+        hessian = self._jacobian.T @ self._jacobian + self._damping
         bounds, is_limited = self._joint_speeds.copy(), self._is_limited
         left = (self._joint_ends - self._joint_rows @ self._q)[is_limited]
         bounds[is_limited] = np.minimum(bounds[is_limited], braking_speed(left, self._decelerations, s.period))
@@ -288,7 +281,7 @@ class GuidingLaw:
             wall_rows, distances = self._wall_rows()
             bounds = np.append(bounds, braking_speed(distances, s.wall_deceleration, s.period))
             rows = np.vstack([rows, wall_rows])
-        v = closest_point(hessian, jacobian.T @ (self._weights * self._twist), rows, bounds)
+        v = closest_point(hessian, self._jacobian.T @ self._twist, rows, bounds)
         # Where a limit bends the motion, the tool must not become faster than the hand could make it.
         linear = float(np.linalg.norm(self._jacobian[:3] @ v))
         return v * min(1.0, s.speed / max(linear, s.speed))

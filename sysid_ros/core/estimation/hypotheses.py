@@ -26,7 +26,6 @@ from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
 LAGS = np.array([2, 5, 8, 12, 16, 20, 25, 30, 40, 50]) * 1e-3
 """Lags and leads of the torque that are tried first [s]."""
-_TILT_ROUNDS = 3
 _SMALL = 1e-9
 
 
@@ -369,7 +368,7 @@ def _try_tilt(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Tilt gravity; its product with the target is linear about the target of the round before."""
     strength = float(np.linalg.norm(data.robot.gravity))
     target, along, least = data.prior.center, 0.0, None
-    for _ in range(_TILT_ROUNDS):
+    for _ in range(3):
         columns = data.tilt + data.tilted @ (target - data.prior.center)[: data.tilted.shape[2]]
         across = columns[:, :2]
         r = data.r + along * columns[:, 2]

@@ -52,7 +52,6 @@ _SIGNIFICANCE = 2.0
 """A friction term must improve held-out blocks by this many standard errors, or equally improbably with few blocks."""
 _STAMP_JITTER = 1e-3
 """Stamps that were made where data arrive are off by as much [s]; a jump that this explains is none."""
-_STEPS = 5
 _NOISE_FLOOR = 1e-3
 """Smallest standard deviation of a torque [Nm]."""
 _SMALLEST_MASS, _SMALLEST_LENGTH = 1.0, 0.1
@@ -382,7 +381,7 @@ class _Fitting:
     def run(self) -> WholeArmFit:
         """Solve, and compute the residuals of held-out blocks."""
         problem, x = self.problem, self.problem.start
-        for _ in range(_STEPS):
+        for _ in range(5):
             x = self._step(x)
         theta, tilt, friction = problem.unpack(x)
         angle = float(np.arcsin(min(float(np.linalg.norm(tilt)), 1.0)))
