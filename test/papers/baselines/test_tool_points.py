@@ -1,4 +1,4 @@
-"""Tools: hull, mixture, spheres that cover, ellipsoids that enclose."""
+"""Tools: hull, mixture, spheres that cover."""
 
 from __future__ import annotations
 
