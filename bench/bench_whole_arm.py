@@ -27,11 +27,12 @@ import numpy as np
 from _table import describe_machine, print_lead, print_table
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
+from sysid_ros.core.certification.possible import require_certifiable
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.criteria import BaseParameters
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
@@ -82,7 +83,7 @@ def load_provable(name: str) -> tuple[RobotModel, RobustSettings, str, str]:
     robot = load_robot(name)
     try:
         require_certifiable(robot)
-    except NeverCertified as error:
+    except SysidError as error:
         return load_robot(name, known_within=ARM_KNOWN), STIFF, f"{100 * ARM_KNOWN:g} %", str(error)
     return robot, RobustSettings(), "as shipped", ""
 

@@ -161,13 +161,13 @@ def render(data: dict, shows_all: bool = False) -> str:
     parts = [f"# {title(data)}", *([lead] if lead else []), data["summary"]]
     parts += [_table.format_table(**(table if shows_all else narrow(data, table))) for table in shown]
     if len(shown) < len(data["tables"]) or (page_name(data) in LEFT_COLUMNS and not shows_all):
-        parts.append(f"All tables and columns: `python bench/record.py --all {page_name(data)}`.")
+        parts.append("[More tables and columns](index.md)")
     parts += [f"![]({figure['file']})\n\n{figure['caption']}" for figure in data.get("figures", ())]
     parts += ["\n".join(f"    {line}" for line in notes)] if notes else []
     parts += [
         f"`{data['command']}`, {data['date']}, commit `{data['commit']}`, {data['seconds']} s. "
         f"{data['machine'].partition(', OMP')[0]}; load {before} to {after}.",
-        "<!-- Made by bench/record.py; do not edit. -->",
+        "<!-- bench/record.py -->",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -183,7 +183,7 @@ def render_index(measured: list[dict]) -> str:
     """Return the list of all pages."""
     rows = []
     for data in sorted(measured, key=title):
-        what = data["summary"].split(". ")[0].rstrip(".")
+        what = data["summary"].split(". ")[0].split(", from the runs")[0].rstrip(".")
         rows.append(f"| [{title(data)}]({page_name(data)}.md) | {what} |")
     return "\n".join([_INDEX, *rows, ""])
 
@@ -194,7 +194,8 @@ Each page is written by the benchmark it is named after, from a data file beside
 
     python bench/record.py bench_regressors [arguments]
 
-Times depend on the machine and its load.
+Some pages leave tables or columns out; `python bench/record.py --all regressors` prints all. Times depend on the
+machine and its load.
 
 | page | what is measured |
 |---|---|"""

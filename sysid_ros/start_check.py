@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sysid_ros.core.certification.possible import NeverCertified, require_certifiable
+from sysid_ros.core.certification.possible import require_certifiable
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.control.settings import ROBUST
@@ -131,7 +131,7 @@ def require_parameters(
     from rclpy.validate_namespace import validate_namespace
 
     from sysid_ros.ros.node_help import parameters_of
-    from sysid_ros.ros.parameters import FOREIGN, UnknownParameter
+    from sysid_ros.ros.parameters import FOREIGN, declared, require_known
 
     found: dict[str, Any] = {}
     for one in started:
@@ -147,10 +147,9 @@ def require_parameters(
             given |= read_parameters(path, name, one.namespace)
         given |= {**one.parameters, **own.get(name, {})}
         kind = parameters_of(importlib.import_module(one.process.module))
-        try:
-            found[name] = kind().with_values(**{key: given[key] for key in given if not key.startswith(FOREIGN)})
-        except UnknownParameter as error:
-            raise UnknownParameter(name, error.name, error.valid_names) from None
+        given = {key: value for key, value in given.items() if not key.startswith(FOREIGN)}
+        require_known(given, declared(kind), name)
+        found[name] = kind().with_values(**given)
     if "arm_driver" in found:
         driver = found["arm_driver"]
         driver.build(load_robot(driver.model))
@@ -250,9 +249,10 @@ def require_movable(found: Mapping[str, Any], command: str, spelling: Spelling, 
     needs_no_proof = driver.controller != ROBUST or driver.loop.allows_guiding
     if found["identification"].is_moved_by_others or (needs_no_proof and not has_goal):
         return
+    robot = load_robot(driver.model)
     try:
-        require_certifiable(load_robot(driver.model))
-    except NeverCertified as error:
+        require_certifiable(robot)
+    except SysidError as error:
         works = ", ".join(name for name in available_robots() if _is_certifiable(load_robot(name)))
         model = spelling.pair("model", driver.model)
         watch = "sysid identify" if spelling is Spelling.OPTION else command
@@ -266,6 +266,6 @@ def require_movable(found: Mapping[str, Any], command: str, spelling: Spelling, 
 def _is_certifiable(robot: RobotModel) -> bool:
     try:
         require_certifiable(robot)
-    except NeverCertified:
+    except SysidError:
         return False
     return True

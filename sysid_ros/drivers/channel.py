@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.loop_types import LoopSample
@@ -38,13 +38,6 @@ class Outcome(Enum):
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
-
-
-class ChannelClosed(SysidError):
-    """The other end is gone."""
-
-    def __init__(self) -> None:
-        super().__init__("the other end of the channel is closed")
 
 
 class Channel:
@@ -62,7 +55,7 @@ class Channel:
         """Queue a message and send as much as fits; :meth:`flush` sends the rest.
 
         Raises:
-            ChannelClosed: The other end is gone.
+            EOFError: The other end is gone.
         """
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self._outgoing += _LENGTH.pack(len(body)) + body
@@ -72,7 +65,7 @@ class Channel:
         """Send as much as fits into the socket, and return whether everything has been sent.
 
         Raises:
-            ChannelClosed: The other end is gone.
+            EOFError: The other end is gone.
         """
         while self._outgoing:
             try:
@@ -80,7 +73,7 @@ class Channel:
             except BlockingIOError:
                 return False
             except OSError as error:
-                raise ChannelClosed from error
+                raise EOFError("the other end of the channel is closed") from error
             del self._outgoing[:sent]
         return True
 
@@ -88,7 +81,7 @@ class Channel:
         """Return the complete messages that have arrived, without waiting.
 
         Raises:
-            ChannelClosed: The other end is gone and all its messages have been read.
+            EOFError: The other end is gone and all its messages have been read.
         """
         if not self._readable.poll(0):
             return []
@@ -97,9 +90,9 @@ class Channel:
         except BlockingIOError:
             return []
         except OSError as error:
-            raise ChannelClosed from error
+            raise EOFError("the other end of the channel is closed") from error
         if not data:
-            raise ChannelClosed
+            raise EOFError("the other end of the channel is closed")
         self._incoming += data
         return list(self._take_messages())
 
@@ -107,7 +100,7 @@ class Channel:
         """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none.
 
         Raises:
-            ChannelClosed: The other end is gone.
+            EOFError: The other end is gone.
         """
         deadline = time.monotonic() + timeout
         while True:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
+from sysid_ros.drivers.channel import Channel, Outcome
 from sysid_ros.drivers.loop_types import LoopRefusal
 
 REPLY_TIMEOUT = 5.0
@@ -94,7 +94,7 @@ class ChildProcess:
             raise ChildProcessFailed(self.name, "is not running; call start() first")
         try:
             self._channel.send(message)
-        except ChannelClosed as closed:
+        except EOFError as closed:
             raise self._ended() from closed
         return self._channel
 
@@ -103,7 +103,7 @@ class ChildProcess:
             try:
                 channel.flush()
                 messages = channel.wait(min(remaining, 0.1))
-            except ChannelClosed as closed:
+            except EOFError as closed:
                 raise self._ended() from closed
             for reply_number, outcome, content in messages:
                 if reply_number == number:

@@ -269,9 +269,9 @@ class ControlLoop:
         if self.mode is LoopMode.HOLD and has_changed:
             self._output.start_blend(self._output.last)
 
-    def heartbeat(self, now_ns: int | None = None) -> None:
-        """Record a heartbeat of the commanding side at a time of the loop's clock [ns]; now if None."""
-        self._heartbeat_ns = self.now_ns if now_ns is None else now_ns
+    def heartbeat(self) -> None:
+        """Record a heartbeat of the commanding side."""
+        self._heartbeat_ns = self.now_ns
 
     def report_late(self, lateness: float) -> None:
         """Record that a cycle started ``lateness`` [s] after its deadline, and brake where that is too much."""

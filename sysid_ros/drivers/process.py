@@ -23,7 +23,9 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopS
 from sysid_ros.drivers.pacing import Scheduling
 
 _CONNECT_TIMEOUT = 60.0
-"""A real arm is measured and tested before it is taken over."""
+"""A real arm is measured and tested before it is taken over [s]."""
+_STOP_TIMEOUT = 10.0
+"""Longest time for braking and handing the arm back; the process is killed afterwards [s]."""
 
 
 class LoopProcess(ChildProcess):
@@ -185,20 +187,19 @@ class LoopProcess(ChildProcess):
         """See :meth:`SimulatedArm.truth`."""
         return self._call("truth")
 
-    def stop(self, reason: str = "shut down", timeout: float = 10.0) -> None:
+    def stop(self, reason: str = "shut down") -> None:
         """Brake, hand the arm back and end the process; do nothing where it has ended already.
 
         Args:
             reason: For the log of the arm.
-            timeout: Longest time for it [s]; the process is killed afterwards.
         """
         if self._process is None:
             return
         try:
-            self._call("stop", reason, timeout=timeout)
+            self._call("stop", reason, timeout=_STOP_TIMEOUT)
         except (ChildProcessFailed, LoopRefusal):
             pass  # it has ended already, or is about to be ended below
-        self._end(kill_after=timeout)
+        self._end(kill_after=_STOP_TIMEOUT)
 
     def __enter__(self) -> LoopProcess:
         self.start()

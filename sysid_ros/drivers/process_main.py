@@ -22,7 +22,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import SLOW, Pacing, SimulatedArm
-from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome, SampleRing
+from sysid_ros.drivers.channel import Channel, Outcome, SampleRing
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal
 from sysid_ros.drivers.pacing import Pacer, SimulatedClock, request_scheduling
@@ -113,7 +113,7 @@ class LoopServer:
             for number, name, arguments in self._channel.poll():
                 self._handle(number, name, arguments)
             self._channel.flush()
-        except ChannelClosed:
+        except EOFError:
             self.request_stop("the commanding process is gone")
         if os.getppid() != self._parent:
             self.request_stop("the commanding process has died")
@@ -192,7 +192,7 @@ class LoopServer:
     def _reply(self, number: int, outcome: Outcome, content: object) -> None:
         try:
             self._channel.send((number, outcome, content))
-        except ChannelClosed:
+        except EOFError:
             self.request_stop("the commanding process is gone")
 
 
@@ -202,7 +202,7 @@ def main() -> None:
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     try:
         messages = channel.wait(_START_TIMEOUT)
-    except ChannelClosed:
+    except EOFError:
         return
     (number, _, (build, n, capacity, is_real_time)), *_ = messages
     loop: ControlLoop | None = None

@@ -22,7 +22,7 @@ from sysid_ros.core.control.settings import ControlLaw, RobustSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.channel import Channel, ChannelClosed, Outcome
+from sysid_ros.drivers.channel import Channel, Outcome
 from sysid_ros.drivers.child import ChildProcess, ChildProcessFailed
 from sysid_ros.drivers.loop_types import LoopRefusal, RefusalCode
 
@@ -165,7 +165,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process in its own order
     try:
         ProofServer(Channel(socket.socket(fileno=int(sys.argv[1])))).run()
-    except ChannelClosed:
+    except EOFError:
         return
 
 

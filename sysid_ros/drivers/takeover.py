@@ -45,13 +45,11 @@ class GravityCheck:
         measured: Mean efforts in joint direction, (n,) [Nm].
         lower: Smallest effort the model allows, (n,) [Nm].
         upper: Largest one, (n,) [Nm].
-        sign_is_proven: Whether the opposite sign would have been noticed in a joint.
     """
 
     measured: Array
     lower: Array
     upper: Array
-    sign_is_proven: bool
 
 
 def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
@@ -107,8 +105,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
             f"{lower[joint]:.2f} to {upper[joint]:.2f} Nm (+- {error[joint]:.2f} Nm of the sensor); {hint}",
             robot.joint_names[joint],
         )
-    is_proven = bool(reversed_excess.max() > 0.0)
-    if not is_proven:
+    if reversed_excess.max() <= 0.0:
         heaviest = int(np.abs(tau).argmax())
         raise GravityCheckFailed(
             f"no joint carries enough in this posture to show the sign of the torques ({robot.joint_names[heaviest]}, "
@@ -116,7 +113,7 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
             robot.joint_names[heaviest],
             is_contradiction=False,
         )
-    return GravityCheck(tau, lower, upper, is_proven)
+    return GravityCheck(tau, lower, upper)
 
 
 _REST_SPREAD = 1e-3

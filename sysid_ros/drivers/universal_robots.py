@@ -48,15 +48,14 @@ class RtdeClient:
     Args:
         host: Address of the controller.
         port: Port of RTDE.
-        timeout: Timeout for a connection and for each answer [s].
 
     Raises:
         ArmError: It cannot be reached, or its software does not report the payload.
     """
 
-    def __init__(self, host: str, port: int = RTDE_PORT, timeout: float = TIMEOUT):
-        self._where, self._timeout = f"the controller at {host}:{port}", timeout
-        self._socket, self._bytes = _connect(host, port, timeout), b""
+    def __init__(self, host: str, port: int = RTDE_PORT):
+        self._where = f"the controller at {host}:{port}"
+        self._socket, self._bytes = _connect(host, port), b""
         try:
             self._begin()
         except BaseException:
@@ -137,7 +136,7 @@ class RtdeClient:
 
     def _answer(self, kind: Package) -> bytes:
         """Return the data of the next package of a type; others, such as texts, are skipped."""
-        end = time.monotonic() + self._timeout
+        end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             size, found = struct.unpack(">HB", self._take(3))
             if size < 3:
@@ -145,14 +144,14 @@ class RtdeClient:
             body = self._take(size - 3)
             if found == kind:
                 return body
-        raise ArmError(self._where, f"did not answer within {self._timeout:g} s")
+        raise ArmError(self._where, f"did not answer within {TIMEOUT:g} s")
 
     def _take(self, count: int) -> bytes:
         while len(self._bytes) < count:
             try:
                 chunk = self._socket.recv(_LARGEST)
             except TimeoutError as error:
-                raise ArmError(self._where, f"did not answer within {self._timeout:g} s") from error
+                raise ArmError(self._where, f"did not answer within {TIMEOUT:g} s") from error
             except OSError as error:
                 raise ArmError(self._where, f"closed the connection ({error.strerror or error})") from error
             if not chunk:
@@ -162,7 +161,7 @@ class RtdeClient:
         return taken
 
 
-def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float = TIMEOUT) -> None:
+def send_payload(host: str, call: str, port: int = SCRIPT_PORT) -> None:
     """Let a controller execute one call beside its program: as a secondary program, which stops no other.
 
     The controller does not report the outcome, and ignores it unless it is under remote control.
@@ -171,12 +170,11 @@ def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float =
         host: Address of the controller.
         call: A line of URScript that takes no time.
         port: Port of the secondary interface.
-        timeout: Timeout for a connection [s].
 
     Raises:
         ArmError: It cannot be reached.
     """
-    with _connect(host, port, timeout) as connection:
+    with _connect(host, port) as connection:
         try:
             connection.sendall(f"sec identified_payload():\n  {call}\nend\n".encode("ascii"))
         except OSError as error:
@@ -185,9 +183,9 @@ def send_payload(host: str, call: str, port: int = SCRIPT_PORT, timeout: float =
             ) from error
 
 
-def _connect(host: str, port: int, timeout: float) -> socket.socket:
+def _connect(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_connection((host, port), timeout)
+        return socket.create_connection((host, port), TIMEOUT)
     except OSError as error:  # an address that is none is an OSError, too
-        reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        reason = f"no answer within {TIMEOUT:g} s" if isinstance(error, TimeoutError) else error.strerror or str(error)
         raise ArmError(f"the controller at {host}:{port}", f"cannot be reached ({reason})") from error

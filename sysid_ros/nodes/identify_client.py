@@ -6,20 +6,16 @@ Run by the runner; on its own: ``python -m sysid_ros.nodes.identify_client --mod
 from __future__ import annotations
 
 import argparse
-import math
 import select
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
-from sysid_msgs.srv import SetPayload
 from sysid_ros.adapters.identification.evidence import interval_of
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
 from sysid_ros.cli.exit_status import ExitStatus, endings
@@ -42,8 +38,6 @@ _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)
 TARES = ("none", "first", "ask", "only")
 """Steps before the goal: none; a tare, as the hand is empty; a tare, once the user has confirmed that; a tare alone,
 without a goal."""
-GRASP_TIMEOUT = 10.0
-"""How long a simulated arm may take to grasp something [s]."""
 _LOOK_PERIOD = 0.2
 """Time between two looks for an answer, or the end [s]."""
 _NO_TARE = (
@@ -208,27 +202,9 @@ def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) ->
     payload = load_payload(node.robot, name)
     if payload is None:
         return
-    service: Any = node.create_client(SetPayload, "arm_driver/set_payload")
-
-    def ask(operation: int, repeat_after: float, **fields: Any) -> SetPayload.Response | None:
-        answers: list[Any] = []
-
-        def is_answered() -> bool:
-            if not answers or time.monotonic() >= asked + repeat_after * len(answers):
-                answers.append(service.call_async(SetPayload.Request(operation=operation, **fields)))
-            return stop.is_set or any(one.done() for one in answers)
-
-        asked = time.monotonic()
-        client.spin_until(is_answered, GRASP_TIMEOUT)
-        return next((one.result() for one in answers if one.done()), None)
-
-    # Before the driver has found this client its answers get lost, so the empty hand lets go until that is answered.
-    response = ask(SetPayload.Request.DETACH, 1.0)
-    if response is not None:
-        response = ask(SetPayload.Request.ATTACH, math.inf, payload=payload, announce=True)
-    if response is None or not response.success:
-        why = "the driver does not answer" if response is None else response.message
-        raise GoalLost(f"the arm has not grasped {name}: {why}", stop.is_set)
+    fault = client.grasp("arm_driver", payload)
+    if fault:
+        raise GoalLost(f"the arm has not grasped {name}: {fault}", stop.is_set)
 
 
 def _goes_on(options: argparse.Namespace, display: ProgressDisplay, result: Identify.Result) -> bool:

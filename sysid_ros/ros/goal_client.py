@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import rclpy
+from numpy.typing import ArrayLike
 from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
 from rclpy.executors import SingleThreadedExecutor
@@ -17,6 +18,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
+from sysid_msgs.srv import SetPayload
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
@@ -31,6 +33,8 @@ SERVER_TIMEOUT = 60.0
 """How long to wait for the action server, and again for its answer to the goal [s]."""
 CANCEL_TIMEOUT = 20.0
 """How long a cancelled goal may take to bring the robot to rest [s]."""
+GRASP_TIMEOUT = 10.0
+"""How long a simulated robot may take to grasp something [s]."""
 GONE_AFTER = 2.0
 """A server undiscovered for this long has gone; shorter absences are normal, as at the start [s]."""
 
@@ -138,6 +142,33 @@ class GoalClient:
     def spin_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Spin until a condition holds; return whether it does within the time [s]."""
         return spin_until(self._executor, condition, seconds)
+
+    def grasp(self, driver: str, payload: ArrayLike) -> str:
+        """Let a simulated robot let go of its load and grasp a payload, (10,); return why it has not, empty if it has.
+
+        ``driver`` is the node that simulates it.
+        """
+        service: Any = self._node.create_client(SetPayload, f"{driver}/set_payload")
+
+        def ask(operation: int, repeat_after: float, **fields: Any) -> SetPayload.Response | None:
+            answers: list[Any] = []
+
+            def is_answered() -> bool:
+                if not answers or time.monotonic() >= asked + repeat_after * len(answers):
+                    answers.append(service.call_async(SetPayload.Request(operation=operation, **fields)))
+                return self._stop.is_set or any(one.done() for one in answers)
+
+            asked = time.monotonic()
+            self.spin_until(is_answered, GRASP_TIMEOUT)
+            return next((one.result() for one in answers if one.done()), None)
+
+        # Before the driver has found this client its answers get lost, so the hand lets go until that is answered.
+        response = ask(SetPayload.Request.DETACH, 1.0)
+        if response is not None:
+            response = ask(SetPayload.Request.ATTACH, math.inf, payload=payload, announce=True)
+        if response is None:
+            return "the driver does not answer" if service.service_is_ready() else f"{driver} has no ~/set_payload"
+        return "" if response.success else response.message
 
     def _is_ready(self) -> bool:
         return self._probe.is_answered() and self._servers() == 1

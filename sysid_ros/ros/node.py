@@ -145,19 +145,18 @@ class ClockWatch:
 
     Args:
         node: The node.
-        clock: Steady time [s].
     """
 
-    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic):
-        self._node, self._clock = node, clock
-        self._next = clock() + _CLOCK_PATIENCE
+    def __init__(self, node: Node):
+        self._node = node
+        self._next = time.monotonic() + _CLOCK_PATIENCE
         self._is_waiting = node.has_parameter("use_sim_time") and bool(node.get_parameter("use_sim_time").value)
 
     def look(self) -> None:
         """Repeat the warning until there is a clock; called between turns of the executor."""
-        if not self._is_waiting or self._clock() < self._next:
+        if not self._is_waiting or time.monotonic() < self._next:
             return
-        self._next = self._clock() + _CLOCK_REMINDER
+        self._next = time.monotonic() + _CLOCK_REMINDER
         self._is_waiting = self._node.get_clock().now().nanoseconds == 0
         if self._is_waiting:
             publishers = len(self._node.get_publishers_info_by_topic("/clock"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -37,22 +37,6 @@ _INT64 = 2**63 - 1
 FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 """Prefixes of the parameters that rclpy itself gives every node."""
 _OWN, _GROUP = "parameter", "settings"
-
-
-class UnknownParameter(SysidError):
-    """A parameter the node does not have.
-
-    Args:
-        node: Name of the node.
-        name: The unknown name.
-        valid_names: Names of the parameters it has.
-    """
-
-    def __init__(self, node: str, name: str, valid_names: Sequence[str]):
-        self.node = node
-        self.name = name
-        self.valid_names = tuple(valid_names)
-        super().__init__(f"node '{node}' has no parameter '{name}'; it has {', '.join(self.valid_names)}")
 
 
 @dataclass(frozen=True)
@@ -237,15 +221,14 @@ class NodeParameters:
             values: New values by name of the parameter, as ROS has them.
 
         Raises:
-            UnknownParameter: There is no parameter of that name.
+            SysidError: There is no parameter of that name.
             ParameterOutOfRange: A value has the wrong type, is outside its range or breaks a rule.
         """
         known = declared(type(self))
         groups: dict[str, dict[str, Any]] = {}
         changed: dict[str, Any] = {}
+        require_known(values, known, type(self).__name__)
         for name, value in values.items():
-            if name not in known:
-                raise UnknownParameter(type(self).__name__, name, tuple(known))
             one = known[name]
             plain = one.checked(value)
             if one.group is None:
@@ -259,14 +242,16 @@ class NodeParameters:
             raise ParameterOutOfRange(f"parameter {error.name}", error.value, error.allowed) from error
         return replace(self, **changed)
 
-    def value_of(self, name: str) -> Any:
-        """Return the value of a parameter as ROS has it."""
-        one = declared(type(self))[name]
-        value = getattr(self, name) if one.group is None else getattr(getattr(self, one.group), one.target)
-        return value.value if isinstance(value, Enum) else value
-
 
 P = TypeVar("P", bound=NodeParameters)
+
+
+def require_known(names: Iterable[str], known: Iterable[str], node: str) -> None:
+    """Raise ``SysidError`` where a node does not have one of these parameters; it lists those it has."""
+    valid = tuple(known)
+    for name in names:
+        if name not in valid:
+            raise SysidError(f"node '{node}' has no parameter '{name}'; it has {', '.join(valid)}")
 
 
 @per_class
@@ -332,7 +317,7 @@ class ParameterServer(Generic[P]):
         values: The current values, always checked as a whole.
 
     Raises:
-        UnknownParameter: A parameter was given that the node does not have.
+        SysidError: A parameter was given that the node does not have.
         ParameterOutOfRange: A given value has the wrong type, is outside its range or breaks a rule.
     """
 
@@ -340,9 +325,7 @@ class ParameterServer(Generic[P]):
         self._declared = declared(kind)
         # rclpy keeps what launch files, parameter files and the command line gave here and ignores unknown names.
         given = {name: value.value for name, value in node._parameter_overrides.items()}
-        for name in given:
-            if name not in self._declared and not name.startswith(FOREIGN):
-                raise UnknownParameter(node.get_name(), name, tuple(self._declared))
+        require_known((name for name in given if not name.startswith(FOREIGN)), self._declared, node.get_name())
         self.values: P = kind().with_values(**{name: given[name] for name in self._declared if name in given})
         self._callbacks: list[Callable[[P], None]] = []
         for name, one in self._declared.items():

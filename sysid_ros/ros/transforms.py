@@ -62,11 +62,6 @@ class TransformBroadcaster:
     def __init__(self, node: Node):
         self._publisher = None if TFMessage is None else node.create_publisher(TFMessage, "/tf", qos.JOINT_STATES)
 
-    @property
-    def is_available(self) -> bool:
-        """Whether there is anything to publish with."""
-        return self._publisher is not None
-
     def send(self, header: Header, child_frame_id: str, pose: Pose) -> None:
         """Publish the pose of a frame.
 

@@ -78,9 +78,9 @@ def test_every_parameter_reaches_its_setting(kind, one):
     """It is changed alone, and the settings the node works with show it."""
     value = other_value(one)
     changed = kind().with_values(**{one.name: value})
-    setting = getattr(getattr(changed, one.group), one.target)
-    assert getattr(setting, "value", setting) == value == changed.value_of(one.name)
-    assert kind().value_of(one.name) == one.default != value
+    new, old = (getattr(getattr(values, one.group), one.target) for values in (changed, kind()))
+    assert getattr(new, "value", new) == value
+    assert getattr(old, "value", old) == one.default != value
 
 
 def other_value(one):

@@ -12,6 +12,7 @@ from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.drivers import universal_robots
 from sysid_ros.drivers.arm import ControllerPayload
 from sysid_ros.drivers.kinova_kortex.enums import ArmState, Function
 from sysid_ros.drivers.kinova_kortex.frame import encode, parse
@@ -110,7 +111,7 @@ def test_who_cannot_be_reached_is_named(folder, controller, capsys):
     scripts = str(controller.ports[0])  # it takes programs and says nothing
     monkey = ["ur", str(folder), "--robot-ip", "127.0.0.1", "--rtde-port", scripts, "--yes"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply.RtdeClient.__init__, "__defaults__", (30004, 0.2))
+        patch.setattr(universal_robots, "TIMEOUT", 0.2)
         assert door.main(["apply", *monkey]) == ExitStatus.BAD_INPUT
     assert "did not answer within 0.2 s" in capsys.readouterr().err
 

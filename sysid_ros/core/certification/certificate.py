@@ -22,8 +22,6 @@ FORMAT_VERSION = 3
 """Version of recorded plans and certificates; version 1 had no ``plan_id``, 2 no
 ``torque_squares``."""
 
-_SAME_TIME = 1e-9
-"""Largest difference of two times that count as the same [s]."""
 _SHORT = 12
 """Digits of a hash in messages."""
 _ARRAYS = ("tracking_bound", "velocity_bound", "torque_bound", "torque_squares")

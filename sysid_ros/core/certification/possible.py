@@ -9,21 +9,6 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 
 
-class NeverCertified(SysidError):
-    """An arm of which no motion can be certified with any payload.
-
-    ``reason`` says why its tracking errors have no bound.
-    """
-
-    def __init__(self, robot: str, reason: str):
-        self.robot = robot
-        self.reason = reason
-        super().__init__(
-            f"no motion of '{robot}' can be certified: its own parameters are too uncertain. Even at rest in its home "
-            f"posture, with a payload that is known exactly, its position errors have no bound ({reason})"
-        )
-
-
 def require_certifiable(robot: RobotModel) -> None:
     """Reject an arm that cannot be certified to hold even in the easiest case.
 
@@ -31,10 +16,13 @@ def require_certifiable(robot: RobotModel) -> None:
     are not known yet are no reason to reject an arm: weighing may determine enough of them.
 
     Raises:
-        NeverCertified: It cannot.
+        SysidError: It cannot.
     """
     payload = robot.payload_prior.nominal
     try:
         Assumptions.of_payload(robot, Box(payload, payload)).bound(robot.home)
     except BoundNotAvailable as error:
-        raise NeverCertified(robot.name, str(error)) from error
+        raise SysidError(
+            f"no motion of '{robot.name}' can be certified: its own parameters are too uncertain. Even at rest in its "
+            f"home posture, with a payload that is known exactly, its position errors have no bound ({error})"
+        ) from error

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate
@@ -20,8 +19,6 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.tracking_bound.bound import TrackingBound
-
-Array = NDArray[np.float64]
 
 _REST = 1e-6
 """Largest start velocity [rad/s] and acceleration [rad/s^2] that count as rest."""

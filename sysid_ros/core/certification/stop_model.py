@@ -125,7 +125,6 @@ def error_bound(name: str, values: ArrayLike, n: int) -> Array:
     return np.broadcast_to(vector, (n,))
 
 
-_SPEED_SAMPLES = 301
 STOP_ERRORS = 1.75
 """How much larger position and velocity errors are assumed to be in a stop along the path than on it [-].
 
@@ -186,7 +185,7 @@ def stop_torque_growths(trajectory: Trajectory, brake_time: float, middle: Array
     Returns:
         Shares, (P,).
     """
-    times = np.linspace(0.0, trajectory.duration, _SPEED_SAMPLES)
+    times = np.linspace(0.0, trajectory.duration, 301)
     speed = np.abs(trajectory.sample(times)[1]).max(axis=1)
     share = speed / max(float(speed.max()), STOP_SPEED)
     return stop_torque_growth(brake_time) * _largest_before(times, share, 0.5 * brake_time, middle, half)

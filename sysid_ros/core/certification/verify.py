@@ -297,8 +297,6 @@ def _prove(
 
 _FINE = 0.075
 """Largest half length of pieces over which squares of torques are bounded [s]."""
-_AT_REST = 1e-6
-"""Half length of the piece in which a plan counts as at rest, as a share of its duration."""
 
 
 def _torque_squares(
@@ -319,7 +317,7 @@ def _torque_squares(
         middle = (2.0 * np.arange(count) + 1.0) * half
         torques = checks.torques(Motion(tree, enclose_path(trajectory, middle, half)))
     size = checks.largest_torque(torques, errors.torque_over(middle, half))
-    short = np.array([_AT_REST * trajectory.duration])
+    short = np.array([1e-6 * trajectory.duration])  # half the piece at the end that counts as rest
     end = trajectory.duration - short
     at_rest = checks.torques(Motion(tree, enclose_path(trajectory, end, short)))
     held = checks.largest_torque(at_rest, errors.torque_over(end, short))

@@ -27,8 +27,6 @@ Numbers = tuple[float, ...]
 
 _ROUNDING = 1e-9
 """Gaps that are no larger count as touching [m]."""
-_ROUNDS = 40
-"""Times cells are divided; the rest is not proven."""
 _GAPS = 1_000_000
 """Largest number of gaps, over cells and pairs of spheres, that are evaluated at once; more end the proof."""
 __all__ = [
@@ -88,7 +86,7 @@ def _prove(first: Numbers, second: Numbers, inner: tuple[Numbers, ...], outer: t
     reach = np.stack([np.minimum(far[:, None], near), np.broadcast_to(by_second[:, None], radii.shape)])
     ranges = np.array([first[-2:], second[-2:]])
     middle, half = ranges.mean(axis=1)[None], 0.5 * (ranges[:, 1] - ranges[:, 0])[None]
-    for _ in range(_ROUNDS):
+    for _ in range(40):  # divisions of cells; the rest is not proven
         points = outer_rows[:, :3]
         for joint in (1, 0):
             points = _turned(points, axes[joint], middle[:, joint]) @ rotations[joint].T + shifts[joint]

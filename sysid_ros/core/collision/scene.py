@@ -15,7 +15,6 @@ from sysid_ros.core.trajectories.base import fingerprint
 
 Array = NDArray[np.float64]
 
-_ORTHONORMAL = 1e-6
 _CLEARANCE_MAX = 1.0  # [m]
 _FAR = 1e4
 """Largest coordinate and half edge of an obstacle [m]; with larger ones rounding exceeds its allowance in proofs."""
@@ -54,7 +53,7 @@ class Obstacle:
             if not np.all((array > lower) & (array <= _FAR)):
                 allowed = f"above {lower:g}, at most {_FAR:g}"
                 raise ParameterOutOfRange(f"{name} [m] of obstacle '{self.name}'", array.tolist(), allowed)
-        if not np.allclose(self.rotation @ self.rotation.T, np.eye(3), atol=_ORTHONORMAL):
+        if not np.allclose(self.rotation @ self.rotation.T, np.eye(3), atol=1e-6):
             raise ParameterOutOfRange(f"rotation of obstacle '{self.name}'", self.rotation.tolist(), "orthonormal rows")
 
     def distance(self, points: ArrayLike) -> Array:

@@ -23,9 +23,6 @@ from sysid_ros.core.trajectories.base import Trajectory
 
 Array = NDArray[np.float64]
 
-_SAMPLES = 100
-"""Number of evaluated postures."""
-
 
 @dataclass(frozen=True)
 class Nearest:
@@ -79,7 +76,7 @@ def sweep_spheres(
             goes equally far.
     """
     model = build_scene_model(robot, scene)
-    times = np.linspace(0.0, trajectory.duration, _SAMPLES)
+    times = np.linspace(0.0, trajectory.duration, 100)
     centers = sphere_centers(robot, model.spheres, trajectory.sample(times)[0])
     moved = displacements(robot, model, np.broadcast_to(np.asarray(error, dtype=float), robot.n))
     moving = centers[:, model.movable]

@@ -19,9 +19,6 @@ LARGEST_PORT = 65535
 ENDINGS: Mapping[int, str] = MappingProxyType({0: "ended as it was told to", 2: "an option cannot be used"})
 """Exit statuses of a program that runs until it has to end."""
 _PARSER = "_parser"
-_HANGING = " " * 7
-_HANGING_AT_MOST = 9
-_LONGEST_CHOICES = 27
 _AT_WORDS: Mapping[str, Any] = MappingProxyType({"break_long_words": False, "break_on_hyphens": False})
 
 
@@ -75,7 +72,7 @@ class CommandParser(argparse.ArgumentParser):
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         """Add an argument as in :class:`argparse.ArgumentParser`; choices too long for a line are in its help only."""
         choices = [str(choice) for choice in options.get("choices") or ()]
-        if len(",".join(choices)) > _LONGEST_CHOICES and "metavar" not in options:
+        if len(",".join(choices)) > 27 and "metavar" not in options:
             options["metavar"] = names[-1].lstrip("-").replace("-", "_").upper()
             text = options.get("help") or ""
             if not all(choice in text for choice in choices):
@@ -104,7 +101,7 @@ def tell(prefix: str, text: str, stream: TextIO | None = None) -> None:
     lines = text.splitlines()
     if stream.isatty():
         width = max(shutil.get_terminal_size().columns, 2 * len(prefix))
-        indents = [prefix, *[" " * min(len(prefix), _HANGING_AT_MOST)] * len(lines)]
+        indents = [prefix, *[" " * min(len(prefix), 9)] * len(lines)]
         lines = [
             textwrap.fill(line, width, initial_indent=first, subsequent_indent=indents[-1], **_AT_WORDS)
             for first, line in zip(indents, lines, strict=False)
@@ -160,7 +157,7 @@ def fill(paragraph: str, width: int, indent: str = "") -> str:
             line.strip(),
             width,
             initial_indent=indent + line[: len(line) - len(line.lstrip())],
-            subsequent_indent=indent + _HANGING if line.startswith(" ") else indent,
+            subsequent_indent=indent + " " * 7 if line.startswith(" ") else indent,
             **_AT_WORDS,
         )
         for line in lines

@@ -44,6 +44,9 @@ class ContactMonitor:
             signals are computed once.
         contact: Assumptions about contacts.
 
+    Attributes:
+        is_complete: Whether the time of the reference is over: from here on contacts are allowed.
+
     Raises:
         ParameterOutOfRange: The estimator identifies all bodies at once.
     """
@@ -61,26 +64,21 @@ class ContactMonitor:
         self._wrenches = WrenchObserver(robot, self._contact, settings.acceleration_factor * robot.limits.a_max)
         self._bounds: ParameterBounds | None = None
         self._start: int | None = None
-        self._is_complete = False
+        self.is_complete = False
 
     @property
     def reference(self) -> Reference:
         """Reference of the comparison."""
         return self._observer.reference
 
-    @property
-    def has_reference(self) -> bool:
-        """Whether the time of the reference is over: from here on contacts are allowed."""
-        return self._is_complete
-
     def restart(self) -> None:
         """Take a new reference, as after a change of the payload."""
         self._observer.clear()
-        self._bounds, self._start, self._is_complete = None, None, False
+        self._bounds, self._start, self.is_complete = None, None, False
 
     def follow(self, block: SampleBlock) -> None:
         """Adopt the estimator's knowledge, without looking for contacts."""
-        if self._is_complete or not len(block):
+        if self.is_complete or not len(block):
             return
         self._start = int(block.stamps[0]) if self._start is None else self._start
         duration = round(self._contact.reference_duration * 1e9)
@@ -89,7 +87,7 @@ class ContactMonitor:
             self._bounds = bounds
             stamp = self._estimator.stream.reference
             self._observer.set_reference(self._estimator.stored_windows, bounds.box, stamp)
-        self._is_complete = int(block.stamps[-1]) - self._start >= duration
+        self.is_complete = int(block.stamps[-1]) - self._start >= duration
 
     def add(self, block: SampleBlock) -> list[Contact]:
         """Return the contacts in the windows that the estimator's latest block completes."""

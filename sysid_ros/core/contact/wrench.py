@@ -27,13 +27,10 @@ from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
-_ROUNDS = 2
 _MOST_JOINTS = 8
 """With more joints there are too many sets of six."""
 _WORST_CONDITION = 1e3
 """Above this condition number of the best six rows a posture counts as singular."""
-_SINGULAR = 1e12
-"""Six rows of a worse condition number have no inverse."""
 _SMALLEST = 1e-3
 """Smallest bound on a component of the wrench that the second round scales by [N, Nm]."""
 
@@ -122,7 +119,7 @@ class WrenchObserver:
         """Bound the wrench at the tool by external torques, assuming no contact elsewhere."""
         mean, departure, sensitivity = self._mean_jacobian(external)
         change, largest = departure.T @ self._settings.change, self._settings.largest
-        for _ in range(_ROUNDS):  # the bounds are proven, so the next round may take them as the largest wrench
+        for _ in range(2):  # the bounds are proven, so the next round may take them as the largest wrench
             slack = change + float(sensitivity @ largest)
             wrench = bound_wrench(mean.T, external.lower - slack, external.upper + slack, largest)
             if wrench.is_elsewhere:
@@ -208,7 +205,7 @@ def _inverses(a: Array) -> tuple[list[Array], float]:
         chosen = list(rows)
         condition = float(np.linalg.cond(a[chosen]))
         best = min(best, condition)
-        if condition < _SINGULAR:
+        if condition < 1e12:  # otherwise there is no inverse
             inverse = np.zeros((6, n))
             inverse[:, chosen] = np.linalg.inv(a[chosen])
             result.append(inverse)

@@ -30,8 +30,6 @@ __all__ = [
     "build_controller",
 ]
 
-_FREQUENCY_SHARE = 0.3
-"""Natural frequency of computed torque over the bandwidth that the robust law has on the same arm [-]."""
 CONTROLLERS = (ROBUST, "gravity_pid", ONLINE_MODEL)
 """Names of the control laws; a tracking bound is proven for the first alone."""
 
@@ -65,5 +63,5 @@ def online_model_settings(bandwidth: float, period: float) -> OnlineModelSetting
 
     ``bandwidth`` [1/s] is the robust law's on the same arm, ``period`` the time between two torques [s].
     """
-    frequency = _FREQUENCY_SHARE * bandwidth
+    frequency = 0.3 * bandwidth
     return OnlineModelSettings(frequency=frequency, period=period, observation=Observation.MOMENTUM)

@@ -30,9 +30,6 @@ PHASE_MARGIN = np.radians(30.0)
 """Least phase margin [rad]."""
 NOISE_SHARE = 0.1
 """Largest share of a torque limit that errors of the sensors may command [-]."""
-_RATIO = 10.0**0.1
-"""Ratio of the bandwidths that are tried."""
-_LEAST = 10.0
 _BANDWIDTH_PERIOD = 0.2
 """Bandwidth of the robust controller times period, as at 1 ms; more loses its phase margin to delay and hold [-]."""
 _SLOW_SHARE = 0.1
@@ -111,12 +108,12 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
         SysidError: There is none.
     """
     bandwidth = settings.bandwidth
-    while bandwidth >= _LEAST:
+    while bandwidth >= 10.0:
         tried = with_bandwidth(settings, bandwidth)
         choice = GainChoice(tried, margins_of(robot, tried), noise_share(robot, tried))
         if choice.keeps_margins.all():
             return choice
-        bandwidth /= _RATIO
+        bandwidth /= 10.0**0.1
     worst = int(np.argmin(np.where(np.isnan(choice.margins.gain), 0.0, choice.margins.gain)))
     raise SysidError(
         f"no gains keep the margins with these elastic joints: {robot.joint_names[worst]} has too little at a "

@@ -33,14 +33,8 @@ from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
-_LEVER = 1.0
-"""Length that makes a rotation comparable to a translation where a twist cannot be reached [m]; long, so that a tool
-held back at its tip stops rather than pivots about it."""
 _MOMENT_UNITS = np.repeat([1.0, 0.1], 3)
 """Sizes of a force [N] and a moment [Nm] that count alike where joint torques leave open which of them acts."""
-_WRENCH_DAMPING = 1e-4
-_REST_SPEED = 1e-4
-"""Joint speed below which a reference rests [rad/s]."""
 _ROUNDING = 1e-10
 """Excess over a bound that is rounding [rad/s, m/s]."""
 _DAMPING = 1e-4
@@ -115,15 +109,11 @@ class GuidedReference:
         q: Positions, (n,) [rad].
         v: Velocities, (n,) [rad/s].
         a: Accelerations since the last cycle, (n,) [rad/s^2].
-        is_touched: Whether the wrench moves the arm.
-        limited_by: Names of the joints whose limits, and of the walls, that hold the arm back.
     """
 
     q: Array
     v: Array
     a: Array
-    is_touched: bool
-    limited_by: tuple[str, ...]
 
 
 def without_dead_zone(wrench: ArrayLike, dead_zone: ArrayLike) -> Array:
@@ -187,7 +177,7 @@ def wrench_of(jacobian: Array, torque: Array) -> Array:
         Force and moment in world axes, (6,) [N, Nm].
     """
     scaled = jacobian.T * _MOMENT_UNITS
-    normal = scaled.T @ scaled + _WRENCH_DAMPING * np.eye(6)
+    normal = scaled.T @ scaled + 1e-4 * np.eye(6)
     return np.asarray(np.linalg.solve(normal, scaled.T @ torque) * _MOMENT_UNITS)
 
 
@@ -209,7 +199,6 @@ class GuidingLaw:
         s, limits = self.settings, robot.limits
         self._admittance = np.repeat([s.force_admittance, s.torque_admittance], 3)
         self._dead_zone = np.repeat([s.force_dead_zone, s.torque_dead_zone], 3)
-        self._weights = np.repeat([1.0, _LEVER], 3)
         eye = np.eye(robot.n)
         self._damping = _DAMPING * eye
         self._joint_rows = np.vstack([eye, -eye])
@@ -217,7 +206,6 @@ class GuidingLaw:
         self._joint_speeds = np.tile(s.joint_speed_share * limits.v_max, 2)
         self._is_limited = np.isfinite(self._joint_ends)
         self._decelerations = np.tile(s.deceleration_share * limits.a_max, 2)[self._is_limited]
-        self._names = (*robot.joint_names, *robot.joint_names, *(wall.name for wall in self.walls))
         self.start(robot.home)
 
     def start(self, q: ArrayLike) -> None:
@@ -249,7 +237,7 @@ class GuidingLaw:
     @property
     def is_at_rest(self) -> bool:
         """Whether the reference has come to rest."""
-        return bool(np.abs(self._v).max() < _REST_SPEED)
+        return bool(np.abs(self._v).max() < 1e-4)  # [rad/s]
 
     def step(self, wrench: ArrayLike, interval: tuple[ArrayLike, ArrayLike] | None = None) -> GuidedReference:
         """Compute the reference of the next cycle.
@@ -274,17 +262,17 @@ class GuidingLaw:
         self._twist += s.period / s.time_constant * (self._admittance * push - self._twist)
         for part, most in ((slice(0, 3), s.speed), (slice(3, 6), s.angular_speed)):
             self._twist[part] *= min(1.0, most / max(float(np.linalg.norm(self._twist[part])), most))
-        v, limited_by = self._joint_velocities()
+        v = self._joint_velocities()
         a = (v - self._v) / s.period
         self._q, self._v = self._q + s.period * v, v
         self._move()
-        return GuidedReference(self._q.copy(), v, a, bool(push.any()), limited_by)
+        return GuidedReference(self._q.copy(), v, a)
 
-    def _joint_velocities(self) -> tuple[Array, tuple[str, ...]]:
-        """Return the joint velocities closest to the twist, (n,) [rad/s], and the active limits."""
+    def _joint_velocities(self) -> Array:
+        """Return the joint velocities closest to the twist, (n,) [rad/s]."""
         s = self.settings
-        jacobian = self._weights[:, None] * self._jacobian
-        hessian = jacobian.T @ jacobian + self._damping
+        # A rotation counts as a motion 1 m away: a tool held back at its tip stops rather than pivots about it.
+        hessian = self._jacobian.T @ self._jacobian + self._damping
         bounds, is_limited = self._joint_speeds.copy(), self._is_limited
         left = (self._joint_ends - self._joint_rows @ self._q)[is_limited]
         bounds[is_limited] = np.minimum(bounds[is_limited], braking_speed(left, self._decelerations, s.period))
@@ -293,13 +281,10 @@ class GuidingLaw:
             wall_rows, distances = self._wall_rows()
             bounds = np.append(bounds, braking_speed(distances, s.wall_deceleration, s.period))
             rows = np.vstack([rows, wall_rows])
-        v = closest_point(hessian, jacobian.T @ (self._weights * self._twist), rows, bounds)
+        v = closest_point(hessian, self._jacobian.T @ self._twist, rows, bounds)
         # Where a limit bends the motion, the tool must not become faster than the hand could make it.
         linear = float(np.linalg.norm(self._jacobian[:3] @ v))
-        v = v * min(1.0, s.speed / max(linear, s.speed))
-        reach = rows @ v
-        active = np.flatnonzero((reach >= bounds - 1e-9) & (reach > 1e-9))
-        return v, tuple(dict.fromkeys(self._names[k] for k in active))
+        return v * min(1.0, s.speed / max(linear, s.speed))
 
     def _wall_rows(self) -> tuple[Array, Array]:
         """Return speeds towards the walls per joint velocity, (w, n), and distances from them, (w,) [m]."""

@@ -34,8 +34,6 @@ from sysid_ros.core.regressors.torque import TorqueRegressor
 Array = NDArray[np.float64]
 _KNOWN = 1e-6
 """Scale of parameters whose box is a point, in their units."""
-_LONGEST_GAP = 1.0
-"""After a longer gap between samples all of them are discarded [s]."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class ModelFitter:
             number, stamp = int(samples.sequence[k]), int(samples.stamps[k])
             if self._last is not None and number != self._last[0] + 1:
                 self._observer.reset()
-                if not 0 <= stamp - self._last[1] <= round(1e9 * _LONGEST_GAP):
+                if not 0 <= stamp - self._last[1] <= 10**9:  # after a longer gap all samples are discarded
                     self.reset(self._model)
             self._last = number, stamp
             if is_moving[k]:

@@ -27,10 +27,6 @@ from sysid_ros.core.model.robot import PositionSide, RobotModel
 
 Array = NDArray[np.float64]
 
-_FREQUENCIES = 400
-_SLOWEST = 1.0
-"""Lowest frequency at which margins are evaluated [rad/s]."""
-
 
 @dataclass(frozen=True)
 class LoopCase:
@@ -146,7 +142,7 @@ class SampledLoop:
         if self.radius >= 1.0:
             return LoopMargins(self.radius, *np.full((4, n), np.nan))
         period = self.settings.period
-        frequencies = np.geomspace(_SLOWEST, np.pi / period * (1.0 - 1e-9), _FREQUENCIES)
+        frequencies = np.geomspace(1.0, np.pi / period * (1.0 - 1e-9), 400)
         z = np.exp(1j * frequencies * period)
         response = np.linalg.solve(z[:, None, None] * np.eye(len(self.step)) - self.step, self._command.astype(complex))
         sensitivity = np.diagonal(np.eye(n) + self.torque @ response, axis1=1, axis2=2)

@@ -15,7 +15,6 @@ from enum import Enum
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.errors import Cancelled
@@ -25,11 +24,8 @@ from sysid_ros.core.estimation.windows.model import tilt_axes
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
 
-Array = NDArray[np.float64]
-
 LAGS = np.array([2, 5, 8, 12, 16, 20, 25, 30, 40, 50]) * 1e-3
 """Lags and leads of the torque that are tried first [s]."""
-_TILT_ROUNDS = 3
 _SMALL = 1e-9
 
 
@@ -228,7 +224,6 @@ def explain_inconsistency(
     robot: RobotModel,
     settings: EstimatorSettings,
     blocks: Iterable[SampleBlock],
-    on_progress: Callable[[float], None] = lambda share: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Explanation | None:
     """Try one hypothesis after the other.
@@ -237,7 +232,6 @@ def explain_inconsistency(
         robot: The arm as assumed.
         settings: Settings of the estimation, of a payload.
         blocks: The samples.
-        on_progress: Called with the share of the work that is done.
         is_cancelled: Polled before every linear program; hypotheses found by then are kept.
 
     Returns:
@@ -255,11 +249,10 @@ def explain_inconsistency(
     base = np.nan
     with suppress(Cancelled):
         base = data.misfit(data.r)
-        for done, assumption in enumerate(_MAKERS, start=1):
+        for assumption in _MAKERS:
             for one in try_assumption(data, assumption, base):
                 tried.append(one)  # results before a cancellation are kept
             untried.remove(assumption)
-            on_progress(done / len(_MAKERS))
     if np.isnan(base):
         return None
     ranked = sorted(tried, key=lambda one: one.rank)
@@ -375,7 +368,7 @@ def _try_tilt(data: RelaxedRows, scale: float) -> Iterator[Hypothesis]:
     """Tilt gravity; its product with the target is linear about the target of the round before."""
     strength = float(np.linalg.norm(data.robot.gravity))
     target, along, least = data.prior.center, 0.0, None
-    for _ in range(_TILT_ROUNDS):
+    for _ in range(3):
         columns = data.tilt + data.tilted @ (target - data.prior.center)[: data.tilted.shape[2]]
         across = columns[:, :2]
         r = data.r + along * columns[:, 2]

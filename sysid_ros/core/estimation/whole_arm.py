@@ -52,7 +52,6 @@ _SIGNIFICANCE = 2.0
 """A friction term must improve held-out blocks by this many standard errors, or equally improbably with few blocks."""
 _STAMP_JITTER = 1e-3
 """Stamps that were made where data arrive are off by as much [s]; a jump that this explains is none."""
-_STEPS = 5
 _NOISE_FLOOR = 1e-3
 """Smallest standard deviation of a torque [Nm]."""
 _SMALLEST_MASS, _SMALLEST_LENGTH = 1.0, 0.1
@@ -339,24 +338,18 @@ class WholeArmProblem:
         return jacobian
 
 
-def fit_whole_arm(
-    robot: RobotModel,
-    motions: Sequence[Motion],
-    law: FrictionLaw | None = None,
-    terms: NDArray[np.bool_] | None = None,
-) -> WholeArmFit:
+def fit_whole_arm(robot: RobotModel, motions: Sequence[Motion], law: FrictionLaw | None = None) -> WholeArmFit:
     """Fit all bodies, friction, tilt and lag to measured torques.
 
     Args:
         robot: The arm and its nominal parameters.
         motions: Smoothed samples.
         law: The friction law; the simple one by default.
-        terms: The terms of each joint, (n, K); all by default.
 
     Raises:
         SysidError: The motions are too short.
     """
-    return _Fitting(WholeArmProblem(robot, motions, law or FrictionLaw()), terms).run()
+    return _Fitting(WholeArmProblem(robot, motions, law or FrictionLaw())).run()
 
 
 class _Fitting:
@@ -388,7 +381,7 @@ class _Fitting:
     def run(self) -> WholeArmFit:
         """Solve, and compute the residuals of held-out blocks."""
         problem, x = self.problem, self.problem.start
-        for _ in range(_STEPS):
+        for _ in range(5):
             x = self._step(x)
         theta, tilt, friction = problem.unpack(x)
         angle = float(np.arcsin(min(float(np.linalg.norm(tilt)), 1.0)))
@@ -468,14 +461,10 @@ class TermTest:
 
     Attributes:
         name: The term.
-        improvement: Share of the mean squared residual of held-out blocks that the term removes, (n,).
-        significance: Mean improvement of a block over its standard error, (n,).
         is_needed: Whether the joint needs the term, (n,).
     """
 
     name: str
-    improvement: Array
-    significance: Array
     is_needed: NDArray[np.bool_]
 
 
@@ -544,7 +533,7 @@ def compare_blocks(name: str, plain: Array, found: Array, needed: float) -> Term
     mean, spread = gain.mean(axis=0), gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
     score = mean / np.maximum(spread, 1e-300)
     improvement = mean / np.maximum(plain.mean(axis=0), 1e-300)
-    return TermTest(name, improvement, score, (score > needed) & (improvement > 0.01))
+    return TermTest(name, (score > needed) & (improvement > 0.01))
 
 
 def _too_few(found: int, needed: int) -> SysidError:

@@ -27,8 +27,6 @@ Array = NDArray[np.float64]
 PAYLOAD = 10
 _TORQUE_SMOOTHING = 0.1
 """``|tau|`` in the torque error is replaced by ``sqrt(tau^2 + s^2)`` [Nm]."""
-_FEWEST_DIRECTIONS = 3
-"""Least number of combinations that the cost of the weakest directions looks at."""
 SMOOTH, SHARP = 8.0, 32.0
 """Powers of the Schatten norms that bound a condition number: of a first search, and for the last per cent."""
 _FLOOR = 1e-9
@@ -249,7 +247,7 @@ def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = Non
         scale = errors.payload_scale
         given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
         values, vectors = np.linalg.eigh(scale[:, None] * given * scale / errors.row_error**2)
-        count = max(int(np.count_nonzero(values < 1.0)), _FEWEST_DIRECTIONS)
+        count = max(int(np.count_nonzero(values < 1.0)), 3)
         deviation = np.full(errors.relative.shape, errors.row_error)
         known = np.diag(np.maximum(values[:count], 0.0))
         return WeakestDirections(vectors[:, :count].T * scale, known, np.arange(-PAYLOAD, 0), deviation, errors.weight)
@@ -280,22 +278,6 @@ def build_arm_criterion(
     if kind == "bounds":
         return BoundsCriterion(errors, collected, base)
     return InformationCriterion(base.columns, np.ones(base.columns.size), errors.weight, collected, kind)
-
-
-def frobenius_bound(gram: Array) -> float:
-    """Compute ``r_c = (|H|_F + |H^-1|_F) / 2``, never below the condition number of rows with the Gram matrix H.
-
-    With the eigenvalues ``l`` of H, ``|H|_F >= l_max`` and ``|H^-1|_F >= 1 / l_min`` (the paper has equal signs), so
-    ``r_c >= sqrt(|H|_F |H^-1|_F) >= sqrt(l_max / l_min)``, the condition number. r_c depends on units and on the number
-    of samples; its smallest value over all multiples of H is the root, which is at most ``sqrt(nb)`` times the
-    condition number, and what the criterion "frobenius_bound" minimises.
-
-    Args:
-        gram: H, (nb, nb), positive definite.
-
-    Source: EXCITE (6) to (8), Theorem 1.
-    """
-    return 0.5 * float(np.linalg.norm(gram) + np.linalg.norm(np.linalg.inv(gram)))
 
 
 def _d_optimal(information: Array) -> tuple[float, Array]:

@@ -18,11 +18,6 @@ Array = NDArray[np.float64]
 
 _UNIT = 0.05
 """A distance that is missing counts in units of this [m]."""
-_NEARBY = 0.1
-"""Pairs further apart than the clearance plus this at random postures are left out [m]."""
-_PROBES = 1000
-_FREE = 48
-"""Free postures that are moved joint by joint to find where a joint leaves none free."""
 _SWEEP = 21
 """Positions of the joint, from the start to each end of its range."""
 _TINY = 1e-9
@@ -97,9 +92,9 @@ class MissingDistances:
         self._ground = collision.ground_height
         self._obstacles = collision.obstacles
         lower, upper = around
-        self._postures = np.random.default_rng(0).uniform(lower, upper, (_PROBES, robot.n))
+        self._postures = np.random.default_rng(0).uniform(lower, upper, (1000, robot.n))
         distances = self._pair_distances(self._centers(self._postures)[1])
-        self._keep(distances.min(axis=1, initial=np.inf) < clearance + _NEARBY)
+        self._keep(distances.min(axis=1, initial=np.inf) < clearance + 0.1)
 
     @property
     def rows(self) -> int:
@@ -126,7 +121,7 @@ class MissingDistances:
             Lower and upper ends, each (n,) [rad], between those given.
         """
         is_free = self.evaluate(self._postures).min(axis=0, initial=np.inf) >= clearance
-        postures = np.concatenate([q_start[None], self._postures[is_free][:_FREE]])
+        postures = np.concatenate([q_start[None], self._postures[is_free][:48]])
         found = np.array([lower, upper], dtype=float)
         for joint in range(q_start.size):
             for end in found:

@@ -26,12 +26,8 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 
 Array = NDArray[np.float64]
 
-_STEP = 0.005  # [s] between samples
-_BASE_STEP = 0.02
 _PRIOR_WEIGHTS = np.logspace(-3, 1, 5)
 """Weights of the prior box, per row of data, that are tried."""
-_DRAWS = 12
-"""Random trajectories of which the best is a start."""
 _STAGES = ((False, 20.0), (True, 20.0), (True, 400.0))
 """Stages of a start: whether distances count, and the weight of violations. The first is left out for a payload, whose
 motions are smaller."""
@@ -40,18 +36,8 @@ _AHEAD = 0.8
 _SMALLER = 0.9
 """Share of its amplitude below which a result shows so little that the start is solved again, with distances from the
 beginning: without them the solver may have left links in each other."""
-_MEMORY = 30
-"""Steps that L-BFGS remembers."""
-_FLAT = 1e-6
-"""Relative decrease of the objective below which a search ends."""
-_ALMOST = 1.05
-"""Share of the torque limits that the final check of a whole arm's motion allows."""
-_CHECK_STEP = 0.005
-"""Time between the samples of the final check [s]."""
 _HEAVIER = (2e3, 1e4)
 """Weights of violations with which a whole arm's motion is solved once more, where the check refuses it."""
-_PRESSES = 80
-"""Iterations of each of these."""
 _SCALES = (0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
 """Shares of the amplitude tried for a trajectory that breaks a limit between the samples of the problem."""
 
@@ -78,7 +64,7 @@ def momentum_windows(robot: RobotModel, trajectory: Trajectory, window: float) -
 
     Source: SAFE-ID (21); dp/dt of the momentum equals the torque equation, so ``Y = integral of W``.
     """
-    per_window = max(int(round(window / _STEP)), 2)
+    per_window = max(int(round(window / 0.005)), 2)  # samples 5 ms apart
     step = window / per_window
     count = max(int(trajectory.duration / window + 1e-9), 1)
     times = (np.arange(count * per_window) + 0.5) * step
@@ -126,7 +112,7 @@ def base_regressor(
     regressor, parts = TorqueRegressor(robot), []
     for trajectory in trajectories:
         if window is None:
-            count = max(int(round(trajectory.duration / _BASE_STEP)), 2)
+            count = max(int(round(trajectory.duration / 0.02)), 2)
             times = (np.arange(count) + 0.5) * (trajectory.duration / count)
             rows = regressor.evaluate(*trajectory.sample(times))[..., base.columns]
         else:
@@ -314,14 +300,14 @@ class _Search:
                 raise StopIteration
 
         iterations = min(self.settings.max_iterations, most or self.settings.max_iterations)
-        options = {"maxiter": iterations, "maxcor": _MEMORY, "ftol": _FLAT}
+        options = {"maxiter": iterations, "maxcor": 30, "ftol": 1e-6}
         minimize(
             self.problem.objective, x, (has_distances, penalty), "L-BFGS-B", jac=True, options=options, callback=follow
         )
         return best[0]
 
     def _best_draw(self) -> Array:
-        draws = [self._draw() for _ in range(_DRAWS)]
+        draws = [self._draw() for _ in range(12)]
         return draws[int(np.argmin([self.problem.cost(x) for x in draws]))]
 
     def _draw(self) -> Array:
@@ -343,7 +329,7 @@ class _Search:
         for penalty in _HEAVIER if self.problem.base is not None else ():
             if passes or self.clock() >= self.deadline:
                 break
-            candidate = self._within_range(self._solve(candidate, True, penalty, _PRESSES))
+            candidate = self._within_range(self._solve(candidate, True, penalty, 80))
             passes = self._passes(candidate)
         scale = 1.0 if passes else next((factor for factor in _SCALES if self._passes(factor * candidate)), 0.0)
         cost = self.problem.cost(scale * candidate)
@@ -373,11 +359,11 @@ class _Search:
 
     def _passes(self, x: Array) -> bool:
         trajectory, model = self.problem.space.trajectory(x), self.model
-        times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / _CHECK_STEP)) + 1)
+        times = np.linspace(0.0, trajectory.duration, int(np.ceil(trajectory.duration / 0.005)) + 1)
         states = trajectory.sample(times)
         share = self.settings.torque_fraction
         if self.problem.base is not None:  # these motions are proven, and planned again where they lack a little
-            share = _ALMOST
+            share = 1.05  # of the torque limits
         try:
             self._demand.check(LimitKind.TORQUE, times, states, share)
             self._demand.check_stops(trajectory, self.settings.brake_time, share)

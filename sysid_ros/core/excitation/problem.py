@@ -114,9 +114,6 @@ _STOP_PROGRESS = (0.6, 1.0)
 """Fractions of the progress of a stop at which its torque is about largest, and at rest after it."""
 _IDLE_TORQUE = 0.9
 """Share of the allowed torques below which, in random motions at the other limits, stops are left to the last check."""
-_DRAWS = 8
-_SIGN_WIDTH = 0.02
-"""Speed over which the sign of a velocity is smooth in the search [rad/s]."""
 _MEMORY = 0.3
 """Time constant with which feedback forgets how fast a motion was [s]."""
 
@@ -167,7 +164,7 @@ class ExcitationProblem:
         self.base = BaseParameters.of_settings(robot, settings) if settings.target == ARM_TARGET else None
         """Base parameters to be identified; None for a payload."""
         self._between = _BETWEEN if self.base is None else _BETWEEN_ARM
-        self._regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE, sign_width=_SIGN_WIDTH)
+        self._regressor = TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE, sign_width=0.02)
         self._last = robot.inertial_slice(robot.n)
         around = (self.limits.position_lower, self.limits.position_upper)
         self._distances = MissingDistances(
@@ -198,12 +195,6 @@ class ExcitationProblem:
     def cost(self, x: Array) -> float:
         """Evaluate the criterion at coordinates (size,)."""
         return self._criterion.evaluate(self._columns(self._regressor.evaluate(*self.space.states(x))))[0]
-
-    def cost_gradient(self, x: Array) -> tuple[float, Array]:
-        """Evaluate the criterion and its gradient (size,)."""
-        states = self.space.states(x)
-        value, slope = self._criterion.evaluate(self._columns(self._regressor.evaluate(*states)))
-        return value, self.space.pull_back(*self._regressor.pull_back(*states, self._merge(slope)))
 
     def objective(self, x: Array, has_distances: bool = True, penalty: float = 20.0) -> tuple[float, Array]:
         """Evaluate the cost with the penalty of all violations, and its gradient (size,).
@@ -305,7 +296,7 @@ class ExcitationProblem:
         """Compute the largest share of a torque limit in random motions that reach the other limits."""
         rng, limits, space, largest = np.random.default_rng(0), self.limits, self.space, 0.0
         room = np.minimum(limits.position_upper - space.q_start, space.q_start - limits.position_lower)
-        for _ in range(_DRAWS):
+        for _ in range(8):
             x = rng.normal(size=(space.n, space.per_joint))
             q, v, a = space.states(x)
             reach, v, a = (np.abs(part).max(axis=0) for part in (q - space.q_start, v, a))

@@ -51,8 +51,6 @@ _LITTLE, _NEARLY = 0.05, (0.97, 0.94, 0.91)
 """Share of a limit that is little, and shares of its amplitude that are tried of a motion that lacks no more."""
 _SMALLER = (1.0, 0.85, 0.7, 0.55)
 """Shares of the amplitude with which a motion is just good enough that are tried of one that lacks more."""
-_CLOSER = 2
-"""Bisections between the stretch that is proven and the one before it, which was not."""
 _SCALES = (1.0, 0.98, 0.94, 0.88, 0.8)
 """Shares of its amplitude, where it is the path that is refused."""
 _ALLOWANCE = 1.25
@@ -86,15 +84,11 @@ _PROBES, _PROBE_TIME = 2, 8.0
 """Random motions whose errors are computed, and their longest duration [s]."""
 _ROUNDS = 20
 """How often the motion of one start is tried to be proven: first as planned, then planned again with its own errors."""
-_FINER = 2
-"""Harmonics that are added where a motion is proven but not good enough with the present ones."""
 _FAR = 3.0
 """Ratio of a condition number to the wanted one above which another start promises more than planning the
 motion of this one again."""
 _GAIN = 0.004
 """Decrease of the logarithm of the criterion that makes a motion worth a proof."""
-_OTHER_START = 7919
-"""By how much the seeds of two starts differ."""
 _LEAST_SEARCH = 0.05
 """Least time for the search from a start [s]."""
 
@@ -353,7 +347,7 @@ class _ProvenSearch:
         So it is planned again, beginning with itself, with its own errors.
         """
         self._tell()
-        self._seed = (self._settings.seed + self.starts * _OTHER_START) % 2**32
+        self._seed = (self._settings.seed + self.starts * 7919) % 2**32
         self.starts += 1
         self._caution, self._finer = 0.0, 0
         plan: ExcitationPlan | None = self._plan(share, errors, seconds)
@@ -468,7 +462,7 @@ class _ProvenSearch:
     ) -> tuple[ExcitationPlan | None, PlannedErrors, float]:
         """Plan with the errors of a motion, beginning with it; more slowly where they leave no room."""
         if attempt.proven is not None:
-            self._finer += _FINER
+            self._finer += 2  # harmonics
         if attempt.bound is not None:
             errors, refusal = self._allocate([attempt.bound], _MARGIN * attempt.scale**-_GROWTH), attempt.refusal
             if refusal is None:
@@ -589,7 +583,7 @@ class _ProvenSearch:
         if best.proven is None or stretch == 1.0:
             return best
         # A slower motion is less informative: its accelerations fall with the square.
-        for _ in range(_CLOSER):
+        for _ in range(2):  # bisections towards the stretch that is not proven
             middle = 0.5 * (refused + stretch)
             faster = self._attempt_smaller(path, middle)
             if faster.proven is None:

@@ -19,13 +19,9 @@ Array = NDArray[np.float64]
 
 _DURATION = 5.0  # [s]
 _SAMPLES = 24
-_CANDIDATES = 150
-_AMPLITUDE = 0.8  # [rad]
 _SPEED_SHARE = 0.5
 """Share of the joints' speed and acceleration limits a candidate uses; the rest is left to the planner."""
 _CIRCLE = np.pi  # [rad], range of a joint without limits
-_KEPT = 0.9
-"""Share of the gain that a simpler motion must keep."""
 _NEGLIGIBLE = 1e-3
 """Smallest singular value that is worth a number in the text."""
 
@@ -116,7 +112,7 @@ def advise(
         return None
     gain = _Gain(analysis, source, information, missing)
     rng = np.random.default_rng(seed)
-    candidates = [_candidate(robot, rng) for _ in range(_CANDIDATES)]
+    candidates = [_candidate(robot, rng) for _ in range(150)]
     best = max(candidates, key=gain.evaluate)
     if gain.evaluate(best) <= 1e-6:
         return None
@@ -170,7 +166,7 @@ def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
     moving = rng.choice(n, size=int(rng.integers(1, n + 1)), replace=False)
     room = 0.9 * np.minimum(posture - lower, upper - posture)
     amplitude, rate = np.zeros(n), np.ones(n)
-    amplitude[moving] = np.clip(np.minimum(_AMPLITUDE * rng.uniform(0.4, 1.0, moving.size), room[moving]), 0.02, None)
+    amplitude[moving] = np.clip(np.minimum(0.8 * rng.uniform(0.4, 1.0, moving.size), room[moving]), 0.02, None)
     size = np.maximum(amplitude, 1e-9)
     fastest = np.minimum(_SPEED_SHARE * limits.v_max / size, np.sqrt(_SPEED_SHARE * limits.a_max / size))
     # At least one swing within the motion, at most as many as the samples resolve.
@@ -182,7 +178,7 @@ def _candidate(robot: RobotModel, rng: np.random.Generator) -> Swing:
 
 def _simplify(robot: RobotModel, motion: Swing, gain: _Gain) -> tuple[Swing, list[int]]:
     """Stop joints and drop postures of little effect; return the still joints whose posture matters."""
-    wanted = _KEPT * gain.evaluate(motion)
+    wanted = 0.9 * gain.evaluate(motion)
     for joint in np.flatnonzero(motion.amplitude):
         amplitude = motion.amplitude.copy()
         amplitude[joint] = 0.0

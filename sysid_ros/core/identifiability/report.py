@@ -100,8 +100,6 @@ def _signed(value: float) -> str:
 
 WEAK = 1e-3
 """Below this, something is identifiable only because of a small offset or angle, and the report says so."""
-_NARROWER = 0.999
-"""Bounds narrower than this part of the prior's say more than the prior."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def report_bounds(
         condition_number: Of the regressor of the base parameters [-].
         text: Description of the bounds.
     """
-    is_narrower = np.asarray(upper) - np.asarray(lower) < _NARROWER * prior.width
+    is_narrower = np.asarray(upper) - np.asarray(lower) < 0.999 * prior.width  # less says no more than the prior
     return replace(
         _report("data", structure, text),
         determined=int(np.count_nonzero(is_narrower)),

@@ -19,7 +19,6 @@ from sysid_ros.core.model.inertia import from_pseudo_inertia
 
 Array = NDArray[np.float64]
 
-_ROWS_PER_COLUMN = 1.5
 _SPREAD = 2.0  # of positions [rad, typical lengths]
 
 
@@ -40,7 +39,7 @@ def restricted_rows(tree: KinematicTree, units: Sequence[JointUnit], settings: A
         is_measured[:12] = [False] * 6 + [settings.measured != "joint_torques"] * 6
     parameters = np.concatenate([_draw(rng, unit, body) for unit, body in zip(units, tree.bodies, strict=True)])
     parts: list[Array] = []
-    for _ in range(int(_ROWS_PER_COLUMN * parameters.size / max(is_measured.sum(), 1)) + 6):
+    for _ in range(int(1.5 * parameters.size / max(is_measured.sum(), 1)) + 6):
         q = coupling @ rng.uniform(-_SPREAD, _SPREAD, free) + offsets
         v, a = np.zeros((2, free)) if settings.is_static else rng.normal(size=(2, free))
         rows = _rows(tree, units, q, coupling, v, a, seed)

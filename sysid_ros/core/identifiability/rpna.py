@@ -225,9 +225,6 @@ def _blocks(parts: list[Array], zeros: int) -> Array:
     return result
 
 
-_STANDARD_GRAVITY = 9.81  # [m/s^2], unit of acceleration where there is no gravity
-
-
 @dataclass(frozen=True)
 class BodyNullspace:
     """Result of the algorithm for one body; P extended parameters (see :class:`JointUnit`), in scaled units.
@@ -258,7 +255,7 @@ def find_nullspaces(tree: KinematicTree, settings: AnalysisSettings, spans: Span
     strength = float(np.linalg.norm(tree.gravity))
     # The world accelerates upwards instead of weights pulling down, so that weights and offsets have the same sign.
     upwards = -tree.gravity / strength if strength > 0.0 else np.zeros(3)
-    unit_gravity = strength if strength > 0.0 else _STANDARD_GRAVITY
+    unit_gravity = strength if strength > 0.0 else 9.81  # [m/s^2]
     seed = np.concatenate([upwards, np.zeros(3), [1.0]])[:, None]
     joints = _JointView(tree, settings, spans, seed)
     base = _BaseView(settings, spans, seed)

@@ -189,22 +189,9 @@ class KinematicTree:
         bodies = tuple(replace(body, rotor=rotors.get(body.name, body.rotor)) for body in self.bodies)
         return replace(self, bodies=bodies)
 
-    def with_floating_base(self, name: str = "base") -> KinematicTree:
-        """Return the same mechanism on a floating base, with the base as a body of its own.
-
-        Raises:
-            ModelError: The base floats already, or a joint has that name.
-        """
-        if self.is_floating:
-            raise ModelError("tree", "floats already")
-        return self._on_base(name, np.eye(6))
-
     def with_base_body(self, name: str = "base") -> KinematicTree:
         """Return the same mechanism with the fixed body as a body of its own, for a sensor underneath it."""
-        return self._on_base(name, np.zeros((6, 0)))
-
-    def _on_base(self, name: str, motion: Array) -> KinematicTree:
-        base = TreeBody(name, WORLD, np.eye(3), np.zeros(3), motion)
+        base = TreeBody(name, WORLD, np.eye(3), np.zeros(3), np.zeros((6, 0)))
         return replace(self, bodies=(base, *(replace(body, parent=body.parent + 1) for body in self.bodies)))
 
 

@@ -36,8 +36,6 @@ from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model
 Array = NDArray[np.float64]
 
 _ANY_STATE = "any_state"
-_ACCELERATION_MAX = 1000.0  # [rad/s^2]
-_LARGEST_SHARE = 0.9  # of pseudo-inertias: above, bodies may have hardly any inertia
 _ROUNDING = 1e-9  # settings may exceed the URDF by this share, the rounding of a decimal number
 
 
@@ -84,7 +82,7 @@ def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, 
             )
             raise ParameterOutOfRange(f"{section.path}.torque", peak, allowed)
         torque = continuous = min(torque, peak)
-    acceleration = section.number("acceleration", "rad/s^2", 1e-6, _ACCELERATION_MAX)
+    acceleration = section.number("acceleration", "rad/s^2", 1e-6, 1000.0)
     return lower, upper, velocity, acceleration, torque, continuous
 
 
@@ -121,7 +119,6 @@ def _loosen(limit: float, side: int) -> float:
 _STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s^2]
 _GRAVITY_MAX = 30.0  # [m/s^2]
 _TORQUE_MAX = 1e5  # [Nm]
-_VELOCITY_MAX = 100.0  # [rad/s]
 
 
 def build_robot(name: str, description: UrdfDescription, settings: Section) -> RobotModel:
@@ -278,7 +275,7 @@ def _read_order(section: Section, settings: Section, inertial: Array) -> Inertia
     section.get(key, None)
     if key not in section:
         return None
-    share = section.number(key, "-", 0.0, _LARGEST_SHARE)
+    share = section.number(key, "-", 0.0, 0.9)  # above, bodies may have hardly any inertia
     if "gripper" in settings:
         raise ParameterOutOfRange(f"{section.path}.{key}", share, "absent where a gripper has states")
     nominal = inertial.ravel()
@@ -367,7 +364,7 @@ def _read_sensors(settings: Section, n: int) -> SensorModel:
         raise ParameterOutOfRange(f"{settings.path}.error_window", settings.get("error_window", None), allowed)
     relative = settings.per_joint("effort_relative_error", n, "-", 0.0, 0.5)
     absolute = settings.per_joint("effort_absolute_error", n, "Nm", 0.0, _TORQUE_MAX)
-    velocity = settings.per_joint("velocity_error", n, "rad/s", 0.0, _VELOCITY_MAX)
+    velocity = settings.per_joint("velocity_error", n, "rad/s", 0.0, 100.0)
     sensors = SensorModel(
         effort_meaning=EffortMeaning(settings.text("effort_meaning", choices=meanings)),
         effort_sign=sign,

@@ -22,12 +22,9 @@ from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.spheres import read_sphere_rows
 
 TARGETS = ("payload", "end_effector")
-_MASS_MAX = 1000.0  # [kg]
 _LENGTH_MAX = 10.0  # [m]
 _INERTIA_MAX = 1.0e5  # [kg m^2]
 
-_PARALLEL = 1.0 - 1e-6
-"""Axes count as parallel where the cosine of the angle between them is at least this."""
 
 Placement = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -104,7 +101,7 @@ def read_prior(settings: Section, name: str, tool: Placement, body: int) -> Payl
 
 def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[np.float64], PayloadShape]:
     rotation, translation = placement
-    mass = settings.vector("mass", 2, "kg", 0.0, _MASS_MAX)
+    mass = settings.vector("mass", 2, "kg", 0.0, 1000.0)
     limits = settings.section("center_of_mass")
     lower = limits.vector("lower", 3, "m", -_LENGTH_MAX, _LENGTH_MAX)
     upper = limits.vector("upper", 3, "m", -_LENGTH_MAX, _LENGTH_MAX)
@@ -124,7 +121,7 @@ def _read_object(settings: Section, placement: Placement) -> tuple[Box, NDArray[
     nominal_mass = 0.5 * (mass[0] + mass[1])
     nominal = from_com_form(nominal_mass, middle, 0.5 * nominal_mass * gyration**2 * np.eye(3))
     turned = None
-    if np.min(np.abs(rotation).max(axis=1)) < _PARALLEL:
+    if np.min(np.abs(rotation).max(axis=1)) < 1.0 - 1e-6:
         size = 1e-14 * (np.abs(center) + radius + np.abs(rotation.T) @ np.abs(translation))
         turned = TurnedBox(rotation, Box.around(center + rotation.T @ translation, radius + size))
     return object_box(mass, com, gyration), nominal, PayloadShape(com, gyration, turned)

@@ -15,14 +15,8 @@ from sysid_ros.core.model.robot import INERTIAL, PayloadPrior, PayloadShape, Rob
 
 Array = NDArray[np.float64]
 
-_TRIES = 10
-"""Draws from the whole box before the walk is taken."""
-_STEPS = 60
-"""Steps of the walk for one body."""
 _SMALL = 1e-3
 """Share of the largest mass or second moment that stands for none."""
-_EDGE = 1e-9
-"""Relative distance from the bounds of whole bodies, for rounding."""
 _INSIDE = 0.9
 """Share of the way to the edge of the cone that is used; ten steps of it leave room for rounding."""
 
@@ -87,7 +81,7 @@ def _corner(box: Box, rng: np.random.Generator) -> Array:
 
 
 def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: bool) -> Array:
-    for _ in range(1 if corner else _TRIES):
+    for _ in range(1 if corner else 10):
         point = _corner(box, rng) if corner else rng.uniform(box.lower, box.upper)
         if is_physically_consistent(point):
             return point
@@ -97,7 +91,9 @@ def _sample_body(box: Box, nominal: Array, rng: np.random.Generator, corner: boo
 def _within_share(point: Array, nominal: Array, share: float) -> Array:
     """Move a body towards the nominal one until its pseudo-inertia is within a share of the nominal one's."""
     excess = largest_share(point, nominal) / share if share > 0.0 else np.inf
-    return point if excess <= 1.0 else np.asarray(nominal + (1.0 - _EDGE) / excess * (point - nominal))
+    if excess <= 1.0:
+        return point
+    return np.asarray(nominal + (1.0 - 1e-9) / excess * (point - nominal))  # inside in spite of rounding
 
 
 def _push(goal: Array, box: Box, nominal: Array, rng: np.random.Generator) -> Array:
@@ -113,7 +109,7 @@ def _push(goal: Array, box: Box, nominal: Array, rng: np.random.Generator) -> Ar
 def _walk(box: Box, nominal: Array, rng: np.random.Generator) -> Array:
     """Walk by hit-and-run: steps of random direction and length within the box and the cone."""
     point = np.array(nominal)
-    for _ in range(_STEPS):
+    for _ in range(60):
         direction = box.width * rng.standard_normal(INERTIAL)
         shortest, longest = _consistent_range(point, direction)
         lower, upper = _box_range(box, point, direction)

@@ -16,7 +16,6 @@ from sysid_ros.core.model.robot import RobotModel, Sphere
 from sysid_ros.core.model.settings import Section
 
 _LENGTH_MAX = 10.0  # [m]
-_GROWTH = 1.25  # a covering sphere may be this much larger than the radius of the cylinder it covers
 
 
 def read_sphere_rows(settings: Section, key: str) -> list[NDArray[np.float64]]:
@@ -37,7 +36,7 @@ def cover_cylinder(radius: float, length: float) -> list[NDArray[np.float64]]:
 
     Each covers one slice, ``R^2 = r^2 + (slice/2)^2``; there are as many as keep R below 1.25 r.
     """
-    half_slice = radius * math.sqrt(_GROWTH**2 - 1.0)
+    half_slice = radius * math.sqrt(1.25**2 - 1.0)  # spheres may be a quarter larger than the cylinder they cover
     count = max(1, math.ceil(0.5 * length / half_slice - 1e-9))
     half = 0.5 * length / count
     size = math.nextafter(math.hypot(radius, half), math.inf)

@@ -195,7 +195,6 @@ def _can_exist(theta: Array) -> bool:
 
 _SNAP_STEP = math.pi / 12  # rounded multiples of 15 degrees are taken for the exact angle
 _SNAP_DIGITS = 3  # an angle written with fewer decimals may be meant as written
-_EXACT = 1e-9  # [rad] closer than this is no rounding
 
 
 def snap_angle(word: str) -> float | None:
@@ -206,7 +205,8 @@ def snap_angle(word: str) -> float | None:
     is_rounded = decimals >= _SNAP_DIGITS and abs(value - exact) <= 0.51 * 10.0**-decimals
     # Some files truncate (3.1415) instead of rounding.
     is_truncated = decimals >= _SNAP_DIGITS + 1 and abs(value - exact) < 10.0**-decimals
-    if exact == 0.0 or abs(value - exact) < _EXACT or not (is_rounded or is_truncated):
+    # Closer than 1e-9 rad nothing was rounded.
+    if exact == 0.0 or abs(value - exact) < 1e-9 or not (is_rounded or is_truncated):
         return None
     return exact
 

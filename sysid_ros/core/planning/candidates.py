@@ -62,7 +62,6 @@ class RobustProver:
         return prove_throughout(*given, self._settings)
 
 
-_REMEMBERED = 20
 _RESERVE = 1.2
 """A call is expected to take at most this much longer than the longest of the last ones."""
 
@@ -76,7 +75,7 @@ class CallTimes:
 
     def __init__(self, expected: float):
         self._expected = expected
-        self._recent: deque[float] = deque(maxlen=_REMEMBERED)
+        self._recent: deque[float] = deque(maxlen=20)
 
     @property
     def expected(self) -> float:

@@ -54,8 +54,6 @@ _MARGIN_OF = {
 DISTANCE_UNIT = 0.1  # [m]
 LITTLE = -0.5
 """Torque rows that are no larger than this are not worked out exactly: a step seldom changes one by so much."""
-_SEGMENTS = 3
-"""Parts of a motion of which each contributes its own worst rows to a linear model."""
 _STOP_PROGRESS = (0.5, 0.7)
 """Fractions of the progress of a stop where its torque tends to be largest."""
 
@@ -420,7 +418,7 @@ def _pick(values: Array, rows: int) -> tuple[Index, Index]:
     Of every row they are its worst in each part of the time, worst first.
     """
     flat = values.reshape(*values.shape[:2], -1)
-    parts = np.array_split(np.arange(flat.shape[1]), _SEGMENTS)
+    parts = np.array_split(np.arange(flat.shape[1]), 3)
     worst = [part[0] + flat[:, part[0] : part[-1] + 1].argmax(axis=1) for part in parts]
     time = np.concatenate(worst, axis=1)  # (A, parts R)
     entry = np.tile(np.arange(flat.shape[2]), len(parts))

@@ -23,7 +23,6 @@ from sysid_ros.core.trajectories.base import State
 
 Array = NDArray[np.float64]
 
-_POWER = 4
 _LITTLE = 5e-3
 """Gain of the logarithm of a condition number, a determinant or widths that is not worth a step."""
 
@@ -177,7 +176,7 @@ class GoalCost:
         return self.evaluate(x), 2.0 * (x - self._offset)
 
 
-def smooth_condition(information: Array, power: int = _POWER) -> tuple[Array, Array]:
+def smooth_condition(information: Array, power: int = 4) -> tuple[Array, Array]:
     """Compute a smooth upper bound of the logarithm of the condition number of the rows, and its derivative.
 
     ``log(tr(G^p) tr(G^-p)) / (2 p)``: where eigenvalues meet, the condition number has no gradient and a solver stalls;

@@ -120,8 +120,6 @@ def minimum_acceleration_offset(start: State, duration: float) -> Array:
 
 _TIMES = 120
 """Intervals between samples: overshoot between them is below the shares left of the limits."""
-_SMALL = 1e-4
-"""Influence of the end below which a time does not limit it."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ def end_intervals(start: State, limits: StateLimits, duration: float) -> tuple[A
         (-limits.a_max, limits.a_max),
     )
     for (low, high), shape in zip(bounds, shapes, strict=True):
-        useful = np.abs(shape[2]) > _SMALL
+        useful = np.abs(shape[2]) > 1e-4  # at other times the end has no influence
         by_v, by_a, by_end = (part[useful] for part in shape)
         free = v0[..., None] * by_v + a0[..., None] * by_a
         first, second = (low[..., None] - free) / by_end, (high[..., None] - free) / by_end

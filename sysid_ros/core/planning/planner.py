@@ -40,7 +40,6 @@ _STRETCH, _STRETCHES = 1.25, 4  # a rejected duration is stretched by this, so o
 _BARELY = 1.02
 """Where only a speed or acceleration was too large, the duration is stretched by a little more than it was."""
 _RATES = (LimitKind.VELOCITY, LimitKind.ACCELERATION)
-_BISECTIONS = 6
 _PRECISION, _WORTH = 0.06, 0.4  # [-], [s]; a duration that can be shorter by less is not tried, since trying takes time
 
 
@@ -50,8 +49,6 @@ _WAYS = 3
 """Ways around that are tried, of different random numbers."""
 _LEG_PARTS = (1.0, 0.5, 0.25)
 """Parts of the first leg of a way that are tried."""
-_HOLD = 1.0
-"""Duration of a hold for errors at rest [s]."""
 _LONG = 5.0
 """Straight motions that take longer are tried in two parts [s]."""
 _PAUSE = 1.5
@@ -380,7 +377,7 @@ class CertifiedPlanner:
                     raise
                 refused, wanted = wanted, min(wanted * _stretch(refusal), LONGEST)
         best = best or certified(LONGEST)
-        for _ in range(_BISECTIONS if refused else 0):
+        for _ in range(6 if refused else 0):  # bisections
             if best.duration - refused < max(_WORTH, _PRECISION * best.duration) or deadline.is_up():
                 break
             middle = float(np.sqrt(refused * best.duration))
@@ -546,7 +543,7 @@ class CertifiedPlanner:
     def _hold(self, request: PlanRequest, posture: Array) -> CertifiedPlan:
         """Certify that the arm can be held in a posture, (n,) [rad]; for questions about it, not to be executed."""
         rest = np.zeros(self.robot.n)
-        return self._certify(request, BezierTrajectory(posture, rest, rest, posture, _HOLD), 0.0)
+        return self._certify(request, BezierTrajectory(posture, rest, rest, posture, 1.0), 0.0)
 
     def _torque_room(self, q: Array, errors: AssumedErrors) -> Array:
         """Return the share of the torque limits that is left at rest in postures (N, n) beside feedback, (N,) [-]."""

@@ -34,8 +34,6 @@ Array = NDArray[np.float64]
 
 _SMALLEST_HALF = 1e-6
 """Radius given to joints whose end position is fixed by their limits [rad]."""
-_COARSE = 7
-"""Times at which random motions are evaluated."""
 _CONTINUATION = 8
 """Times at which a possible next motion is evaluated."""
 _NEAR = 0.3
@@ -164,7 +162,7 @@ class PlanProblem:
         wanted = [self.space.coordinates(end - q0) for end in (last_end, self.request.goal) if end is not None]
         k = np.concatenate([[self.minimum_acceleration, *wanted], draws])
         x = self.space.offsets(k)
-        samples = self._constraints(_COARSE, None, False).evaluate(x, little=0.0)
+        samples = self._constraints(7, None, False).evaluate(x, little=0.0)
         cost = build_cost(self.model, self.request, nodes=1).evaluate(x)
         merit = cost + PENALTY * np.maximum(samples.worst, 0.0)
         self.leave_out_far(samples)

@@ -32,7 +32,6 @@ _DRAWS = 8
 """Random postures that a tree grows towards at once."""
 _GOAL_SHARE = 0.2
 """Share of draws that are the other tree's root."""
-_SHORTCUTS = 120
 _TREES = 3
 """Ways that are found by trees, of which the fastest counts: they differ by much."""
 _NOT_FREE = 30.0
@@ -315,7 +314,7 @@ def _shortened(
     check: PostureCheck, way: list[Array], rng: np.random.Generator, must_stop: Callable[[], bool]
 ) -> list[Array]:
     """Cut corners between random points of a way, then remove needless postures."""
-    for _ in range(_SHORTCUTS):
+    for _ in range(120):
         if len(way) == 2 or must_stop():
             break
         one, other = np.sort(rng.uniform(0.0, len(way) - 1.0, 2))

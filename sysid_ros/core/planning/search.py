@@ -27,11 +27,9 @@ ROWS = 20
 """Rows of each kind in the linear model."""
 FEASIBLE = 1e-6
 _FIRST_RADIUS, _SMALLEST_RADIUS = 0.4, 2e-3
-_HALVE_AFTER = 3
 _ACCEPT, _GOOD = 0.05, 0.6
 _CONVERGED = 1e-4
 """Predicted gain of the merit below which a start that breaks a row is done; one that breaks none stops sooner."""
-_SLACK_CURVATURE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class StepProblem:
             "lbx": np.zeros(size + 1),
             "ubx": np.full(size + 1, np.inf),
         }
-        self._given["h"][size, size] = _SLACK_CURVATURE
+        self._given["h"][size, size] = 1e-6
         self._x = np.zeros(size + 1)
         self._buffer, self._run = solver.buffer()
         for name, array in self._given.items():
@@ -173,7 +171,7 @@ class Search:
                 break
             samples = self._advance(active, samples)
             active = [run for run in active if not run.is_done]
-            if iteration + 1 == _HALVE_AFTER:
+            if iteration + 1 == 3:
                 active = sorted(active, key=lambda run: run.now.merit)[: max((len(runs) + 1) // 2, 1)]
         found = [run.now for run in runs] + [run.feasible for run in runs if run.feasible is not None]
         return min(found, key=lambda one: one.rank)

@@ -46,8 +46,6 @@ _LITTLE = 0.2
 """Part of the way that is tried where no part of it seems to have room."""
 _UNBOUNDED_SHARE = 0.5
 """Part of the way to a motion that has no bound."""
-_TRIES = 3
-"""Motions on the way that are bounded at most."""
 _GAIN = 0.03
 """Smallest gain of the cost (of the logarithm of the condition number) that is worth a step."""
 
@@ -109,7 +107,7 @@ class Improvement:
     def between(self, known: Candidate, wanted: Candidate) -> Candidate | None:
         """Prove a motion, or the largest provable part of the way to it that is better than its start."""
         candidates = self._candidates
-        for _ in range(_TRIES):
+        for _ in range(3):
             if candidates.holds(wanted.offset, wanted.errors, self._margins):
                 found = candidates.verify(wanted)
                 if not isinstance(found, PlanRejected):

@@ -27,10 +27,8 @@ from sysid_ros.core.procedure.types import (
 )
 
 _TORQUES = (LimitKind.TORQUE, LimitKind.BRAKING_TORQUE)
-_LEGS = 20
-"""After so many plans a move ends."""
 _STALLS = 3
-"""After so many plans in a row that hardly move the arm, likewise."""
+"""After so many plans in a row that hardly move the arm, a move ends."""
 _HARDLY = 0.02
 """How far that is, in any joint [rad]."""
 
@@ -148,7 +146,7 @@ class _MoveProcedure(RecedingProcedure):
 
     def _move(self) -> str:
         stalls = 0
-        for _ in range(_LEGS):
+        for _ in range(20):
             self._report(Phase.PLANNING, "planning", self._fraction)
             self._require_not_cancelled()
             plan = self._plan_leg()

@@ -27,8 +27,6 @@ _SHORTEST_WAIT = 0.01
 """Less time than this is not waited for [s]: clocks differ, and the time of an emulated arm may pass more slowly."""
 _STARTS = 3
 """Consecutive motions that may come to rest without a second plan before the procedure ends."""
-_TRIES = 3
-"""How often a first plan is asked for."""
 _SHRINK_PLANS = 3
 """Over so many plans an interval must shrink by the threshold, or it has stopped shrinking."""
 
@@ -115,7 +113,7 @@ class RecedingProcedure(Procedure):
 
         The last time with the nominal payload that is easiest to hold: the arm may rest where little torque is left.
         """
-        for _ in range(_TRIES - 1):
+        for _ in range(2):
             try:
                 return self._plan(None, ())
             except IdentificationFailed as failure:

@@ -33,12 +33,8 @@ Array = NDArray[np.float64]
 
 _MARGIN = 0.003
 """Relative enlargement of a tube before it is tried, so that it can map into itself."""
-_LONGEST_STEP = 4.0
-"""Longest step of the search, in steps of plain iteration."""
 _ENLARGED, _ENCLOSED_ROUNDS = 1.03, 6
 """Size of the tube in which terms are bounded, relative to the last one, and the largest number of times."""
-_ROUNDS = 150
-"""Friction that is no longer compensated may take many, one interval of the motion after the other."""
 
 
 _ESTIMATED = (
@@ -275,8 +271,8 @@ def _find_invariant_tube(tube_map: TubeMap) -> tuple[Tube, ErrorBounds]:
     on average larger than its image, and makes it smaller; from the last one before if a tube has no image.
     """
     tube, found = tube_map.empty_tube(), None
-    longest, before = _LONGEST_STEP, None
-    for _ in range(_ROUNDS):
+    longest, before = 4.0, None  # steps of plain iteration
+    for _ in range(150):  # friction that is no longer compensated may take many, one interval after the other
         try:
             bounds = tube_map.evaluate(tube)
             # The rest of the transient after the arm was taken over adds to the errors.

@@ -24,8 +24,6 @@ Array = NDArray[np.float64]
 Motion = Trajectory | ArrayLike
 """A trajectory, or a posture (n,) [rad] to hold."""
 
-_REST = 1e-6
-"""Start velocity that counts as rest [rad/s]."""
 _CONTINUITY = 1e-6
 """Largest difference of a motion's start from the state at the takeover [rad, rad/s, rad/s^2]."""
 _ROUNDING = 1e-9
@@ -140,7 +138,7 @@ def sample_motion(
     times, q, v, a = _sample_states(motion, n, step, past is not None)
     rates, kinks, jumps, start = _bound_rates(motion, n, times)
     if past is None:
-        if np.abs(v[0]).max() > _REST:
+        if np.abs(v[0]).max() > 1e-6:  # [rad/s]
             raise ParameterOutOfRange("start velocity [rad/s]", v[0].tolist(), "0: a motion that starts at rest")
         whole = MotionSamples(q, v, a, step, rates, kinks, jumps)
         return _after_rest(whole, start) if start[0].max() > _CONTINUITY else whole

@@ -24,8 +24,6 @@ _KEPT = 0.65
 """The proposed payload is kept where the true inertia is at least this share of the nominal one."""
 _LEAST = 0.75
 """Otherwise the payload is made so light that the true inertia is at least about this share."""
-_LIGHT_GYRATION = 0.03
-"""Radius of gyration of the lightest payload that is tried [m]."""
 _WEIGHED_SHARES = (0.04, 0.08, 0.12, 0.16, 0.25)
 """Shares of the heaviest payload that are tried after weighing."""
 _TAKEN_OFF = (0.5, 0.9)
@@ -68,7 +66,7 @@ def _candidates(model: ControlModel, uncertainty: InertialUncertainty) -> list[A
     mass = max(float(box.lower[0] + body[0]), 0.0)
     moment = np.clip(0.0, box.lower[1:4] + body[1:4], box.upper[1:4] + body[1:4])
     com = moment / mass if mass > 0.0 else np.zeros(3)
-    light = from_com_form(mass, com, mass * _LIGHT_GYRATION**2 * np.eye(3))
+    light = from_com_form(mass, com, mass * 0.03**2 * np.eye(3))
     return [np.clip(light + share * (heavy - light) - body, box.lower, box.upper) for share in _SHARES]
 
 

@@ -40,7 +40,6 @@ from sysid_ros.core.tracking_bound.tube import (
 )
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _CELLS = 12
 """Intervals of time into which the brake time is divided."""
@@ -54,7 +53,6 @@ _AFTERWARDS = 0.5
 """Time at rest after a stop that the bound covers [s]."""
 _NEAR = 3
 """Youngest intervals in which a change is bounded by its largest rate times the age, not by the sum of its rates."""
-_ROUNDS = 20
 _REFINEMENTS = 1
 """Times a tube that maps into itself is replaced by its image, which is smaller."""
 _START = 1.2
@@ -515,7 +513,7 @@ class _StopMap(LoopBounds):
         """Find an invariant tube, and the bound it gives."""
         tube, settled = self._first_tube(), 1.0 + SETTLED
         bounds, refinements = None, 0
-        for _ in range(_ROUNDS):
+        for _ in range(20):
             bounds = self._evaluate(tube)
             found = self.image(tube, bounds).scaled(settled)
             if tube.contains(found):

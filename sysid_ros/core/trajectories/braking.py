@@ -169,7 +169,7 @@ def _fourier(numbers: _Numbers, duration: float) -> Trajectory:
 def _cycloid(numbers: _Numbers, duration: float) -> Trajectory:
     period, knots = _scalar(numbers, "period"), np.asarray(numbers["knots"], dtype=float)
     intervals = duration / period if period > 0.0 else np.nan
-    if not (intervals < np.inf and abs(intervals - round(intervals)) <= _ROUNDING * intervals):
+    if not (intervals < np.inf and abs(intervals - round(intervals)) <= 1e-9 * intervals):
         raise ParameterOutOfRange("duration [s]", duration, f"a whole number of periods of {period} s")
     rows = round(intervals) + 1
     if knots.ndim == 1 and knots.size % rows == 0:
@@ -179,7 +179,6 @@ def _cycloid(numbers: _Numbers, duration: float) -> Trajectory:
     return CycloidTrajectory(knots, period)
 
 
-_ROUNDING = 1e-9
 _KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Numbers, float], Trajectory]]] = {
     BezierTrajectory.kind: (("q0", "v0", "a0", "q1"), _bezier),
     FourierTrajectory.kind: (("q_start", "sine", "cosine", "base_frequency"), _fourier),

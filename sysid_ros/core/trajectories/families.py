@@ -29,7 +29,6 @@ _BERNSTEIN_TO_POWER = np.array(
     dtype=float,
 )
 _GRID = 4096
-_REST_TOLERANCE = 1e-9
 
 
 class BezierTrajectory(BasisTrajectory):
@@ -271,7 +270,7 @@ def _harmonics(name: str, values: ArrayLike, n: int) -> Array:
 
 
 def _require_rest(what: str, residual: Array, scale: Array) -> None:
-    bad = np.flatnonzero(np.abs(residual) > _REST_TOLERANCE * (1.0 + scale))
+    bad = np.flatnonzero(np.abs(residual) > 1e-9 * (1.0 + scale))
     if bad.size:
         raise ParameterOutOfRange(f"start {what} of joint {bad[0] + 1}", residual[bad[0]], "0 (start at rest)")
 

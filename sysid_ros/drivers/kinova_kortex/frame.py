@@ -33,7 +33,7 @@ def _run(first: int, kind: str, names: str) -> tuple[str, ...]:
     return tuple(f"{tag} {kind} {name}" for tag, name in enumerate(names.split(), first))
 
 
-_MESSAGES = {
+MESSAGES = {
     "Header": _run(1, "fixed32", "frame_info message_info service_info payload_info"),
     "Frame": ("1 Header header", "2 bytes payload"),
     "Empty": (),
@@ -83,11 +83,6 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in ("float", "fixed32", "int32", "uint32", "bytes")}
 
 
-def message_fields() -> dict[str, tuple[str, ...]]:
-    """Fields of every message, each as ``tag [repeated] type name``."""
-    return dict(_MESSAGES)
-
-
 @cache
 def message_class(name: str) -> Any:
     """Return the protobuf class of a message."""
@@ -100,7 +95,7 @@ def message_class(name: str) -> Any:
 @cache
 def _pool() -> descriptor_pool.DescriptorPool:
     file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
+    for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
         for tag, *label, kind, field_name in (field.split() for field in fields):
             field = message.field.add(name=field_name, number=int(tag))

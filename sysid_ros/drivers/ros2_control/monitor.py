@@ -224,7 +224,7 @@ class MonitorLoop:
             model.require_inside(self._model, self.robot)
         self._model = model
 
-    def heartbeat(self, now_ns: int | None = None) -> None:
+    def heartbeat(self) -> None:
         """Do nothing."""
 
     def report_late(self, lateness: float) -> None:

@@ -1,4 +1,4 @@
-"""Shapes for self-collision constraints: points of a tool from its convex hull, and ellipsoids around links.
+"""Spheres of a tool from points on it.
 
 The convex hull of the points of a tool is reduced to the means of a Gaussian mixture; spheres about these means that
 cover its whole surface make a tool that the verifier can prove.
@@ -7,17 +7,13 @@ cover its whole surface make a tool that the verifier can prove.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-from sysid_ros.core.collision.clearance import CollisionModel
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.excitation.distances import ArmPlacer
-from sysid_ros.core.model.joint_tree import Frames
 from sysid_ros.core.model.robot import RobotModel, Sphere
 
 Array = NDArray[np.float64]
@@ -131,132 +127,3 @@ def _fit_mixture(points: Array, count: int, rng: np.random.Generator) -> tuple[A
         before = now
     numbers = count * (1 + dimension + dimension * (dimension + 1) // 2) - 1
     return means, numbers * math.log(total) - 2.0 * now
-
-
-@dataclass(frozen=True)
-class LinkEllipsoid:
-    """An ellipsoid ``(x - center)^T matrix (x - center) <= 1`` fixed to a body (0 = base), along the axes of its frame.
-
-    Attributes:
-        body: Body, 0..n.
-        center: Centre in its frame, (3,) [m].
-        half_axes: Half axes, (3,) [m].
-    """
-
-    body: int
-    center: Array
-    half_axes: Array
-
-    @property
-    def matrix(self) -> Array:
-        """Diagonal matrix A of EXCITE (11b), (3, 3) [1/m^2]."""
-        return np.diag(self.half_axes**-2.0)
-
-    @classmethod
-    def around(cls, spheres: Sequence[Sphere]) -> LinkEllipsoid:
-        """Enclose spheres of one body, with the proportions of their bounding box and up to 1 % to spare."""
-        centers, radii = np.array([s.center for s in spheres]), np.array([s.radius for s in spheres])
-        lower, upper = (centers - radii[:, None]).min(axis=0), (centers + radii[:, None]).max(axis=0)
-        center, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        # Points spread evenly over a unit sphere, no direction further than 0.1 rad from one of them.
-        k = np.arange(2000) + 0.5
-        z, turn = 1.0 - 2.0 * k / k.size, np.pi * (1.0 + math.sqrt(5.0)) * k
-        flat = np.sqrt(1.0 - z**2)
-        directions = np.column_stack([flat * np.cos(turn), flat * np.sin(turn), z])
-        surface = centers[:, None] + 1.005 * radii[:, None, None] * directions
-        size = np.linalg.norm((surface - center) / half, axis=-1).max()
-        return cls(spheres[0].body, center, size * half)
-
-    def enlarged(self, radius: float) -> LinkEllipsoid:
-        """Enclose all points within a distance [m] of the ellipsoid.
-
-        The half axes squared are ``(1 + 1/p) a^2 + (1 + p) r^2``, which contains the sum of ellipsoid and ball for any
-        p > 0; the p that makes the sum of their squares smallest is taken.
-        """
-        if radius <= 0.0:
-            return self
-        p = math.sqrt(float((self.half_axes**2).sum()) / (3.0 * radius**2))
-        return LinkEllipsoid(
-            self.body, self.center, np.sqrt((1.0 + 1.0 / p) * self.half_axes**2 + (1.0 + p) * radius**2)
-        )
-
-
-@dataclass(frozen=True)
-class VirtualShapes:
-    """Shapes of the paper's self-collision constraints.
-
-    Attributes:
-        points: Points of the tool, fixed to the last body, (K, 3) [m].
-        ellipsoids: Ellipsoids around the links the tool could reach, enlarged by the radii of the points.
-    """
-
-    points: Array
-    ellipsoids: tuple[LinkEllipsoid, ...]
-
-    @classmethod
-    def of(cls, robot: RobotModel, collision: CollisionModel, clearance: float) -> VirtualShapes:
-        """Build them from the spheres of a collision model: the last body's are the tool.
-
-        Args:
-            robot: The arm.
-            collision: Spheres and pairs; only links that are compared with the last body get an ellipsoid.
-            clearance: Distance to keep [m].
-        """
-        spheres = collision.spheres
-        pairs = [(i, j) for i, j in collision.pairs if spheres[j].body == robot.n]
-        tool = sorted({int(j) for _, j in pairs})
-        largest = max((spheres[j].radius for j in tool), default=0.0)
-        links = sorted({(spheres[i].body, spheres[i].link) for i, _ in pairs})
-        ellipsoids = [
-            LinkEllipsoid.around([s for s in spheres if (s.body, s.link) == one]).enlarged(largest + clearance)
-            for one in links
-        ]
-        points = np.array([spheres[j].center for j in tool], dtype=float).reshape(-1, 3)
-        return cls(points, tuple(ellipsoids))
-
-
-class VirtualConstraints:
-    """The paper's self-collision constraints: points of the tool stay outside ellipsoids around the links.
-
-    Source: EXCITE (11a) to (11c), with the sign that keeps the points outside.
-    """
-
-    def __init__(self, robot: RobotModel, shapes: VirtualShapes):
-        self._placer, self._points = ArmPlacer(robot), shapes.points
-        self._body = np.full(len(self._points), robot.n, dtype=np.intp)
-        self._ellipsoids = shapes.ellipsoids
-
-    def evaluate(self, q: Array) -> Array:
-        """Evaluate ``g = x^T A x - 1`` at postures (N, n), (K ellipsoids, N) [-]; all are positive in free motion."""
-        frames = self._placer.frames(q)
-        points = self._placer.points(frames, self._body, self._points)
-        return np.concatenate([self._levels(frames, points, one)[0] for one in self._ellipsoids])
-
-    def penalty(self, q: Array) -> tuple[float, Array]:
-        """Sum the squares of negative ``g``, with the gradient (N, n), at postures (N, n)."""
-        frames = self._placer.frames(q)
-        points = self._placer.points(frames, self._body, self._points)
-        total, gradient = 0.0, np.zeros_like(q)
-        for ellipsoid in self._ellipsoids:
-            level, slope = self._levels(frames, points, ellipsoid)
-            which, sample = np.nonzero(level < 0.0)
-            if not which.size:
-                continue
-            total += float((level[which, sample] ** 2).sum())
-            force = 2.0 * level[which, sample][:, None] * slope[which, :, sample]
-            at = points[which, :, sample]
-            gradient += self._placer.torques(frames, self._body[which], sample, at, force)
-            gradient -= self._placer.torques(frames, np.full(which.size, ellipsoid.body), sample, at, force)
-        return total, gradient
-
-    def _levels(self, frames: Frames, points: Array, ellipsoid: LinkEllipsoid) -> tuple[Array, Array]:
-        """Compute g (K, N) of one ellipsoid and its derivative by the points (K, 3, N), both in the world."""
-        body = ellipsoid.body
-        if body:
-            rotation = frames.rotation[body - 1]  # (axis, component, N)
-            local = np.einsum("act,kct->kat", rotation, points - frames.origin[body - 1])
-        else:
-            rotation, local = np.eye(3)[:, :, None], points
-        inside = local - ellipsoid.center[:, None]
-        bent = np.einsum("ab,kbt->kat", ellipsoid.matrix, inside)
-        return (inside * bent).sum(axis=1) - 1.0, 2.0 * np.einsum("act,kat->kct", rotation, bent)

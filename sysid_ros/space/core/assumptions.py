@@ -25,8 +25,8 @@ class SensorBounds:
         linear: Velocity of the base [m/s].
         angular: Angular velocity of the base [rad/s].
         joint_rate: Rates of the joints [rad/s, m/s].
-        joint_position: Positions of the joints, a number or (N, n) [rad, m]. Without encoders see
-            :func:`integrated_position_error`.
+        joint_position: Positions of the joints, a number or (N, n) [rad, m]. Integrated from
+            rates by the trapezoid rule: each step h adds ``h joint_rate + h^2 a_max / 4``.
         means: The first three for errors averaged over a block of samples, (3,); None for the same as of one.
         wheel_rate: Speeds of the wheels [rad/s].
         wheel_inertia: Inertias of the wheels, relative, the same all the time [-].
@@ -184,14 +184,3 @@ class Assumptions(Settings):
         size = np.repeat([self.linear_momentum, self.angular_momentum], 3)
         known = MomentumRange(Box(-size, size), self.force, self.torque)
         return Recording(data, sensors, known, block, holds_object)
-
-
-def integrated_position_error(data: FloatingData, rate_error: float, acceleration: ArrayLike) -> Array:
-    """Return bounds (N, n) of joint positions that were integrated by the trapezoid rule from rates.
-
-    Rates have this largest error [rad/s], joints these largest accelerations, (n,) [rad/s^2].
-    """
-    steps = np.diff(data.times)[:, None]
-    # A function with slopes within A leaves the trapezoid between two values by A h^2 / 4 at most.
-    parts = steps * rate_error + 0.25 * steps**2 * np.asarray(acceleration, dtype=float)
-    return np.concatenate([np.zeros((1, data.v.shape[1])), np.cumsum(parts, axis=0)])

@@ -37,6 +37,8 @@ _NOISE = (
     ". The error bounds of velocities are made of standard deviations: white Gaussian noise keeps all of them except "
     "with a probability of at most {:.2g}; other noise is not covered"
 )
+_TOLERANCE = 1e-2
+"""Widening of bounds that is accepted, relative to their width [-]."""
 _GROUP = 8
 """Objectives whose linear programs are solved together; more of them need more memory."""
 _COM_ROUNDS = 3
@@ -125,7 +127,7 @@ def bound_minimal(
     minimal: MinimalParameters,
     recordings: list[Recording],
     prior: Box,
-    tolerance: float = 1e-2,
+    tolerance: float = _TOLERANCE,
     passes: int = 2,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda share, text: None,
@@ -177,7 +179,6 @@ def estimate_object(
     recordings: list[Recording],
     rest: Unknowns,
     prior: Box | None = None,
-    tolerance: float = 1e-2,
     passes: int = 3,
     earlier: FloatingBounds | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
@@ -191,9 +192,8 @@ def estimate_object(
         robot: The robot.
         frame: Frame of the object's parameters, fixed to the body that holds it, see :meth:`FreeFlyer.frame`.
         recordings: One or more, with and perhaps without the object.
-        rest: Bounds of the robot itself, see :func:`known_minimal` and :func:`known_bodies`.
+        rest: Bounds of the robot itself, see :func:`known_minimal`.
         prior: Box of the object's parameters in that frame, (10,); see :func:`object_prior`.
-        tolerance: See :func:`bound_minimal`.
         passes: See :func:`bound_minimal`.
         earlier: Bounds of the same object from other data; the new ones lie within them.
         is_cancelled: Polled between passes.
@@ -219,7 +219,7 @@ def estimate_object(
         matrix = np.concatenate([columns, rest.matrix], axis=1)
         problem = build_problem(robot, Unknowns(matrix, whole, PARAMETERS), recordings)
         _require_consistent(problem)
-        sides = bound_by_membership(problem, tolerance, warm_start)
+        sides = bound_by_membership(problem, _TOLERANCE, warm_start)
         if sides.infeasibility is not None:
             raise InconsistentMomentum(None, np.nan)
         # The rows change with the box, so multipliers start anew; cuts of the cone hold for every object.
@@ -236,7 +236,7 @@ def estimate_object(
     except FitNotConverged:
         values = np.full(PARAMETERS, np.nan)
     on_progress(passes / (passes + 1), "bounds of its centre of mass")
-    return ObjectEstimate(frame, bounds, _bound_com(problem, box, values, tolerance, warm_start), values)
+    return ObjectEstimate(frame, bounds, _bound_com(problem, box, values, warm_start), values)
 
 
 def object_columns(robot: FreeFlyer, frame: str) -> Array:
@@ -258,14 +258,6 @@ def known_minimal(minimal: MinimalParameters, box: Box) -> Unknowns:
     if box.lower.shape != (minimal.count,):
         raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({minimal.count},)")
     return Unknowns(np.eye(minimal.matrix.shape[1])[:, minimal.kept], box, 0)
-
-
-def known_bodies(robot: FreeFlyer, box: Box) -> Unknowns:
-    """Return a robot's bounds as a box of the inertial parameters of all its bodies, (10 B,)."""
-    count = PARAMETERS * robot.tree.count
-    if box.lower.shape != (count,):
-        raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({count},)")
-    return Unknowns(np.eye(count), box, 0)
 
 
 def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float, floor: float = 0.0) -> Box:
@@ -294,7 +286,7 @@ def _bound(problem: Problem, entries: NDArray[np.intp], tolerance: float) -> Sid
     return sides
 
 
-def _bound_com(problem: Problem, box: Box, values: Array, tolerance: float, warm_start: WarmStart) -> Box:
+def _bound_com(problem: Problem, box: Box, values: Array, warm_start: WarmStart) -> Box:
     """Bound the CoM: ``v <= m c_k - c m <= w`` gives ``c_k - c`` between ``v`` and ``w`` over the masses, for any c.
 
     From the point estimate each side moves to its last bound, where the quotient loses least.
@@ -308,7 +300,7 @@ def _bound_com(problem: Problem, box: Box, values: Array, tolerance: float, warm
         objectives = np.zeros((6, PARAMETERS))
         objectives[:, 0] = -ends.reshape(-1)
         objectives[np.arange(6), 1 + np.arange(6) % 3] = 1.0
-        sides = bound_by_membership(replace(problem, objectives=objectives), tolerance, warm_start)
+        sides = bound_by_membership(replace(problem, objectives=objectives), _TOLERANCE, warm_start)
         lower, upper = sides.lower[:3] / masses, sides.upper[3:] / masses
         slack = 1e-14 * (np.abs(ends) + np.abs([lower, upper]).max(axis=1))
         found[0] = np.maximum(found[0], ends[0] + lower.min(axis=0) - slack[0])

@@ -6,14 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import rclpy
 from rclpy.node import Node
 
 from sysid_msgs.action import Identify
-from sysid_msgs.srv import SetPayload
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay
 from sysid_ros.core.common.command_line import CommandParser
@@ -21,8 +18,6 @@ from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.ros.goal_client import GoalClient, client_main
 
-_CATCH_TIMEOUT = 10.0
-"""How long the driver may take to let the robot catch something [s]."""
 CAUGHT = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
 """Object that a simulated robot catches, about the last joint, (10,)."""
 
@@ -66,7 +61,6 @@ def _identify(node: Node, options: argparse.Namespace, stop: Interrupts) -> int:
     _say_files(result)
     if not options.object:
         return status
-    _catch(node)
     goal.results_directory = str(Path(options.results) / "object") if options.results else ""
     result, status = _send(node, "identify_object", goal, stop)
     if status == ExitStatus.OK:
@@ -87,6 +81,9 @@ def _send(node: Node, name: str, goal: Identify.Goal, stop: Interrupts) -> tuple
         display.update(feedback.text, feedback.progress, mass)
 
     try:
+        if name == "identify_object":  # a real robot holds what it holds
+            fault = client.grasp("free_flyer_driver", CAUGHT)
+            print(f"the robot caught nothing: {fault}" if fault else "The robot has caught something.", flush=True)
         result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
     finally:
         display.finish()
@@ -98,20 +95,6 @@ def _send(node: Node, name: str, goal: Identify.Goal, stop: Interrupts) -> tuple
         return result, ExitStatus.STOPPED
     is_data = result.error_code in (Identify.Result.NOT_IDENTIFIED, Identify.Result.INCONSISTENT)
     return result, ExitStatus.NOT_IDENTIFIED if is_data else ExitStatus.FAILED
-
-
-def _catch(node: Node) -> None:
-    """Let a simulated robot catch something; a real one holds what it holds."""
-    service: Any = node.create_client(SetPayload, "free_flyer_driver/set_payload")
-    if not service.wait_for_service(timeout_sec=_CATCH_TIMEOUT):
-        print("this driver has no ~/set_payload: what is in the hand is identified", flush=True)
-        return
-    answer = service.call_async(SetPayload.Request(operation=SetPayload.Request.ATTACH, payload=CAUGHT))
-    rclpy.spin_until_future_complete(node, answer, timeout_sec=_CATCH_TIMEOUT)
-    if answer.done() and answer.result().success:
-        print("The robot has caught something.", flush=True)
-    else:
-        print(f"the robot caught nothing: {answer.result().message if answer.done() else 'no answer'}", flush=True)
 
 
 def _say_files(result: Identify.Result) -> None:

@@ -46,16 +46,16 @@ def test_a_push_is_proven_after_it_began_and_the_wrench_is_inside(contact):
 
 def test_the_complete_reference_outlives_a_restart_of_the_estimator(contact):
     _, _, monitor, estimator = contact
-    assert monitor.has_reference and estimator.estimate().number_of_windows < 20
+    assert monitor.is_complete and estimator.estimate().number_of_windows < 20
     assert monitor.reference.rows > 0
 
 
 def test_a_restart_takes_a_new_reference(robot, pushed):
     block = pushed(robot, 1, np.zeros(6)).record(2.5)
     reports, monitor, _ = run(robot, block, reference=1.5)
-    assert monitor.has_reference
+    assert monitor.is_complete
     monitor.restart()
-    assert not monitor.has_reference and monitor.reference.rows == 0
+    assert not monitor.is_complete and monitor.reference.rows == 0
 
 
 @pytest.mark.slow
@@ -63,5 +63,5 @@ def test_without_a_reference_only_boxes_count(robot, pushed):
     block = pushed(robot, 1, np.zeros(6)).record(2.0)
     alone, monitor, _ = run(robot, block, reference=0.0)
     learned, _, _ = run(robot, block, reference=1.5)
-    assert monitor.has_reference and monitor.reference.rows == 0
+    assert monitor.is_complete and monitor.reference.rows == 0
     assert np.all(learned[-1].torque.width < alone[-1].torque.width)

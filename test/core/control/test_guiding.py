@@ -35,7 +35,6 @@ def test_the_dead_zone_moves_nothing(robot):
     law = GuidingLaw(robot)
     for _ in range(500):
         reference = law.step([1.9, -1.9, 1.9, 0.09, -0.09, 0.09])
-    assert not reference.is_touched
     np.testing.assert_array_equal(reference.q, robot.home)
 
 
@@ -57,18 +56,19 @@ def test_the_tool_takes_the_speed_of_force_times_admittance(robot):
 def test_no_limit_is_left_however_long_a_hand_pushes(robot, push):
     settings, limits = GuidingSettings(), robot.limits
     law = GuidingLaw(robot, settings)
-    last, seen = robot.home, set()
+    last, room = robot.home, np.inf
     for _ in range(4000):
         reference = law.step(PUSH[push])
-        seen.update(reference.limited_by)
         np.testing.assert_allclose(reference.q - last, settings.period * reference.v, atol=1e-12)
         assert (np.abs(reference.v) <= settings.joint_speed_share * limits.v_max + 1e-9).all()
         assert (reference.q <= limits.q_upper).all() and (reference.q >= limits.q_lower).all()
         before, after = tool(robot, last).translation, tool(robot, reference.q).translation
         assert np.linalg.norm(after - before) <= 1.001 * settings.speed * settings.period
         last = reference.q
+        speed = (settings.joint_speed_share * limits.v_max - np.abs(reference.v)).min()
+        room = min(room, speed, (limits.q_upper - last).min(), (last - limits.q_lower).min())
     if push != "twist":
-        assert seen  # the arm's reach is finite
+        assert room < 0.1  # the arm's reach is finite
 
 
 def test_a_wall_holds_the_tip_of_the_tool_and_lets_it_slide(robot):
@@ -77,14 +77,12 @@ def test_a_wall_holds_the_tip_of_the_tool_and_lets_it_slide(robot):
     start = at.act(tip)
     wall = Wall("window", np.array([0.0, 1.0, 0.0]), float(start[1]) + 0.05, tip)
     law = GuidingLaw(robot, walls=[wall])
-    closest, names = np.inf, set()
+    closest = np.inf
     for _ in range(3000):
         reference = law.step([0.0, 15.0, 6.0, 0.0, 0.0, 0.0])
         place = tool(robot, reference.q).act(tip)
         closest = min(closest, wall.offset - place[1])
-        names.update(reference.limited_by)
     assert -1e-5 < closest < 1e-3
-    assert "window" in names
     assert place[2] > start[2] + 0.05
 
 
@@ -131,9 +129,9 @@ def test_closest_point_is_that_of_a_general_solver():
 def test_only_what_is_proven_moves_where_a_proof_is_wanted(robot):
     law = GuidingLaw(robot, GuidingSettings(needs_proof=True))
     wide = (np.full(6, -20.0), np.full(6, 20.0))
-    assert not law.step([15.0, 0, 0, 0, 0, 0], wide).is_touched
+    assert not law.step([15.0, 0, 0, 0, 0, 0], wide).v.any()
     narrow = (np.array([9.0, -5, -5, -1, -1, -1]), np.array([21.0, 5, 5, 1, 1, 1]))
-    assert law.step([15.0, 0, 0, 0, 0, 0], narrow).is_touched
+    assert law.step([15.0, 0, 0, 0, 0, 0], narrow).v.any()
     with pytest.raises(ParameterOutOfRange, match="bounds of the external wrench"):
         law.step([15.0, 0, 0, 0, 0, 0])
 

@@ -204,7 +204,7 @@ def test_a_ripple_is_found_in_the_joint_that_has_it(robot):
     law = FrictionLaw(ripple_cycles=(30.0,))
     motion = Motion.of(record(robot, 5, seconds=20.0, extra=ripple, lag=0.0), robot)
     fit, (test,) = select_friction(robot, [motion], law)
-    assert test.is_needed[1] and test.improvement[1] > 0.8
+    assert test.is_needed[1]
     assert np.hypot(*fit.friction[1, 4:]) == pytest.approx(0.5, abs=0.05)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pinocchio as pin
 import pytest
 from textbook import load_textbook
 
 from sysid_ros.core.collision.clearance import Obstacle, build_collision_model, pair_distances, sphere_centers
 from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.papers.baselines.tool_points import LinkEllipsoid, VirtualConstraints, VirtualShapes
 
 TURN = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 CRATE = Obstacle("crate", [0.3, 0.3, 0.5], [0.2, 0.1, 0.3], TURN)
@@ -107,37 +105,3 @@ def test_gradient_in_a_turned_base():
     postures = robot.home + np.random.default_rng(1).normal(size=(30, robot.n))
     collision = build_collision_model(turned, (), [CRATE], 0.4)
     check_gradient(MissingDistances(turned, collision, np.zeros(7), 0.05, around(robot)).penalty, postures)
-
-
-def test_virtual_constraints(gen3, collision, postures):
-    shapes = VirtualShapes.of(gen3, collision, 0.02)
-    assert {one.body for one in shapes.ellipsoids} >= {0, 1, 2}
-    constraints = VirtualConstraints(gen3, shapes)
-    check_gradient(constraints.penalty, postures)
-    empty = VirtualShapes.of(gen3, build_collision_model(gen3), 0.02)
-    assert VirtualConstraints(gen3, empty).penalty(gen3.home[None])[0] == 0.0
-
-
-def test_points_outside_the_ellipsoids_are_free_of_the_spheres_inside(gen3):
-    """Where no virtual constraint is broken, no sphere of the tool is closer to a link than the clearance."""
-    collision = build_collision_model(gen3)
-    shapes = VirtualShapes.of(gen3, collision, 0.02)
-    postures = gen3.home + 2.0 * np.random.default_rng(2).normal(size=(3000, gen3.n))
-    level = VirtualConstraints(gen3, shapes).evaluate(postures).min(axis=0)
-    centers = sphere_centers(gen3, collision.spheres, postures)
-    tool = [k for k, (_, j) in enumerate(collision.pairs) if collision.spheres[j].body == gen3.n]
-    gaps = pair_distances(centers, collision.spheres, collision.pairs[tool]).min(axis=1)
-    assert np.count_nonzero(level < 0.0) > 20
-    assert gaps[level >= 0.0].min() >= 0.02
-
-
-def test_a_point_on_an_ellipsoid_is_at_its_level(gen3):
-    """The surface is where ``x^T A x = 1`` in the frame of the link."""
-    data = gen3.pin_model.createData()
-    pin.forwardKinematics(gen3.pin_model, data, gen3.home)
-    ellipsoid = LinkEllipsoid(3, np.array([0.0, 0.02, 0.1]), np.array([0.1, 0.2, 0.3]))
-    for direction in np.random.default_rng(3).normal(size=(5, 3)):
-        direction /= np.linalg.norm(direction)
-        on_surface = data.oMi[3].act(ellipsoid.center + ellipsoid.half_axes * direction)
-        shapes = VirtualShapes(data.oMi[7].actInv(on_surface)[None], (ellipsoid,))
-        assert VirtualConstraints(gen3, shapes).evaluate(gen3.home[None])[0, 0] == pytest.approx(0.0, abs=1e-9)

@@ -45,7 +45,7 @@ def test_the_space_is_that_of_the_trajectory():
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_cost_gradient(model, gen3, x, criterion, collected):
     problem = ExcitationProblem(model, gen3.home, ExcitationSettings(criterion=criterion), collected)
-    value, gradient = problem.cost_gradient(x)
+    value, gradient = problem.objective(x, has_distances=False, penalty=0.0)
     assert value == problem.cost(x)
     for seed in range(3):
         direction, step = np.random.default_rng(seed).normal(size=x.size), 1e-6

@@ -236,7 +236,5 @@ def test_unknown_rotors_joints_and_settings_are_refused():
     for wrong in ({"measured": "all"}, {"motion": "slow"}, {"joint_parameters": ("F",)}, {"tolerance": 0.0}):
         with pytest.raises(ParameterOutOfRange):
             AnalysisSettings(**wrong)
-    with pytest.raises(ModelError, match="floats already"):
-        tree.with_floating_base().with_floating_base()
     with pytest.raises(ParameterOutOfRange, match="massless"):
         tree_from_urdf(TWO, massless="light")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,10 @@ def mechanism(name, rotors=None, floating=False, gravity=None):
         rotor = Rotor(ratios[k], (0, 0, 1), parameters=rotors) if rotors else None
         bodies.append(TreeBody(f"j{k + 1}", k - 1, rotation, rotation @ [a, 0, d], motion, rotor=rotor))
     tree = build_tree(name, bodies, own_gravity if gravity is None else gravity)
-    return tree.with_floating_base() if floating else tree
+    if not floating:
+        return tree
+    base = TreeBody("base", -1, np.eye(3), np.zeros(3), np.eye(6))
+    return replace(tree, bodies=(base, *(replace(body, parent=body.parent + 1) for body in tree.bodies)))
 
 
 def dimensions(structure, first=0):

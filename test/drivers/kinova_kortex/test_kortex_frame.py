@@ -18,13 +18,13 @@ from sysid_ros.drivers.kinova_kortex.enums import (
 )
 from sysid_ros.drivers.kinova_kortex.frame import (
     LARGEST_FRAME,
+    MESSAGES,
     TCP_MARK,
     Frame,
     TcpFrames,
     decode_frame,
     encode_frame,
     message_class,
-    message_fields,
     parse,
     wrap_for_tcp,
 )
@@ -102,7 +102,7 @@ def test_reference_error():
 
 def test_tags_and_types_are_those_of_the_published_interface():
     """A few that the reference bytes do not reach; the numbers are Kinova's."""
-    fields = {name: {field.split()[-1]: field for field in own} for name, own in message_fields().items()}
+    fields = {name: {field.split()[-1]: field for field in own} for name, own in MESSAGES.items()}
     assert fields["BaseFeedback"]["commanded_tool_pose_theta_z"] == "40 float commanded_tool_pose_theta_z"
     assert fields["BaseFeedback"]["tool_external_wrench_torque_x"].startswith("28 float")
     assert fields["BaseFeedback"]["fault_bank_a"].startswith("31 fixed32")

@@ -1,4 +1,4 @@
-"""Tools: hull, mixture, spheres that cover, ellipsoids that enclose."""
+"""Tools: hull, mixture, spheres that cover."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from scipy.spatial import ConvexHull
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.core.model.robot import Sphere, tool_transform
-from sysid_ros.papers.baselines.tool_points import LinkEllipsoid, reduce_tool
+from sysid_ros.core.model.robot import tool_transform
+from sysid_ros.papers.baselines.tool_points import reduce_tool
 
 BOX = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T * [0.02, 0.03, 0.15]
 
@@ -42,23 +42,6 @@ def test_spheres_of_a_tool_are_those_of_the_last_body(robot):
     spheres = tool.spheres(robot, (rotation, origin))
     assert {sphere.body for sphere in spheres} == {robot.n}
     np.testing.assert_allclose(spheres[0].center, rotation @ tool.points[0] + origin)
-
-
-def test_ellipsoids_enclose_their_spheres_and_what_is_near():
-    spheres = [Sphere(2, np.array([0.0, 0.05, 0.1 * k]), 0.06 + 0.01 * k, "link") for k in range(3)]
-    ellipsoid = LinkEllipsoid.around(spheres)
-    rng = np.random.default_rng(3)
-    directions = rng.normal(size=(5000, 3))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    for one in spheres:
-        offset = one.center + one.radius * directions - ellipsoid.center
-        assert np.einsum("pi,ij,pj->p", offset, ellipsoid.matrix, offset).max() <= 1.0
-    larger = ellipsoid.enlarged(0.04)
-    surface = ellipsoid.half_axes * directions
-    near = surface + 0.04 * directions[::-1]
-    assert np.einsum("pi,ij,pj->p", near, larger.matrix, near).max() <= 1.0
-    assert ellipsoid.enlarged(0.0) is ellipsoid
-    assert larger.half_axes.max() < ellipsoid.half_axes.max() + 2 * 0.04
 
 
 def test_flat_tools_and_no_components_are_refused():

@@ -43,7 +43,6 @@ _PRIOR_LAG = 0.05
 _SIGNIFICANT = 3.0
 """A lag counts from so many of its standard deviations on."""
 _TOLERANCE, _WIDTH_TOLERANCE = 2e-3, 0.05
-_NEGLIGIBLE = 0.01
 _MASS_AND_MOMENTS = 4
 _MOST_WINDOWS = 300
 """Of more windows only the newest count, and there is no width: that is of all."""
@@ -161,7 +160,7 @@ def find_least_scale(problem: Problem, cuts: Array) -> tuple[float, Array]:
     most = np.concatenate([np.full(2 * count, 2.0), np.abs(cuts) @ problem.theta_size])
     none = np.zeros((len(y), scaled.b.shape[1]))
     scaled = add_inequalities(scaled, y, none, np.zeros(len(y)), _LARGEST * most)
-    chain, solution = solve_for_scale(RowChain(scaled, _NEGLIGIBLE), _LARGEST * of_scale, scaled.r, _TOLERANCE)
+    chain, solution = solve_for_scale(RowChain(scaled, 0.01), _LARGEST * of_scale, scaled.r, _TOLERANCE)
     x, _, inverse, _ = chain.values(solution.variables[:, 0])
     scale = 1.0 / max(_LARGEST * float(inverse[0]), 1e-300)
     return scale, np.clip(center + x * scale, center - radius, center + radius)

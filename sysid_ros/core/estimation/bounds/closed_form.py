@@ -21,8 +21,6 @@ Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 0.1
 """Shared errors below this share of the independent error of every row do not guide the choice of L."""
-_SMOOTHING = 0.1
-"""Contributions below this part of the mean one count as this part in the first reweighting."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ def choose_inverse(problem: Problem, reweightings: int, previous: Array | None =
     search = _Search(problem)
     inverse = search.start()
     best, best_cost = inverse.copy(), search.costs(inverse)
-    smoothing = _SMOOTHING
+    smoothing = 0.1
     if previous is not None:
         inverse[:, : previous.shape[1]] = previous
         smoothing *= 0.1

@@ -24,12 +24,9 @@ Array = NDArray[np.float64]
 
 _ROOM = 4.0
 """A feasible point keeps all unknowns within one over this of their bounds, if it can."""
-_ROUNDS = 8
-"""Rounds in which errors of a window may reach their bounds."""
 _EXACT = 1e-9
 _TOLERANCES = (0.1, 1e-3)
 """Of the search for a feasible point; the first suffices where the rows are far from infeasible, or from feasible."""
-_NEGLIGIBLE = 1e-3
 _NAMED = 4
 """Rows named in an alarm."""
 _CAUSES = (
@@ -139,7 +136,7 @@ def _solve_within(matrix: Array, rest: Array) -> Array | None:
     Start from the smallest sum of squares; fix entries that exceed their bound there, and solve again for the others.
     """
     sizes, fixed = np.zeros(matrix.shape[1]), np.zeros(matrix.shape[1], dtype=bool)
-    for _ in range(_ROUNDS):
+    for _ in range(8):
         part = matrix[:, ~fixed]
         gram = part @ part.T
         gram[np.diag_indices(len(gram))] += 1e-14 * np.trace(gram) + 1e-300
@@ -169,7 +166,7 @@ def find_feasible_point(problem: Problem, stamp: int) -> tuple[FeasiblePoint | N
         The feasible point at the last instant ``stamp`` [ns] and the combination of rows that proves infeasibility,
         (R,), either or both None.
     """
-    chain = RowChain(problem, negligible=_NEGLIGIBLE)
+    chain = RowChain(problem, negligible=1e-3)
     right = problem.r[:, None] / chain.error[:, None]
     z = chain.transposed(chain.factorise(np.ones((chain.size, 1))).solve(right))
     if np.all(np.abs(z) <= 1.0) and np.all(np.abs(chain.times(z) - right) <= _EXACT):

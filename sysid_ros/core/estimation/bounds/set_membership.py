@@ -32,13 +32,9 @@ _LENGTH = 0.2
 _NOTICEABLE = 1e-2
 """Negative eigenvalues smaller than this part of the largest one make no cut."""
 _ROUNDING = 1e-12
-_COLUMN = -1
-"""Column of rounding, the last one in every error budget."""
 _NEGLIGIBLE, _NEGLIGIBLE_AT_MOST = 80.0, 0.8
 """Shared errors that together stay below this multiple of the tolerance, in units of the independent error of every
 row, are left out of the programs. They always count in the bounds, which widen by a hundredth of it, as measured."""
-_COUNTED = 0.5
-"""Share of omitted errors that the programs count as independent errors of each row; none or all widens more."""
 _UNSOLVED = 1e-2
 """A gap above this, relative to radii, and above a few times the tolerance may mean infeasible rows."""
 _WORTH_IT = 0.2
@@ -111,7 +107,7 @@ def add_inequalities(problem: Problem, y: Array, b: Array, value: Array, most: A
     """
     size = 0.5 * most * (1.0 + _ROUNDING)
     errors = np.zeros((len(y), problem.errors.shape[1]))
-    errors[:, _COLUMN] = size * (1.0 + 8.0 * _ROUNDING)  # covers the rounding of the inequality itself
+    errors[:, -1] = size * (1.0 + 8.0 * _ROUNDING)  # covers the rounding of the inequality itself
     return replace(
         problem,
         y=np.concatenate([y, problem.y]),
@@ -278,7 +274,8 @@ def solve_programs(
         The solution, whose first P variables are ``x / radius``, and the rows of multipliers for the lower and the
         upper bounds, (2 K, R).
     """
-    chain = RowChain(problem, negligible=min(_NEGLIGIBLE * tolerance, _NEGLIGIBLE_AT_MOST), counted=_COUNTED)
+    # Half of the omitted errors count as independent errors of each row; none or all widens more.
+    chain = RowChain(problem, negligible=min(_NEGLIGIBLE * tolerance, _NEGLIGIBLE_AT_MOST), counted=0.5)
     # Objectives are scaled so that they stay between -1 and 1 over the box.
     costs, scale = (problem.objectives * problem.radius).T, _scale(problem)
     dual, count = None, scale.size

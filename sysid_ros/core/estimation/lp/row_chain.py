@@ -22,14 +22,8 @@ from sysid_ros.core.estimation.lp.problem import Problem, floored, gains_by_inst
 
 Array = NDArray[np.float64]
 
-_REGULARISATION = 1e-14
-"""Relative to the diagonal; a hundred times more with every failure."""
-_BLOCK_REGULARISATION = 1e-15
-"""Relative to the diagonal; a hundred times more with every failure."""
 _FEW_ROWS = 1000
 """Matrices of so many rows may be factorised as a whole: that takes 8 MB and some ten milliseconds each."""
-_REFINEMENTS = 2
-"""Corrections of a solution."""
 
 
 class RowChain:
@@ -232,7 +226,7 @@ class RefinedFactor:
         """Solve for each column of ``right`` (R, S); NaN where there is no factor."""
         result = self._factor.solve(right)
         missing = self._missing(right, result)
-        for _ in range(_REFINEMENTS):
+        for _ in range(2):  # corrections
             refined = result + self._factor.solve(missing)
             left = self._missing(right, refined)
             is_better = np.abs(left).max(axis=0) < np.abs(missing).max(axis=0)
@@ -304,7 +298,7 @@ class ChainFactor:
 
 def _cholesky(matrix: Array) -> Array | None:
     """Factorise a Fortran matrix (lower Cholesky factor), regularised as rounding demands; None if that fails."""
-    diagonal, share = matrix.diagonal().copy(), _REGULARISATION
+    diagonal, share = matrix.diagonal().copy(), 1e-14
     places = np.diag_indices(len(matrix))
     while share < 1e-6 and np.all(np.isfinite(diagonal)):
         matrix[places] = diagonal * (1.0 + share)
@@ -388,7 +382,7 @@ class BlockChain:
 
 def _lower(blocks: Array) -> Array:
     """Return the lower Cholesky factors of blocks (S, W, n, n), regularised as far as rounding demands."""
-    places, share = np.arange(blocks.shape[2]), _BLOCK_REGULARISATION
+    places, share = np.arange(blocks.shape[2]), 1e-15
     size = np.abs(blocks[:, :, places, places])
     while True:
         padded = blocks.copy()

@@ -23,8 +23,6 @@ from sysid_ros.core.model.robot import INERTIAL, PayloadShape
 
 Array = NDArray[np.float64]
 
-_ROUNDS = 3
-"""Passes over all inequalities of the pseudo-inertia."""
 _DIAGONAL = np.array([4, 6, 9])  # Ixx, Iyy, Izz
 _PRODUCTS = ((5, 0, 1), (7, 0, 2), (8, 1, 2))  # Ixy, Ixz, Iyz and their axes
 _OTHERS = ((1, 2), (0, 2), (0, 1))
@@ -147,7 +145,7 @@ def tighten(box: Box) -> Box | None:
     The parameters are ``[m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]``.
     """
     lower, upper = box.lower.copy(), box.upper.copy()
-    for _ in range(_ROUNDS):
+    for _ in range(3):  # passes over all inequalities of the pseudo-inertia
         low, high = _second_moments(lower, upper)
         mass_low, mass_high = max(lower[0], 0.0), upper[0]
         if mass_high < 0.0 or np.any(high < 0.0):

@@ -46,12 +46,6 @@ def factor(eta: ArrayLike) -> Array:
     return np.asarray(np.exp(values[0]) * result)
 
 
-def to_parameters(eta: ArrayLike) -> Array:
-    """Return the inertial parameters (10,) [kg, kg m, kg m^2] of log-Cholesky coordinates (10,), SAFE-ID (16)."""
-    matrix = factor(eta)
-    return np.asarray(np.einsum("pij,ij->p", PARAMETER_MAP, matrix @ matrix.T))
-
-
 def from_parameters(theta: ArrayLike) -> Array:
     """Return the log-Cholesky coordinates (10,) of inertial parameters (10,).
 

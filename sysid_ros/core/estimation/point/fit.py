@@ -39,8 +39,6 @@ _CENTERED = 1e-3
 """Newton decrement below which the last barrier problem counts as solved; its objective is then exact to 1e-6 mu."""
 _NEAR = 0.25
 """The same for earlier barriers, which only lead there; Newton's method converges quadratically from here."""
-_NEAREST = 1e-4
-"""Gap of the squared distance to the nearest body, in radii."""
 _EXACT, _ROUGH = 1e-6, 1e-2
 """Gaps of a fit: of the result, and of what only shows which constraints are active, and from where to go on."""
 
@@ -449,7 +447,7 @@ def nearest_body(values: ArrayLike, box: Box, start: ArrayLike) -> Array:
     """
     weights = np.diag(np.maximum(box.radius, 1e-9) ** -2)
     objective = FitObjective(weights, weights @ (np.asarray(values) - box.center), box.center)
-    return fit(objective, from_parameters(start), box, _NEAREST).theta
+    return fit(objective, from_parameters(start), box, 1e-4).theta
 
 
 class LinearEstimator:

@@ -55,7 +55,6 @@ class PayloadChange:
         seconds: The same since the first window [s].
         mass: Added mass [kg].
         first_moment: Added first moment, about the frame of the last joint, (3,) [kg m].
-        wald: Squared step over its covariance [-].
         ratio: Part explained by the step over the variance of the remainder [-].
     """
 
@@ -63,7 +62,6 @@ class PayloadChange:
     seconds: float
     mass: float
     first_moment: Array
-    wald: float
     ratio: float
 
     def __str__(self) -> str:
@@ -212,4 +210,4 @@ class ChangeMonitor:
             return None
         added = step * self._columns.radius[:CHANGING]
         start = self._starts[at]
-        return PayloadChange(start, 1e-9 * (start - (self._origin or 0)), float(added[0]), added[1:], wald, ratio)
+        return PayloadChange(start, 1e-9 * (start - (self._origin or 0)), float(added[0]), added[1:], ratio)

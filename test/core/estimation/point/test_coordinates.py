@@ -2,12 +2,17 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
-from sysid_ros.core.estimation.point.coordinates import derivatives, factor, from_parameters, to_parameters
+from sysid_ros.core.estimation.point.coordinates import PARAMETER_MAP, derivatives, factor, from_parameters
 from sysid_ros.core.estimation.point.fit import BARRIER_GRADIENT, ConePoint
 from sysid_ros.core.model.inertia import is_physically_consistent, pseudo_inertia
 
 SAFE_ID_ORDER = [0, 1, 2, 3, 4, 6, 9, 5, 8, 7]
 """Position of each parameter in SAFE-ID (16): m, mcx, mcy, mcz, XX, YY, ZZ, XY, YZ, XZ."""
+
+
+def to_parameters(eta):
+    """Return the inertial parameters of log-Cholesky coordinates."""
+    return np.einsum("pij,ij->p", PARAMETER_MAP, factor(eta) @ factor(eta).T)
 
 
 def published_formula(eta):
