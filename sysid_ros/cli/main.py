@@ -88,7 +88,7 @@ PAPERS: Mapping[str, Command] = MappingProxyType({
 COMMANDS: Mapping[str, Command] = MappingProxyType({
     "demo": Command("identify an unknown payload on a simulated arm", "cli.identify", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
-    "weigh": Command("weigh what an arm holds by slow motions", "cli.identify", weigh_parser),
+    "weigh": Command("weigh the payload of an arm by slow motions", "cli.identify", weigh_parser),
     "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.tare", tare_parser),
     "offline": Command("identify from a recording: a bag, a table, or a run", "cli.offline", offline_parser),
     "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),

@@ -30,7 +30,7 @@ def identify_parser() -> CommandParser:
 
 def weigh_parser() -> CommandParser:
     """Return the parser of ``sysid weigh``."""
-    return _goal_parser("weigh", "Weighs what an arm holds, with guaranteed bounds, by slow motions alone")
+    return _goal_parser("weigh", "Weighs the payload of an arm, with guaranteed bounds, by slow motions alone")
 
 
 def _goal_parser(action: str, what: str) -> CommandParser:
@@ -120,7 +120,7 @@ def tare_parser() -> CommandParser:
     parser = CommandParser(
         prog="sysid tare",
         description="Moves the arm of a running suite (sysid identify --nodes-only, or the launch file) with the empty "
-        "hand. What that tells of gains, friction and offsets makes the bounds of all payloads narrower that are "
+        "hand. Known better, gains, friction and offsets make the bounds of all payloads narrower that are "
         "identified until the driver ends.",
         examples=("sysid tare --model kinova_gen3_2f85",),
         endings=endings(ExitStatus.FAILED),

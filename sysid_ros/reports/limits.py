@@ -67,8 +67,8 @@ CAUSES = (
     Cause(
         "torque sensors",
         ("torque_relative", "torque_absolute", "torque_drift"),
-        "state smaller errors of the torques if the sensors keep them; what is a constant gain (`effort_gain_error`) "
-        "costs less than what changes from sample to sample",
+        "state smaller errors of the torques if the sensors keep them; a constant gain (`effort_gain_error`) costs "
+        "less than changes from sample to sample",
     ),
     GAINS,
     Cause("friction and torque offsets of the arm", ("robot_friction", "friction"), _CALIBRATE),

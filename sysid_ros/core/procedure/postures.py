@@ -95,8 +95,8 @@ def weighing_postures(robot: RobotModel, count: int) -> list[Array]:
     """Return sets of postures that show mass and first moments of a payload well, (count, n) [rad] each, best first.
 
     Best is the largest determinant of the information about them at rest, on straight ways from the home posture to one
-    after the other, of those in which the heaviest payload can be held. Sets depend on the arm alone, so those with the
-    empty hand and with a payload are the same.
+    after the other, where the heaviest payload can be held. Sets depend on the arm alone: with the empty hand and with
+    a payload they are the same.
 
     Args:
         robot: The arm.

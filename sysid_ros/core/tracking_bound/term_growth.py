@@ -214,7 +214,7 @@ class _Torque:
 
     Args:
         norms: Norms at the nodes.
-        lines: Norms at the nodes, of the lines that begin there and of those that end there; None at rest.
+        lines: Norms at the nodes, of lines that begin there and of lines that end there; None at rest.
         states: The nodes, with velocities and accelerations of the torque.
         along: Velocity with which the positions change, (S, n) [rad/s].
         sags: By how much position, velocity and acceleration differ from straight lines, (S - 1, n) each.
