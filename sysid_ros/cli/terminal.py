@@ -27,13 +27,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
-from sysid_ros.reports.payload import (
-    Bounded,
-    PayloadSummary,
-    felt_torques,
-    notices,
-    summarize_payload,
-)
+from sysid_ros.reports.payload import Bounded, PayloadSummary, felt_torques, notices, summarize_payload
 from sysid_ros.reports.payload_files import RULE, find_well_known
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles

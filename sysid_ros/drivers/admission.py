@@ -33,11 +33,7 @@ _TAKEOVER_TOLERANCES = (("position", "rad", 1e-9), ("velocity", "rad/s", 1e-8), 
 
 
 def admit_trajectory(
-    robot: RobotModel,
-    trajectory: Trajectory,
-    certificate: Certificate | None,
-    boxes: tuple[Box, ...],
-    now: float,
+    robot: RobotModel, trajectory: Trajectory, certificate: Certificate | None, boxes: tuple[Box, ...], now: float
 ) -> Certificate:
     """Check all conditions that do not depend on the arm's state; takes milliseconds, so not in a real-time cycle.
 

@@ -93,13 +93,7 @@ class MeasurementCheck:
         self._last, self._cycles_since_valid = state, 1
         return None
 
-    def find_stuck_joint(
-        self,
-        q_d: Array,
-        v_d: Array,
-        position_bound: Array,
-        velocity_bound: Array,
-    ) -> Fault | None:
+    def find_stuck_joint(self, q_d: Array, v_d: Array, position_bound: Array, velocity_bound: Array) -> Fault | None:
         """Find a position reading that must be stuck; to be called once per cycle.
 
         A joint with the desired velocity ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have

@@ -145,11 +145,7 @@ class LoopServer:
         return calls[name](*arguments)
 
     def _start_check(
-        self,
-        number: int,
-        trajectory: Trajectory,
-        certificate: Certificate | None,
-        model: LoopModel | None,
+        self, number: int, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None
     ) -> None:
         if self._pending is not None or self._stop_reason is not None:
             reason = "another trajectory is being checked" if self._stop_reason is None else self._stop_reason
@@ -157,12 +153,7 @@ class LoopServer:
             return
         loop = self._loop
         work = self._checker.submit(
-            admit_trajectory,
-            loop.robot,
-            trajectory,
-            certificate,
-            loop.boxes_of(model),
-            loop.now_ns * 1e-9,
+            admit_trajectory, loop.robot, trajectory, certificate, loop.boxes_of(model), loop.now_ns * 1e-9
         )
         self._pending = (number, work, trajectory, model)
 

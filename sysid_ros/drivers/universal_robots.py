@@ -100,10 +100,7 @@ class RtdeClient:
     def _begin(self) -> None:
         self._send(Package.PROTOCOL_VERSION, struct.pack(">H", _VERSION))
         if self._answer(Package.PROTOCOL_VERSION)[:1] != b"\x01":
-            raise ArmError(
-                self._where,
-                f"does not speak version {_VERSION} of RTDE; its software is too old",
-            )
+            raise ArmError(self._where, f"does not speak version {_VERSION} of RTDE; its software is too old")
         self._names = list(_WANTED)
         missing = self._ask()
         if missing == ["payload_inertia"]:
@@ -111,8 +108,7 @@ class RtdeClient:
             missing = self._ask()
         if missing:
             raise ArmError(
-                self._where,
-                f"does not report {', '.join(missing)}; its software is too old to be read back",
+                self._where, f"does not report {', '.join(missing)}; its software is too old to be read back"
             )
         self._send(Package.START, b"")
         if self._answer(Package.START)[:1] != b"\x01":

@@ -100,11 +100,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
     data["timing_s"] = {name: float(value) for name, value in result.timing.items()}
     if result.statistical is not None:
         found = result.statistical
-        data["statistical"] = {
-            "meaning": STATISTICAL,
-            "confidence": float(found.confidence),
-            "absence": found.absence,
-        }
+        data["statistical"] = {"meaning": STATISTICAL, "confidence": float(found.confidence), "absence": found.absence}
     if result.agreement is not None:
         data["agreement"] = {
             "meaning": "share: smallest common scale of all allowed errors at which the data are consistent; width: "

@@ -7,16 +7,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from sysid_ros.reports.payload_files import (
-    PAYLOAD_LINK,
-    TENSOR,
-    Array,
-    Load,
-    describe_load,
-    noted,
-    number,
-    numbers,
-)
+from sysid_ros.reports.payload_files import PAYLOAD_LINK, TENSOR, Array, Load, describe_load, noted, number, numbers
 
 
 def franka_file(load_at_flange: Load, payload_at_flange: Load, tool_in_flange: Array, note: str | None = None) -> str:

@@ -17,11 +17,7 @@ from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
 from sysid_ros.reports.folders import ESTIMATE
-from sysid_ros.reports.payload import (
-    payload_parameters,
-    summarize_behind_flange,
-    summarize_payload,
-)
+from sysid_ros.reports.payload import payload_parameters, summarize_behind_flange, summarize_payload
 from sysid_ros.reports.payload_files import add_payload
 from sysid_ros.reports.result import IdentificationResult
 

@@ -69,11 +69,7 @@ class SimulatedFreeFlyer(ABC):
     usual_timestep: ClassVar[float]
 
     def __init__(
-        self,
-        robot: FreeFlyer,
-        parameters: ArrayLike,
-        timestep: float | None = None,
-        momentum: ArrayLike = (0.0,) * 6,
+        self, robot: FreeFlyer, parameters: ArrayLike, timestep: float | None = None, momentum: ArrayLike = (0.0,) * 6
     ):
         timestep = self.usual_timestep if timestep is None else timestep
         if not 1e-5 <= timestep <= 0.1:

@@ -117,8 +117,7 @@ def test_what_is_not_identified_has_a_status_of_its_own(monkeypatch, capsys, cod
 
 
 @pytest.mark.parametrize(
-    ("known", "status"),
-    [((Quantity.MASS,), ExitStatus.NOT_IDENTIFIED), (tuple(Quantity), ExitStatus.FAILED)],
+    ("known", "status"), [((Quantity.MASS,), ExitStatus.NOT_IDENTIFIED), (tuple(Quantity), ExitStatus.FAILED)]
 )
 def test_files_that_are_missing_because_little_is_known_are_no_failure(monkeypatch, capsys, robot, known, status):
     prior = StreamingEstimator(robot, EstimatorSettings()).estimate()

@@ -16,12 +16,7 @@ from textbook import load_textbook
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
-from sysid_ros.adapters.joint_link import (
-    LinkSetup,
-    RosJointLink,
-    from_joint_state,
-    from_lbr_state,
-)
+from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink, from_joint_state, from_lbr_state
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import RobustSettings
@@ -51,10 +46,7 @@ EMULATOR_PATIENCE = 2.5
 def make_bench(mode, robot, rate=RATE, **driver):
     """A bench with an emulated arm whose joints come in an order of their own, with others among them."""
     names = robot.joint_names
-    lists = {
-        "state_joints": ("finger", *names[::-1], "lid"),
-        "command_joints": (*names[4:], *names[:4]),
-    }
+    lists = {"state_joints": ("finger", *names[::-1], "lid"), "command_joints": (*names[4:], *names[:4])}
     given = {"arm_emulator:mode": mode, "arm_emulator:payload": PAYLOAD,
              "arm_emulator:patience": EMULATOR_PATIENCE, "arm_driver:mode": mode}  # fmt: skip
     given |= {f"arm_emulator:{name}": f"[{', '.join(values)}]" for name, values in lists.items()}

@@ -213,10 +213,7 @@ REFUSED = {
         lambda r: [states(r, factor=180.0 / np.pi)],
         "the position of joint_. in sample .*they may be in degrees: say --units 'q=deg'",
     ),
-    "no efforts": (
-        lambda r: [states(r, has_effort=False)],
-        "the effort of joint_1 is missing, or zero throughout",
-    ),
+    "no efforts": (lambda r: [states(r, has_effort=False)], "the effort of joint_1 is missing, or zero throughout"),
     "a joint is missing": (
         lambda r: [part(r, "/arm", range(6))],
         "the list of joints is without joint_7; the file has joint_1.*--map NAME=JOINT",

@@ -170,10 +170,7 @@ BAD = {
     ),
     "missing file": (lambda path, robot, samples: path.with_name("no.npz"), "the file is missing"),
     "not an npz": (_text("a.npz", b"hello"), "the file is there, but no NPZ file; expected"),
-    "not an mcap": (
-        _text("a.mcap", b"hello world, hello world"),
-        "a.mcap: the bag is unreadable .not a valid MCAP",
-    ),
+    "not an mcap": (_text("a.mcap", b"hello world, hello world"), "a.mcap: the bag is unreadable .not a valid MCAP"),
     "empty mcap": (
         lambda p, r, s: write_mcap(p.with_suffix(".mcap"), []),
         "of this suite's samples is none on any topic",
@@ -236,10 +233,7 @@ BAD = {
         lambda p, r, s: write_npz(p.with_suffix(".npz"), r, s.slice(0, 9), v=None),
         "the velocity is missing; expected columns of velocities; velocities cannot be computed from 9 samples",
     ),
-    "csv header": (
-        _csv(header=["# units: t=s"]),
-        "the unit of q is missing; expected q=rad or deg",
-    ),
+    "csv header": (_csv(header=["# units: t=s"]), "the unit of q is missing; expected q=rad or deg"),
     "csv column": (_csv(edit=lambda text: text.replace("tau_joint_4", "x")), "column 'tau_joint_4' is missing"),
     "csv twice": (_csv(edit=lambda text: text.replace("q_joint_4", "q_joint_5")), "column 'q_joint_4' is missing"),
     "csv word": (

@@ -44,10 +44,7 @@ def test_every_field_is_that_of_the_general_decoder(recorded):
         for name in ("first_sequence", "payload_epoch", "dropped"):
             assert getattr(one, name) == getattr(other, name), name
         assert one.header.frame_id == other.header.frame_id == "base"
-        assert (one.header.stamp.sec, one.header.stamp.nanosec) == (
-            other.header.stamp.sec,
-            other.header.stamp.nanosec,
-        )
+        assert (one.header.stamp.sec, one.header.stamp.nanosec) == (other.header.stamp.sec, other.header.stamp.nanosec)
 
 
 def test_reading_a_recording_unpacks_no_number_by_itself(recorded, monkeypatch):

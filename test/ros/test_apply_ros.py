@@ -110,11 +110,7 @@ def test_franka_gets_an_inertia_even_where_it_is_not_well_known(capsys):
         ({"is_held": True}, NotConfirmed, "command exception error.; no controller may hold the arm"),
         ({"forgets": True}, NotConfirmed, r"franka_ros2 has not taken the payload: mass \[kg\] differs by 1.77"),
         ({"speed": 0.2}, ArmError, r"the arm moves \(0.2 rad/s\)"),
-        (
-            {"hand": Load.from_parameters(1.2 * WHOLE, "flange")},
-            ArmError,
-            "set in Desk .3.000 kg. is no part",
-        ),
+        ({"hand": Load.from_parameters(1.2 * WHOLE, "flange")}, ArmError, "set in Desk .3.000 kg. is no part"),
     ],
 )
 def test_franka_has_nothing_else_afterwards(change, error, message):

@@ -12,12 +12,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import SampleBatch
 from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.ros import qos
-from sysid_ros.ros.waiting import (
-    ServiceFailed,
-    call_service,
-    no_messages,
-    wait_until,
-)
+from sysid_ros.ros.waiting import ServiceFailed, call_service, no_messages, wait_until
 
 
 @pytest.fixture

@@ -85,13 +85,7 @@ class ConnectionParameters(RobotParameters):
         KortexSettings,
         rename={"stamps": "stamp_source"},
         note="Kinova: ",
-        computed=(
-            "robot_ip",
-            "velocity",
-            "session_inactivity_timeout",
-            "connection_inactivity_timeout",
-            *_SHARED,
-        ),
+        computed=("robot_ip", "velocity", "session_inactivity_timeout", "connection_inactivity_timeout", *_SHARED),
         read_only=True,
     )
     password_file: str = parameter("", read_only=True)

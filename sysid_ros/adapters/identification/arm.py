@@ -154,8 +154,7 @@ class RosArm:
             raise IdentificationFailed(IdentificationErrorCode.DRIVER_NOT_READY, error)
         self._wait_for_hold(None)
         converted(
-            lambda: require_same_arm(self._robot, self._status.serial_number),
-            IdentificationErrorCode.DRIVER_NOT_READY,
+            lambda: require_same_arm(self._robot, self._status.serial_number), IdentificationErrorCode.DRIVER_NOT_READY
         )
         if not self._wait_until(self._samples_arrive):
             timeout = session.describe_timeout("arm_driver/samples", "samples", qos.SAMPLES)

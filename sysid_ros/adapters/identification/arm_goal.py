@@ -186,11 +186,7 @@ class ArmGoalRun(GoalBase):
     """
 
     def __init__(
-        self,
-        suite: Suite,
-        options: IdentificationParameters,
-        goal: IdentifyArm.Goal,
-        is_cancelled: Callable[[], bool],
+        self, suite: Suite, options: IdentificationParameters, goal: IdentifyArm.Goal, is_cancelled: Callable[[], bool]
     ):
         super().__init__(suite, options, is_cancelled, int(goal.seed))
         self._goal, self._settings = goal, options.arm

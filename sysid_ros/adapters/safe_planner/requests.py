@@ -56,11 +56,7 @@ class PlanRequests:
     """
 
     def __init__(
-        self,
-        robot: RobotModel,
-        scenes: SceneStore,
-        values: SafePlannerParameters,
-        key: AuthenticationKey | None = None,
+        self, robot: RobotModel, scenes: SceneStore, values: SafePlannerParameters, key: AuthenticationKey | None = None
     ):
         self._robot, self._scenes, self._key = robot, scenes, key
         self._session, self._payload_epoch = "", 0

@@ -47,11 +47,7 @@ _ROTOR_INERTIA = 1e-9
 
 
 def build_mujoco_model(
-    robot: RobotModel,
-    theta: Array,
-    payload: Array | None,
-    timestep: float,
-    elasticity: JointElasticity | None = None,
+    robot: RobotModel, theta: Array, payload: Array | None, timestep: float, elasticity: JointElasticity | None = None
 ) -> Any:
     """Build the simulation model of an arm.
 

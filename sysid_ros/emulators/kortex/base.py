@@ -166,10 +166,7 @@ class KortexBase:
     """One base with one arm; ``report`` is called with a sentence at every change of state."""
 
     def __init__(
-        self,
-        arm: EmulatedArm,
-        settings: BaseSettings | None = None,
-        report: Callable[[str], None] = lambda _: None,
+        self, arm: EmulatedArm, settings: BaseSettings | None = None, report: Callable[[str], None] = lambda _: None
     ):
         self.settings = settings or BaseSettings()
         self.arm = arm

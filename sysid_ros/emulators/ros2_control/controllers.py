@@ -191,11 +191,7 @@ class HomeMotion:
         share = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
         rate = 30.0 * x**2 * (1.0 - x) ** 2 / _RAMP
         change = 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / _RAMP**2
-        return (
-            self._home + share * q,
-            share * v + rate * q,
-            share * a + 2.0 * rate * v + change * q,
-        )
+        return (self._home + share * q, share * v + rate * q, share * a + 2.0 * rate * v + change * q)
 
 
 _TRACKING_RATE = 25.0

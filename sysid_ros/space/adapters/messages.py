@@ -86,10 +86,7 @@ def minimal_to_message(identification: FreeFlyerIdentification, stamp_ns: int) -
 
 
 def draw_free_flyer(
-    robot: FreeFlyer,
-    q: Array,
-    planned: CycloidTrajectory | None,
-    held: ParameterEstimate | None = None,
+    robot: FreeFlyer, q: Array, planned: CycloidTrajectory | None, held: ParameterEstimate | None = None
 ) -> MarkerArray:
     """Draw robot, paths and held object, all seen from the base.
 

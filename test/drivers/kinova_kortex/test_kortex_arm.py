@@ -187,10 +187,7 @@ def of_calibrated(serial):
 
 @pytest.mark.parametrize(
     ("stated", "calibrated", "words"),
-    [
-        ("K8", "", "its arm is K7, but K8 was stated.*serial_number:=K7"),
-        ("", "K8", "'K7': expected K8, the arm that"),
-    ],
+    [("K8", "", "its arm is K7, but K8 was stated.*serial_number:=K7"), ("", "K8", "'K7': expected K8, the arm that")],
 )
 def test_another_arm_than_stated_or_calibrated_is_refused(stated, calibrated, words):
     with RunningEmulator(make_base(serial_number="K7")) as emulator:

@@ -3,12 +3,7 @@
 from functools import partial
 
 import pytest
-from emulated_campaign import (
-    emulator_process,
-    require_certified_move,
-    require_fault_after_end,
-    require_outlives_parent,
-)
+from emulated_campaign import emulator_process, require_certified_move, require_fault_after_end, require_outlives_parent
 from kortex_bench import ROBOT
 from textbook import textbook_file
 

@@ -62,14 +62,7 @@ def test_what_cannot_be_set_is_told_and_spoils_nothing_else(asked, reason):
         controller.ios.set_input("close", 1)
 
 
-@pytest.mark.parametrize(
-    "ios",
-    [
-        (CLOSE,) * 11,
-        (FORCE._replace(value=np.nan),),
-        (FORCE._replace(value=np.inf),),
-    ],
-)
+@pytest.mark.parametrize("ios", [(CLOSE,) * 11, (FORCE._replace(value=np.nan),), (FORCE._replace(value=np.inf),)])
 def test_messages_with_impossible_ones_are_refused(ios):
     codec = FriCodec(FriVersion.V2_7)
     with pytest.raises(InvalidFrame):

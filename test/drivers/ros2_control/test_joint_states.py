@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.drivers.arm import ArmError
-from sysid_ros.drivers.ros2_control.states import (
-    ControllerInfo,
-    JointReader,
-    JointStates,
-)
+from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointReader, JointStates
 from sysid_ros.drivers.ros2_control.takeover import order_of_commands
 from sysid_ros.drivers.takeover import TakeoverRefused
 

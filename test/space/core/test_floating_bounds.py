@@ -22,12 +22,7 @@ from bench._floating_trials import (
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
-from sysid_ros.space.core.assumptions import (
-    Assumptions,
-    MomentumRange,
-    Recording,
-    SensorBounds,
-)
+from sysid_ros.space.core.assumptions import Assumptions, MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import (
     InconsistentMomentum,
     bound_minimal,

@@ -25,10 +25,7 @@ from sysid_ros.space.core.identification import (
     known_before,
     select_motion,
 )
-from sysid_ros.space.core.procedure import (
-    identify_free_flyer,
-    identify_object,
-)
+from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
 from sysid_ros.space.core.regression import unit_momenta
 from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.core.self_collision import SelfCollision
