@@ -98,7 +98,6 @@ class PayloadAnswers:
 
 
 def _no_bounds(estimate: ParameterEstimate) -> str | None:
-    """Return why there are no guaranteed bounds; None where there are."""
     if not estimate.is_consistent:
         return f"These parameters have been excited, but no payload agrees with the data: {estimate.alarm_text}"
     if not estimate.is_guaranteed:

@@ -115,7 +115,6 @@ class Target:
         ]
 
     def _look(self) -> list[str]:
-        """Connect, and return its present payload, in lines; raise an error where nothing may be sent."""
         if not self.is_read:
             return []
         now = self._read()
@@ -125,14 +124,12 @@ class Target:
         return [f"It has now: {_words(now)}"]
 
     def _read(self) -> ControllerPayload:
-        """Return all that a controller counts with, in the frame of the flange."""
         raise NotImplementedError
 
     def _send(self) -> None:
         raise NotImplementedError
 
     def _compare(self) -> list[str]:
-        """Read it back, and return how it differs from the payload sent, a few words each."""
         now = self._read()
         self.found = [f"Read back:  {_words(now)}"]
         if self.sends_inertia and now.inertia is None:

@@ -40,7 +40,6 @@ class RosTarget(Target):
         return self.stack.enter_context(contextlib.closing(ServiceCaller(self.needs)))
 
     def _full_name(self, name: str) -> str:
-        """Return the name of a service or topic in the namespace of the options."""
         return "/".join(["", *filter(None, self.options.namespace.split("/")), name])
 
 

@@ -140,7 +140,6 @@ def _upward(value: float) -> str:
 
 
 def _fit(used: KnownRecordings) -> tuple[HeldOutFit | None, str]:
-    """Fit the arm, or say why that is not possible."""
     try:
         return fit_halves(used.robot, used.recordings), ""
     except SysidError as error:
@@ -175,7 +174,6 @@ def describe_fit(robot: RobotModel, fit: HeldOutFit) -> list[RenderableType]:
 def _calibrate_with_progress(
     used: KnownRecordings, record: CalibrationRecord, settings: EstimatorSettings
 ) -> tuple[ArmCalibration, bool]:
-    """Calibrate an arm and show how far it is; Ctrl-C ends it with what is proven by then."""
     with ProgressDisplay() as display, Interrupts(patience=1) as interrupts:
 
         def tell(progress: CalibrationProgress) -> None:
@@ -309,7 +307,6 @@ def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:
 
 
 def _ask(request: str) -> None:
-    """Ask a person for something, and wait until it is done."""
     try:
         input(f"{request}, then press Enter: ")
     except EOFError:
@@ -355,7 +352,6 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
 
 
 def _describe_constants(constants: ConstantBounds) -> list[RenderableType]:
-    """Describe what is constant of sensors and mounting: bounds now and before."""
     if not len(constants):
         return []
     columns = (constants.lower, constants.upper, constants.prior.lower, constants.prior.upper)

@@ -126,7 +126,6 @@ def _settings(options: argparse.Namespace, robot: RobotModel | None) -> Analysis
 def _analyze_recording(
     options: argparse.Namespace, robot: RobotModel, structure: Structure
 ) -> tuple[DataAnalysis, Advice | None, str]:
-    """Return what the recording knows, a motion that would help, and why there are no guaranteed bounds, if so."""
     recording = read_recording(options.data, robot, ReadOptions(needs_torques=False))
     samples = recording.samples
     source = ArmInformation(robot, structure, options.window)
@@ -153,7 +152,6 @@ def _guaranteed(
 
 
 def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure) -> NDArray[np.float64]:
-    """Return what is unknown before: of a payload its prior, of the arm the box of its parameters."""
     names, radius = parameter_names(robot), robot.theta_box.radius.copy()
     if options.unknown == "payload":
         last = slice(10 * (robot.n - 1), 10 * robot.n)
@@ -162,7 +160,6 @@ def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure)
 
 
 def _summary(result: IdentifiabilityResult) -> list[RenderableType]:
-    """Answer, table of symbols and what the data know, for a terminal."""
     structure = result.structure
     rows = [(name, tuple(s.value for s in row)) for name, row in symbol_table(structure)] + dimensions(structure)
     heads = ["", *(str(k + 1) for k in range(len(structure.bodies)))]

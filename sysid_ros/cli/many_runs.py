@@ -15,7 +15,6 @@ from sysid_ros.reports.folders import require_results_root
 
 
 def _show_progress(display: ProgressDisplay) -> Callable[[Progress], None]:
-    """Return what shows the progress of many runs with the time that is left; failures stay."""
     last = ""
 
     def show(progress: Progress) -> None:
@@ -79,5 +78,4 @@ def show(report: ModuleType, entries: Sequence[dict[str, Any]], folder: Path) ->
 
 
 def _name_of(completion: Completion) -> str:
-    """Return the plain values of a job in a line."""
     return " ".join(str(value) for value in completion.job.values() if isinstance(value, str | int) and value != "")

@@ -178,7 +178,6 @@ def _read_tare(options: argparse.Namespace, robot: RobotModel) -> Recording | No
 
 
 def _run_fleet(options: argparse.Namespace) -> int:
-    """Identify from every recording by itself, and print a line for each."""
     _robot_of(options)  # what is wrong for all of them is told once
     jobs = fleet_jobs(options)
     path = Path(options.output) / "runs.jsonl"

@@ -142,7 +142,6 @@ def calibrate_parser() -> CommandParser:
 
 
 def _add_record_options(command: argparse.ArgumentParser, valid_days: int | None, without: str) -> None:
-    """Add what the record of a calibration says of the arm, besides its serial number."""
     text = f"days for which it may be used; 0: without end{without}"
     command.add_argument("--valid-days", type=int, default=valid_days, help=text)
     command.add_argument("--firmware", help="firmware of the arm")

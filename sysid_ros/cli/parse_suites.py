@@ -34,7 +34,6 @@ def weigh_parser() -> CommandParser:
 
 
 def _goal_parser(action: str, what: str) -> CommandParser:
-    """Return the parser of a command line: the launch arguments as options, and what only the runner has."""
     parser = CommandParser(
         prog=f"sysid {action}",
         description=f"{what}: starts the nodes, sends one goal and ends everything. Ctrl-C brings the arm to rest "

@@ -324,7 +324,6 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
 
 
 def _headline(result: IdentificationResult, tool: PayloadSummary) -> list[RenderableType]:
-    """Return mass and CoM as they are likely and as they are guaranteed, and what the load is good for."""
     what = "Payload" if result.estimate.target == PAYLOAD else "Last body with payload"
     mass, narrower, likely = tool.mass, result.estimate.narrower, result.statistical
     kilograms = _outward(float(mass.lower), float(mass.upper), 2)
@@ -390,7 +389,6 @@ def _alarm_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, s
 
 
 def _hypotheses_parts(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    """Return what could be wrong with infeasible data, and what would show whether it is so."""
     if result.explanation is None and not hypotheses:
         return []
     untried = () if result.explanation is None else result.explanation.untried
@@ -474,7 +472,6 @@ def _fixed(value: Any) -> str:
 
 
 def _limits_parts(result: IdentificationResult) -> list[RenderableType]:
-    """Return what limits the bounds and what to change."""
     texts = describe_limits(result)
     prefixes = ["What limits the bounds: ", *([" " * 24] * len(texts))]
     return [hanging(prefix, text) for prefix, text in zip(prefixes, texts, strict=False)]

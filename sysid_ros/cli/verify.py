@@ -206,7 +206,6 @@ def _ground_of(text: str) -> float | None:
 def _check_with_progress(
     plans: Sequence[CertifiedPlan], options: argparse.Namespace, known: Conditions
 ) -> tuple[list[CheckedPlan], bool]:
-    """Check plans and show how far it is; return those checked, and whether Ctrl-C came before all were."""
     checked: list[CheckedPlan] = []
     with ProgressDisplay(sys.stderr) as display:
         display.update(f"plan 1 of {len(plans)}", 0.0)

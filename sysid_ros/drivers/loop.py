@@ -348,7 +348,6 @@ class ControlLoop:
         )
 
     def _describe(self) -> str:
-        """Describe why the loop is in its mode, and at rest why it would refuse to move, or the allowed hold time."""
         reason, effort_fault = self._state.reason, self._measured.effort_fault
         if self.mode is not LoopMode.HOLD:
             return reason
@@ -560,7 +559,6 @@ class ControlLoop:
         self._state.change(self.now_ns, mode, code, reason)
 
     def _react(self, fault: Fault | None) -> None:
-        """React to a fault: brake along the path, or end torque control."""
         if fault is None:
             return
         if fault.ends_control:

@@ -115,7 +115,6 @@ class RtdeClient:
             raise ArmError(self._where, "refused to send its state")
 
     def _ask(self) -> list[str]:
-        """Subscribe to the outputs; return the ones that the controller does not have, or has as another type."""
         self._send(Package.SETUP_OUTPUTS, struct.pack(">d", FREQUENCY) + ",".join(self._names).encode())
         body = self._answer(Package.SETUP_OUTPUTS)
         types = body[1:].decode(errors="replace").split(",")

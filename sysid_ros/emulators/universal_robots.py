@@ -190,7 +190,6 @@ class EmulatedController:
                         break
 
     def _report(self, connection: socket.socket) -> None:
-        """Answer requests over RTDE, and send the outputs a client wants when they are due."""
         received, names, period, due = b"", list[str](), 0.008, float("inf")
 
         def send(kind: bytes, body: bytes) -> None:

@@ -104,7 +104,6 @@ class ArmDriverNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def _begin(self, arm: DrivenArm, outputs: ArmOutputs) -> None:
-        """Offer everything that exists only while the arm is held."""
         commands = self._commands = ArmCommands(self, arm, outputs)
         values = arm.values
         commands.change_faults(values)

@@ -188,7 +188,6 @@ class IdentifiabilityNode(Node):
         return response
 
     def _answer(self, request: AnalyzeIdentifiability.Request) -> tuple[Answer, int, str]:
-        """Return answer, stamp and frame."""
         if request.method == request.DATA:
             require_no_mechanism(request)
             message = self._estimate

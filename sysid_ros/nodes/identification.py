@@ -147,7 +147,6 @@ class IdentificationNode(Node):
         return result
 
     def _name_end(self, handle: ServerGoalHandle, result: R) -> R:
-        """Explain the end of a goal that was not cancelled: this node was asked to end."""
         if result.error_code == Identify.Result.CANCELED and self._stop.is_set() and not handle.is_cancel_requested:
             result.error_code = Identify.Result.INTERRUPTED
             result.error_text = (

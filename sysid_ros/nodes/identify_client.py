@@ -196,7 +196,6 @@ def _tare_goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
 
 
 def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) -> None:
-    """Let the simulated arm grasp something."""
     from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
 
     payload = load_payload(node.robot, name)

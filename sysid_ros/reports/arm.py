@@ -246,7 +246,6 @@ def _best(identification: ArmIdentification) -> str:
 
 
 def _friction(result: ArmResult) -> list[dict[str, Any]]:
-    """List friction, armature and offset of each joint: before, now, bounds."""
     robot, box = result.before, result.after.theta_box
     old, new = robot.friction(robot.theta_nominal), robot.friction(result.after.theta_nominal)
     lower, upper = robot.friction(box.lower), robot.friction(box.upper)
@@ -266,7 +265,6 @@ def _friction(result: ArmResult) -> list[dict[str, Any]]:
 
 
 def _constants(identification: ArmIdentification) -> list[dict[str, Any]]:
-    """List torque lag, gain, gravity and friction behind sensors where they are uncertain: bounds before and now."""
     found = identification.constants
     columns = (found.prior.lower, found.prior.upper, found.lower, found.upper)
     return [

@@ -119,7 +119,6 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
 
 
 def _explanation(result: IdentificationResult) -> dict[str, object] | None:
-    """Return the hypotheses about data that no payload agrees with."""
     found = result.explanation
     if found is None:
         return None
@@ -164,7 +163,6 @@ def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
 
 
 def _payload(result: IdentificationResult) -> dict[str, object]:
-    """Return the body that reports and files for controllers have, and what is known well enough for them."""
     tool = summarize_payload(result, result.robot.tool_frame)
     known = find_well_known(tool)
     return {

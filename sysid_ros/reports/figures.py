@@ -162,7 +162,6 @@ def motion(result: IdentificationResult) -> str | None:
 
 
 def _mark_plans(plot: Plot, result: IdentificationResult) -> None:
-    """Draw a line with its number where each plan starts, and one where the arm comes to rest."""
     followed = [(k, one) for k, one in enumerate(result.motions, start=1) if one.followed is None or one.followed > 0.0]
     starts = [one.start for _, one in followed]
     for number, one in followed:

@@ -56,7 +56,6 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
 
 
 def _states(result: IdentifiabilityResult) -> list[tuple[str, str, str]]:
-    """Kind, head and text of the boxes at the top."""
     comparison = result.comparison
     boxes = []
     if comparison.is_near_dependency:
@@ -74,7 +73,6 @@ def _states(result: IdentifiabilityResult) -> list[tuple[str, str, str]]:
 
 
 def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
-    """Name, value, unit and note of the numbers at the top."""
     structure = result.structure
     flat = [symbol for _, row in symbol_table(structure) for symbol in row]
     facts = [
@@ -93,7 +91,6 @@ def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
 
 
 def _data(analysis: DataAnalysis) -> dict[str, Any]:
-    """Return what a recording knows: least known combinations, expected deviations, and the spectrum."""
     structure, lower, upper = analysis.structure, analysis.lower, analysis.upper
     rows = []
     for k, name in enumerate(structure.base_names):

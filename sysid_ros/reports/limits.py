@@ -145,7 +145,6 @@ def describe_limits(result: IdentificationResult) -> list[str]:
 
 
 def _describe_length(result: IdentificationResult) -> list[str]:
-    """Say whether recording longer would help: what the second half of the data did for the mass, in a sentence."""
     history, prior = result.history, result.robot.payload_prior.box.radius[0]
     if result.samples is None or not len(history.time) or not result.estimate.is_consistent:
         return []

@@ -101,7 +101,6 @@ def _without_geometry(text: str) -> str:
 
 
 def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
-    """Both readers this project relies on must see the payload that was asked for."""
     read = parse_quietly(_without_geometry(text))[0].link_map[link].inertial
     theta = inertia.from_com_form(read.mass, read.origin.xyz, np.array(read.inertia.to_matrix()))
     model = pin.buildModelFromXML(text)
@@ -337,7 +336,6 @@ def ur_target_payload(load: Load, has_inertia: bool = True) -> str:
 
 
 def _ur_lines(load: Load) -> list[str]:
-    """Return the call; without the inertia where that is not well known."""
     line = ur_target_payload(load)
     if load.bounds is None or Quantity.INERTIA in find_well_known(load.bounds):
         return [line]
@@ -464,7 +462,6 @@ def _decimals(values: ArrayLike) -> str:
 
 
 def _krl(data: dict[str, float]) -> str:
-    """Load data as an aggregate of the KUKA robot language."""
     d = {name: _decimal(value) for name, value in data.items()}
     center = ",".join(f"{name} {d[name]}" for name in ("X", "Y", "Z", "A", "B", "C"))
     return f"{{M {d['M']},CM {{{center}}},J {{X {d['JX']},Y {d['JY']},Z {d['JZ']}}}}}"
@@ -476,7 +473,6 @@ def noted(note: str | None) -> list[str]:
 
 
 def _document(header: list[str], *blocks: tuple[list[str], Load, Mapping[str, object]]) -> str:
-    """Return YAML: a header, and blocks with a comment each, the bounds of a load and data."""
     lines = [f"# {line}".rstrip() for line in header]
     for comments, load, data in blocks:
         lines += ["", *(f"# {line}" for line in [*comments, *describe_load(load)])]

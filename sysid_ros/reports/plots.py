@@ -283,7 +283,6 @@ class Plot:
         return "".join(parts)
 
     def _hover(self, name: str, labels: Sequence[str]) -> str:
-        """Return what the script of the page needs to turn places of a drawing into numbers."""
         left, right, top, bottom = self._box
         data = {
             "x": [left, right, self.x.lower, self.x.upper],

@@ -85,7 +85,6 @@ def report_html(result: IdentificationResult) -> str:
 
 
 def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str, str, str, str]]:
-    """Name, value, unit and note of the numbers at the top."""
     estimate, shrinkage = result.estimate, result.shrinkage
     x, y, z = 1e3 * tool.com.values
     above, below = 1e3 * (tool.com.upper - tool.com.values), 1e3 * (tool.com.values - tool.com.lower)
@@ -113,7 +112,6 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
 
 
 def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
-    """One row per parameter."""
     estimate, truth = result.estimate, result.truth
     rows = []
     for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
@@ -155,8 +153,6 @@ def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
 
 
 def _body(summary: PayloadSummary) -> dict[str, Any]:
-    """Return a payload in one frame: rows of name, unit, digits, value and bounds, and the estimated inertia."""
-
     def row(name: str, unit: str, bounded: Bounded, index: tuple[int, ...] = ()) -> tuple[Any, ...]:
         numbers = (bounded.values[index], bounded.lower[index], bounded.upper[index])
         return (name, square_units(unit), _DIGITS[unit], *map(float, numbers))
@@ -190,7 +186,6 @@ def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
 
 
 def _margins(result: IdentificationResult) -> dict[str, Any]:
-    """One row per plan, one cell per kind of limit; None where a plan has no such limit."""
     kinds = list(dict.fromkeys(row.kind for motion in result.motions for row in motion.margins))
     by_plan = [{row.kind: row for row in motion.margins} for motion in result.motions]
     least = {kind: min(rows[kind].margin for rows in by_plan if kind in rows) for kind in kinds}
@@ -220,7 +215,6 @@ def _claims(result: IdentificationResult) -> list[tuple[str, str]]:
 
 
 def _known(result: IdentificationResult) -> str | None:
-    """How many combinations the data determine, which they do not, and which motion would; None without data."""
     information, samples = result.information, result.samples
     if information is None or not np.any(information):
         return None

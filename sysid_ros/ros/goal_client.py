@@ -174,7 +174,6 @@ class GoalClient:
         return self._probe.is_answered() and self._servers() == 1
 
     def _servers(self) -> int:
-        """Return the number of nodes that offer the action."""
         return self._node.count_publishers(f"{self._name}/_action/status")
 
     def _is_gone(self) -> bool:

@@ -95,7 +95,6 @@ def spin_main(node_class: Callable[[], Node], argv: Sequence[str] | None = None)
 
 
 def _run(node_class: Callable[[], Node], stop: Interrupts) -> tuple[int, Node | None]:
-    """Run the node and return its exit status and the node."""
     if stop.is_set:  # while its modules were loaded
         return 0, None
     try:

@@ -57,7 +57,6 @@ def node_parser(node_class: Callable[[], Node], program: str) -> CommandParser:
 
 
 def _describe(one: NodeParameter) -> str:
-    """Return a line about a parameter."""
     unit = one.setting.unit
     default = ",".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
     shown = f"{str(default).lower() if isinstance(default, bool) else default}{f' {unit}' if unit.strip('-') else ''}"

@@ -151,7 +151,6 @@ def fill_message(message: Any, fields: Mapping[str, object]) -> Any:
 
 
 def _message_type(text: str) -> Any:
-    """Return the class of the elements of a sequence, such as ``sequence<geometry_msgs/Point>``."""
     found = _SEQUENCE.match(text)
     package, _, name = (found[1] if found else text).rpartition("/")
     return getattr(importlib.import_module(f"{package}.msg"), name)

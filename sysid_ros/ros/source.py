@@ -132,7 +132,6 @@ class SingleSource:
         return False
 
     def _present(self, now: float) -> dict[Gid, str]:
-        """Return the name of the node of every publisher of the topic, as it was a moment ago."""
         if now - self._looked >= LOOK_AGAIN:
             infos = self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(self.topic))
             self._seen = {bytes(one.endpoint_gid): f"{one.node_namespace.rstrip('/')}/{one.node_name}" for one in infos}

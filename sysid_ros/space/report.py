@@ -319,7 +319,6 @@ def _simulation_facts(simulation: SimulationTruth | None) -> dict[str, Any]:
 
 
 def _body_rows(found: ObjectEstimate, truth: Array | None) -> list[dict[str, Any]]:
-    """Return mass, CoM and inertia about the CoM with their bounds."""
     box, rows = found.bounds.box, []
     mass, com, inertia = to_com_form(found.values) if np.all(np.isfinite(found.values)) else (np.nan,) * 3
     true = (None,) * 3 if truth is None else to_com_form(truth)

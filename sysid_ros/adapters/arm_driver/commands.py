@@ -221,12 +221,10 @@ class ArmCommands:
         return self._answer(response, self._loop.reconnect, "holding again")
 
     def _require_command(self, what: str) -> None:
-        """Refuse motions of an arm that is only monitored."""
         if self._arm.values.is_monitor:
             raise LoopRefusal(what, ONLY_MONITORED)
 
     def _stop(self, reason: str) -> None:
-        """Brake an arm whose certificate does not hold any more."""
         try:
             self._loop.brake(reason, LoopCode.STALE)
         except SysidError as error:
@@ -268,7 +266,6 @@ class ArmCommands:
         return response
 
     def _model_of(self, request: ApplyEstimate.Request | ExecuteTrajectory.Request) -> LoopModel | None:
-        """Return the model with the payload of an estimate; None where there is none."""
         estimate = estimate_from_message(request.estimate)
         if estimate is None:
             return None

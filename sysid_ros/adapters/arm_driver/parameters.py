@@ -265,7 +265,6 @@ class ConnectionParameters(RobotParameters):
         return partial(build_loop, setup)
 
     def _connection(self, driver: Driver, robot: RobotModel, resolve: Callable[[str], str]) -> tuple[object, ...]:
-        """Return the settings of the arm of a driver besides the robot."""
         if driver is Driver.MOCK:
             return (MockSettings(self.truth, self.payload, self.noise, self.seed, self.gripper),)
         if driver is Driver.KORTEX:

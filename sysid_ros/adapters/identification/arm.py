@@ -329,8 +329,6 @@ class RosArm:
         return condition()
 
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for a status of the driver; see :meth:`Session.wait_until`."""
-
         def holds() -> bool:
             if condition():
                 return True
@@ -341,7 +339,6 @@ class RosArm:
 
     @property
     def _status(self) -> DriverStatus:
-        """The latest status of the driver."""
         status = self._monitor.status
         if status is None:
             error = self._session.describe_timeout("arm_driver/status", "driver status", qos.STATUS)
@@ -349,7 +346,6 @@ class RosArm:
         return status
 
     def _is_driver_gone(self) -> bool:
-        """Return false, where waiting for the driver may help."""
         self._session.require_alive("arm_driver")
         return False
 

@@ -142,7 +142,6 @@ class ArmMotions:
         return tuple(plans)
 
     def _sweep(self, assumptions: Assumptions, start: NDArray[np.float64]) -> list[CertifiedPlan]:
-        """Plan the slow motions that come before the others, as many as are asked for."""
         if not self._settings.sweeps:
             return []
         records = self._session.monitor.records
@@ -160,7 +159,6 @@ class ArmMotions:
         return list(found.plans)
 
     def _environment(self) -> tuple[Scene, RobustSettings]:
-        """Return scene and control law."""
         session, monitor = self._session, self._session.monitor
         session.wait_until(lambda: None not in (monitor.scene, monitor.control_law))
         scene, law = monitor.scene, monitor.control_law
@@ -224,7 +222,6 @@ class ArmGoalRun(GoalBase):
     # Preparation
 
     def _prepare(self) -> tuple[KnownLoadPolicy, KnownLoad, KnownRecordings]:
-        """Check the whole goal before anything moves."""
         goal = self._goal
         if self._options.is_moved_by_others:
             allowed = "receding or periodic; record the motion of an arm that others move, for sysid calibrate arm"
@@ -272,7 +269,6 @@ class ArmGoalRun(GoalBase):
         return self._success(result)
 
     def _move(self, policy: KnownLoadPolicy, load: KnownLoad) -> tuple[LoadedRecording, LoadedRecording]:
-        """Make all motions; return the recordings to identify from, and the recording to predict."""
         settings = self._settings
         count = settings.sweeps + settings.motions + 1
         longest = max(settings.each_duration, settings.validation_time, settings.sweep_time / SPEEDS)

@@ -141,14 +141,12 @@ class GoalBase:
             self._logger.error(line)
 
     def _make_folder(self, wanted: str) -> Path | None:
-        """Make the folder that a goal names, else one of the node's own; None where there are to be no files."""
         root, own = self._options.results_root, self._options.results_directory
         if wanted:
             return prepare_folder(folder_below(root, wanted))
         return prepare_folder(make_results_directory(folder_below(root, own))) if own else None
 
     def _record(self, **metadata: str) -> None:
-        """Begin the recording of the goal in its folder, if there is one, with texts that describe it."""
         if self._folder is not None and self._options.record:
             self._monitor.begin(RecordingWriter(self._folder / RECORDING, metadata))
 
@@ -415,7 +413,6 @@ class TareRun(GoalRun):
             self._end_recording()
 
     def _end_recording(self) -> str:
-        """Complete the recording; return a sentence about missing messages, empty if complete."""
         try:
             self._monitor.end()
         except SysidError as error:
@@ -484,7 +481,6 @@ class MoveRun(GoalBase):
         return self._policy, wanted
 
     def _require_inside(self, goal: NDArray[np.float64]) -> None:
-        """Refuse a posture beyond the position limits, before anything moves towards it."""
         limits = self._robot.limits
         for name, value, low, high in zip(self._robot.joint_names, goal, limits.q_lower, limits.q_upper, strict=True):
             if not low <= value <= high:

@@ -326,8 +326,6 @@ class SuiteMonitor:
     # Subscriptions
 
     def _receiver(self, kind: type, topic: str, take: Callable[[Any], None]) -> SourceReceiver:
-        """Return a callback for a topic with one accepted publisher."""
-
         def tell_refused(fault: str) -> None:
             if kind is SampleBatch:
                 self.sample_fault = fault

@@ -176,5 +176,4 @@ class SceneFeed:
 
 
 def _mark_of(message: MarkerArray, info: dict[str, Any]) -> tuple[object, ...]:
-    """Return the key of a message about obstacles."""
     return info["source_timestamp"], *(key_of(one) for one in message.markers)

@@ -201,7 +201,6 @@ class KortexClient:
         return UdpEndpoint(None, 0, self._settings.robot_ip)
 
     def _exchange(self, function: Function, payload: bytes, timeout: float) -> Frame | None:
-        """Send a request over UDP and wait for the response to it; other datagrams are only counted."""
         endpoint = self._udp
         if endpoint is None:
             raise KortexConnectionLost("not connected")

@@ -267,7 +267,6 @@ class CyclicExchange:
         return tuple(faults)
 
     def _describe_stamps(self) -> str:
-        """Describe whether the stamps are as accurate as the robot file states, by the round trips."""
         if self.settings.stamps is StampSource.FRAMES:
             return "one period per frame"
         counts, allowed = self.client.counts, self.robot.sensors.stamp_jitter

@@ -398,7 +398,6 @@ def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
 
 
 def _read_ios(requests: Sequence[Any], size: int) -> tuple[IoValue, ...]:
-    """Return the inputs and outputs of a message, whatever their direction."""
     if len(requests) > MOST_IOS:
         raise InvalidFrame(f"{len(requests)} inputs and outputs; at most {MOST_IOS} fit in a message", size)
     return tuple(_read_io(one, size) for one in requests)

@@ -163,7 +163,6 @@ def is_message(codec: FriCodec, datagram: bytes) -> bool:
 
 
 def _require_consistent(message: Monitoring, size: int) -> None:
-    """Check that a message has the fields its state requires."""
     if message.state is SessionState.IDLE:
         return
     if message.q is None or message.tau is None:
@@ -306,7 +305,6 @@ class FriLink:
 
 
 def _describe_controller(message: Monitoring | None) -> dict[str, object]:
-    """Describe stops and modes of the controller in its latest message."""
     if message is None:
         return {}
     drives = (message.inactive_drives or "all active") if message.drives else _UNKNOWN

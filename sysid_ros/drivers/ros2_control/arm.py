@@ -245,7 +245,6 @@ class Ros2ControlArm(Arm):
             self._sender.send(self._link, self._hold.torque(state), state)
 
     def _newest_state(self, link: JointLink, stream: JointStream) -> ArmState:
-        """Return the latest state; earlier ones are left out."""
         measured = stream.next(self.settings.session_timeout)
         while measured is not None and link.waiting():
             measured = stream.next(self.settings.cycle_wait) or measured

@@ -279,7 +279,6 @@ class MonitorLoop:
         )
 
     def _judge(self, fault: str | None) -> None:
-        """Record a fault, and its end."""
         if fault is not None and self._mode.code is LoopCode.OK:
             self._note(LoopCode.INVALID_MEASUREMENT, f"monitoring; {fault}")
         elif fault is None and self._mode.code is not LoopCode.OK:

@@ -289,7 +289,6 @@ class FriController:
             self._quality.note(command is not None)
 
     def _find_fault(self, command: Command) -> str | None:
-        """Find why an answer is refused in the present state."""
         mode = self.settings.command_mode
         if not self.state.is_commanding:
             return None  # KUKA's clients of 1.x send a position here, others the header alone, which is a whole message

@@ -89,7 +89,6 @@ class IoTable:
 
 
 def _checked(io: IoValue, value: float) -> float:
-    """Return a value that fits the type of an input or output."""
     if io.kind is IoType.BOOLEAN and value not in (0, 1):
         raise SysidError(f"'{io.name}' cannot be set", f"{value:g} is not 0 or 1")
     if io.kind is IoType.DIGITAL and not (0 <= value <= _LARGEST_DIGITAL and value == int(value)):

@@ -237,7 +237,6 @@ class KortexBase:
         return response
 
     def _call(self, function: Function, frame: Frame) -> bytes:
-        """Serve a request over TCP; return the payload of the response."""
         if function is Function.CLEAR_FAULTS or function is Function.ACTUATOR_CLEAR_FAULTS:
             self.actuators.clear_faults()
         elif function is Function.APPLY_EMERGENCY_STOP:

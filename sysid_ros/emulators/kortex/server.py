@@ -159,7 +159,6 @@ class EmulatorServer:
         self._udp.close()
 
     def _serve(self, timeout: float) -> None:
-        """Wait for a request, at most ``timeout`` [s], and serve it."""
         sockets = {self._listener.fileno(): None, self._udp.fileno(): None, **self._connections}
         ready, _, _ = select.select(sockets, [], [], timeout)
         for number in ready:

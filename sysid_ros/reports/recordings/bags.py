@@ -101,7 +101,6 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 
 
 def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stream], list[str]]:
-    """Read all joint states; return their streams and what was noticed."""
     streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
     damage, notices = None, list[str]()
     usual: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | None] = {}
@@ -136,7 +135,6 @@ def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stre
 
 
 def _messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
-    """Yield of all joint states: the share of the bag that is read, topic, time of recording [ns] and message."""
     files = _files(path)
     sizes = np.array([max(file.stat().st_size, 1) for file in files], dtype=float)
     ends = np.cumsum(sizes) / sizes.sum()
@@ -175,7 +173,6 @@ def _open_db3(path: Path) -> sqlite3.Connection:
 
 
 def _is_cut_db3(path: Path) -> bool:
-    """Return whether an SQLite file is shorter than it says, so that no ordinary reader opens it."""
     if path.suffix != ".db3":
         return False
     with closing(_open_db3(path)) as file:
@@ -211,7 +208,6 @@ def _rosbags_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
 
 
 def _choose(path: Path, robot: RobotModel, streams: list[_Stream], options: ReadOptions) -> list[_Stream]:
-    """Return the streams that have the joints of the robot: one with all of them, or several with some each."""
     wanted, known = set(robot.joint_names), sorted({name for stream in streams for name in stream.names})
     streams = [stream for stream in streams if wanted & set(stream.names) and len(stream.stamps) > 1]
     whole = [stream for stream in streams if wanted <= set(stream.names)]
@@ -232,7 +228,6 @@ def _choose(path: Path, robot: RobotModel, streams: list[_Stream], options: Read
 
 
 def _tidy(path: Path, stream: _Stream, options: ReadOptions) -> tuple[_Columns, list[str]]:
-    """Make arrays of a stream, without messages that repeat others or come late."""
     stamps = np.array(stream.stamps, dtype=np.int64)
     kept, notices = cut_repeats(path, stamps)
     values = {

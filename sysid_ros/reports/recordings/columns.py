@@ -175,7 +175,6 @@ def _is_of_topic(name: str, topics: Sequence[str]) -> bool:
 
 
 def _interpret(name: str) -> list[tuple[str, str]]:
-    """Return which quantity of which joint a name may be: the word before the joint, or behind it."""
     result = []
     for quantity, words in _WORDS.items():
         before = re.match(rf"{_BEFORE}(?:{words})(?:{_GAP}(?P<rest>.+)|(?P<digits>\d+))$", name, re.IGNORECASE)
@@ -187,7 +186,6 @@ def _interpret(name: str) -> list[tuple[str, str]]:
 
 
 def _joint_of(text: str, robot: RobotModel, given: Mapping[str, str]) -> str | None:
-    """Return the joint that a name means: as given, exactly, or but for case and underscores."""
     for one in (text, re.split(r"[/.]", text)[-1]):
         name = given.get(one, one)
         if name in robot.joint_names:

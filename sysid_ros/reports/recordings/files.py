@@ -218,7 +218,6 @@ def _read_estimate(message: Any, on_estimate: Callable[[Box], None]) -> None:
 
 
 def _read_plan(file: Path, entry: McapMessage) -> tuple[tuple[str, float], Mapping[str, object]]:
-    """Return what a plan is known by, and its entries."""
     from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
 
     if not entry.message.robot_name:

@@ -113,7 +113,6 @@ def weighed(robot: RobotModel, mass: str | None) -> RobotModel:
 
 
 def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str, gripper: str) -> str:
-    """Refuse a recording of another arm or state of the gripper, or of more than one load; return the known state."""
     said = recording.metadata or {}
     for key, what, expected in (
         (SERIAL, "the serial number of its arm", serial),

@@ -89,7 +89,6 @@ def _read(package: str, name: str, folders: Sequence[Path]) -> str:
 
 
 def _used_messages(text: str, package: str) -> list[str]:
-    """Messages the fields of a definition are made of, as ``package/Name``."""
     used = []
     for line in text.splitlines():
         match = _FIELD.match(line.split("#", 1)[0])

@@ -267,7 +267,6 @@ def _with_velocity(path: Path, robot: RobotModel, raw: RawSamples) -> Recording:
 
 
 def _require_possible(path: Path, robot: RobotModel, name: str, values: Array) -> None:
-    """Refuse numbers far outside what this arm can do, which look like another unit."""
     limits = robot.limits
     span = np.maximum(np.abs(limits.q_lower), np.abs(limits.q_upper)) + _SLACK
     largest, unit, hint = {

@@ -143,7 +143,6 @@ def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
 
 
 def _split(path: Path, text: str) -> _Lines:
-    """Return header, names of the columns and rows."""
     header: dict[str, str] = {}
     comment = ""
     rest: list[tuple[int, str]] = []
@@ -249,7 +248,6 @@ def _listed(path: Path, header: Mapping[str, str], key: str, robot: RobotModel) 
 
 
 def _units(path: Path, table: _Table) -> tuple[dict[str, float], list[str]]:
-    """Size of each quantity's unit in SI, and what is taken for granted, if anything."""
     header, stated = table.header, dict(table.units)
     if "units" not in header and not table.is_foreign and any(name not in stated for name in table.arrays):
         raise InvalidRecording(path, "'units'", "missing", "text like 't=s, q=rad, v=rad/s, tau=Nm', or --units")

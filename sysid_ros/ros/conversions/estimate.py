@@ -124,7 +124,6 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
 
 
 def _alarm_fields(alarm: Alarm | None) -> dict[str, int | float | str]:
-    """Return the fields of the message that describe an alarm."""
     if alarm is None:
         return {"alarm_code": messages.ParameterEstimate.NO_ALARM, "alarm_window": -1, "alarm_excess": np.nan}
     return {

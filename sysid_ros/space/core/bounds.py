@@ -328,7 +328,6 @@ def _intersected(box: Box, lower: Array, upper: Array) -> Box:
 
 
 def _nominal(prior: Box) -> Array:
-    """Return a physically consistent object near the middle of a prior."""
     mass = float(prior.center[0])
     nominal = np.array(prior.center)
     com = nominal[1:4] / mass

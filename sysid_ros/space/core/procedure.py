@@ -211,7 +211,6 @@ class _Run:
         return _FIRST_TIME if number == 0 else (1.0 - _FIRST_TIME) / (parts - 1)
 
     def _condition(self) -> float:
-        """Return the condition number that the parts up to now were planned for."""
         excitation, motion = self._task.excitation, self._before
         if motion is None:
             return np.inf

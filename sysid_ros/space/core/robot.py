@@ -222,7 +222,6 @@ def _read_wheels(section: Section) -> ReactionWheels:
 
 
 def _links(model: pin.Model, tree: FloatingTree) -> list[str]:
-    """Return the link of each body that is the body itself, its name in the settings."""
     bodies = [f for f in model.frames if f.type == pin.FrameType.BODY]
     return [next(str(f.name) for f in bodies if f.parentJoint == index + 1) for index in range(tree.count)]
 
@@ -242,7 +241,6 @@ def _read_truth(section: Section, model: pin.Model, tree: FloatingTree) -> Array
 
 
 def _read_prior(section: Section, model: pin.Model, tree: FloatingTree) -> Box:
-    """Return the box of every robot whose bodies differ from the URDF's within the settings."""
     boxes = []
     for index, link in enumerate(_links(model, tree)):
         entry, believed = section.section(link), model.inertias[index + 1]

@@ -73,7 +73,6 @@ def _identify(node: Node, options: argparse.Namespace, stop: Interrupts) -> int:
 
 
 def _send(node: Node, name: str, goal: Identify.Goal, stop: Interrupts) -> tuple[Identify.Result, ExitStatus]:
-    """Send a goal and show it to its end."""
     client, display = GoalClient(node, Identify, f"free_flyer_identification/{name}", stop), ProgressDisplay()
 
     def show(feedback: Identify.Feedback) -> None:

@@ -173,7 +173,6 @@ class FreeFlyerIdentificationNode(Node):
         return self._goal
 
     def _known_robot(self) -> KnownRobot:
-        """Return the bounds of the robot without an object in its hand."""
         path = self._config.values.known_robot
         if path:
             return read_known_robot(path, self._robot)
