@@ -46,26 +46,15 @@ def launch_values(options: argparse.Namespace, arguments: Sequence[Argument]) ->
 
 def add_view_option(parser: argparse.ArgumentParser, what: str) -> None:
     """Add ``--view``, as text for a launch argument: the port, empty without it."""
-    parser.add_argument(
-        "--view",
-        dest="view_port",
-        nargs="?",
-        const=str(PORT),
-        default="0",
-        metavar="PORT",
-        help=f"{what} in a browser on this machine, at the first free port from PORT on (default: {PORT}); needs viser",
-    )
+    text = f"{what} in a browser on this machine, at the first free port from PORT on (default: {PORT}); needs viser"
+    parser.add_argument("--view", dest="view_port", nargs="?", const=str(PORT), default="0", metavar="PORT", help=text)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add who carries out the runs; :func:`~sysid_ros.executor.open_executor` takes both."""
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of this machine (default: 1)")
-    parser.add_argument(
-        "--scheduler",
-        default="",
-        metavar="ADDRESS",
-        help="scheduler of a dask cluster, as tcp://host:8786, whose workers have this package (extra [cluster])",
-    )
+    text = "scheduler of a dask cluster, as tcp://host:8786, whose workers have this package (extra [cluster])"
+    parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=text)
 
 
 def add_model_option(parser: argparse.ArgumentParser) -> None:
@@ -82,46 +71,30 @@ def add_set_option(parser: argparse.ArgumentParser) -> None:
 
 def add_known_within(parser: argparse.ArgumentParser) -> None:
     """Add how well this very arm is known; :func:`load_known` reads it."""
-    parser.add_argument(
-        "--known-within",
-        type=float,
-        metavar="SHARE",
-        help="share within which bodies, friction and armatures of this very arm are known, 0 to 1, in place of what "
-        "its settings say; bounds hold only if that is true",
+    text = (
+        "share within which bodies, friction and armatures of this very arm are known, 0 to 1, in place of what "
+        "its settings say; bounds hold only if that is true"
     )
+    parser.add_argument("--known-within", type=float, metavar="SHARE", help=text)
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """Add what a file of samples may leave open; :func:`recording_options` reads it."""
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        help="topic of the samples or joint states, where a recording has several, or how the columns of a table "
-        "begin; repeatable where joints are split",
+    text = (
+        "topic of the samples or joint states, where a recording has several, or how the columns of a table "
+        "begin; repeatable where joints are split"
     )
-    parser.add_argument(
-        "--map",
-        action="append",
-        default=[],
-        metavar="NAME=JOINT",
-        help="joint of the arm for another name in the file; repeatable",
-    )
+    parser.add_argument("--topic", action="append", default=[], help=text)
+    text = "joint of the arm for another name in the file; repeatable"
+    parser.add_argument("--map", action="append", default=[], metavar="NAME=JOINT", help=text)
     parser.add_argument("--units", default="", help="units that are not SI, for instance 'q=deg, tau=mNm'")
-    parser.add_argument(
-        "--effort-sign",
-        type=float,
-        choices=(1.0, -1.0),
-        help="1: efforts are in joint direction, -1: against it (default: what the file says, or gravity shows)",
+    text = "1: efforts are in joint direction, -1: against it (default: what the file says, or gravity shows)"
+    parser.add_argument("--effort-sign", type=float, choices=(1.0, -1.0), help=text)
+    text = (
+        "what one unit of the efforts is, of currents gear times torque constant; of all joints, or of one, "
+        "repeatable; stated, efforts that fit no payload are no longer refused"
     )
-    parser.add_argument(
-        "--effort-scale",
-        action="append",
-        default=[],
-        metavar="[JOINT=]NM_PER_UNIT",
-        help="what one unit of the efforts is, of currents gear times torque constant; of all joints, or of one, "
-        "repeatable; stated, efforts that fit no payload are no longer refused",
-    )
+    parser.add_argument("--effort-scale", action="append", default=[], metavar="[JOINT=]NM_PER_UNIT", help=text)
 
 
 def recording_options(options: argparse.Namespace) -> ReadOptions:

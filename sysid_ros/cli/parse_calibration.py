@@ -58,30 +58,17 @@ def calibrate_parser() -> CommandParser:
         check=_check_arm,
     )
     add = arm.add_argument
-    add(
-        "files",
-        nargs="+",
-        metavar="FILE[=MASS[+-TOLERANCE]]",
-        help="a recording (a bag, .csv, .npz): of the empty hand, or of a reference weight of this mass [kg]",
-    )
+    text = "a recording (a bag, .csv, .npz): of the empty hand, or of a reference weight of this mass [kg]"
+    add("files", nargs="+", metavar="FILE[=MASS[+-TOLERANCE]]", help=text)
     add("--serial", required=True, help="serial number of the arm")
     add("--date", help="day of the recordings (default: today)")
     _add_record_options(arm, 180, "")
-    add(
-        "--offset-change",
-        type=float,
-        nargs="+",
-        default=[0.0],
-        metavar="NM",
-        help="how much a torque offset may change between recordings and until use [Nm]; one number or one per joint",
-    )
+    text = "how much a torque offset may change between recordings and until use [Nm]; one number or one per joint"
+    add("--offset-change", type=float, nargs="+", default=[0.0], metavar="NM", help=text)
     add_set_option(arm)
     add("--output", default="arm.yaml", help="the calibration file that is written")
-    add(
-        "--check",
-        metavar="FILE[=MASS]",
-        help="a recording that is not used, to compare its torques with those of the identified parameters",
-    )
+    text = "a recording that is not used, to compare its torques with those of the identified parameters"
+    add("--check", metavar="FILE[=MASS]", help=text)
     add("--report", metavar="FOLDER", help="also write a page, and the URDF, into this folder")
     run = commands.add_parser(
         "run",
@@ -95,34 +82,16 @@ def calibrate_parser() -> CommandParser:
     add_launch_options(run, ARGUMENTS)
     _add_record_options(run, None, "; the node's own by default")
     add = run.add_argument
-    add(
-        "--weight",
-        action="append",
-        default=[],
-        metavar="MASS[+-TOLERANCE]",
-        help="a reference weight to be attached after the motion with the empty hand [kg]; repeatable",
-    )
-    add(
-        "--com",
-        type=float,
-        nargs=3,
-        metavar=("X", "Y", "Z"),
-        help="where the centre of mass of every weight is, in the tool frame [m]; without it the arm must move slowly",
-    )
-    add(
-        "--com-tolerance",
-        type=float,
-        default=COM_TOLERANCE,
-        help="largest error of each of its coordinates [m] (default: %(default)s)",
-    )
+    text = "a reference weight to be attached after the motion with the empty hand [kg]; repeatable"
+    add("--weight", action="append", default=[], metavar="MASS[+-TOLERANCE]", help=text)
+    text = "where the centre of mass of every weight is, in the tool frame [m]; without it the arm must move slowly"
+    add("--com", type=float, nargs=3, metavar=("X", "Y", "Z"), help=text)
+    text = "largest error of each of its coordinates [m] (default: %(default)s)"
+    add("--com-tolerance", type=float, default=COM_TOLERANCE, help=text)
     add("--motion-time", type=float, default=0.0, help="motion with each load [s]; 0: the node's own")
     add("--validation-time", type=float, default=0.0, help="motion to be predicted [s]; 0: the node's own")
-    add(
-        "--sweep-time",
-        type=float,
-        default=0.0,
-        help="time of slow motions there and back before the others, which show friction [s]; 0: the node's own",
-    )
+    text = "time of slow motions there and back before the others, which show friction [s]; 0: the node's own"
+    add("--sweep-time", type=float, default=0.0, help=text)
     add("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
     sensors = commands.add_parser(
         "sensors",

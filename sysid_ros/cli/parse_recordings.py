@@ -50,11 +50,8 @@ def offline_parser() -> CommandParser:
     add("files", nargs="+", metavar="FILE", help="the recording, or several; docs/reference/files.md has the forms")
     add_model_option(parser)
     add("--method", default=defaults.method, choices=METHODS, help="how bounds are computed")
-    add(
-        "--body",
-        default=defaults.body,
-        help="payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)",
-    )
+    text = "payload (default), the name of a joint or link, or all (combinations of the parameters of all bodies)"
+    add("--body", default=defaults.body, help=text)
     add("--target", default=defaults.target, choices=TARGETS, help="what is identified")
     add("--window", type=float, default=defaults.window_duration, help="length of a momentum window [s]")
     add("--calibration", help="calibration of this very arm, a file of sysid calibrate")
@@ -64,12 +61,8 @@ def offline_parser() -> CommandParser:
     add("--mass", metavar="MASS[+-TOLERANCE]", help="mass of the payload from a scale [kg], such as 1.814+-0.002")
     add_set_option(parser)
     add_recording_options(parser)
-    add(
-        "--output",
-        "--results",
-        default="results",
-        help="folder for a new folder with the files, of several recordings for one of each; '' writes none",
-    )
+    text = "folder for a new folder with the files, of several recordings for one of each; '' writes none"
+    add("--output", "--results", default="results", help=text)
     add_view_option(parser, "replay the recording with what was known of the payload over time,")
     add_run_options(parser)
     return parser
@@ -199,12 +192,8 @@ def new_robot_parser() -> CommandParser:
     add("--name", help="name of the arm (default: that of the URDF file)")
     add("--tool", metavar="LINK", help="link that holds the payload (default: the last)")
     add("--joints", help="joints of the arm from the base on, with commas (default: all to the tool)")
-    add(
-        "--from-bag",
-        type=Path,
-        metavar="BAG",
-        help="a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second",
-    )
+    text = "a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second"
+    add("--from-bag", type=Path, metavar="BAG", help=text)
     add("--output", type=Path, help="the settings file (default: NAME.yaml)")
     add_recording_options(parser)
     return parser
@@ -243,19 +232,16 @@ def verify_parser() -> CommandParser:
     add = parser.add_argument
     add("file", metavar="FILE", type=Path, help="recording (.mcap), or certified plans as YAML or JSON")
     add("--model", help="name or settings file of the robot; default: the name in each plan")
-    add(
-        "--ground",
-        metavar="HEIGHT",
-        default="any",
-        help="least height of the ground in the scenes that plans are proven for [m], as the safe planner was started "
-        "with; none: there need be no ground (default: any height, but there is one)",
+    text = (
+        "least height of the ground in the scenes that plans are proven for [m], as the safe planner was started "
+        "with; none: there need be no ground (default: any height, but there is one)"
     )
-    add(
-        "--enclose-terms",
-        action="store_true",
-        help="also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "
-        "are bounded, not estimated with a measured allowance. Takes seconds for a plan",
+    add("--ground", metavar="HEIGHT", default="any", help=text)
+    text = (
+        "also prove that all limits are kept with tracking bounds that are proven throughout: terms of the model "
+        "are bounded, not estimated with a measured allowance. Takes seconds for a plan"
     )
+    add("--enclose-terms", action="store_true", help=text)
     return parser
 
 
@@ -285,39 +271,22 @@ def identifiability_parser() -> CommandParser:
     robot = parser.add_mutually_exclusive_group(required=True)
     robot.add_argument("--urdf", type=Path, help="URDF of any robot (xacro expanded; meshes are not needed)")
     robot.add_argument("--model", help=f"an arm of this package ({', '.join(available_robots())}) or a settings file")
-    add(
-        "--gravity",
-        nargs=3,
-        type=float,
-        metavar=("X", "Y", "Z"),
-        help="gravity in the frame of the root link [m/s^2], 0 0 0 for none; default 0 0 -9.81, or the arm's own",
-    )
+    text = "gravity in the frame of the root link [m/s^2], 0 0 0 for none; default 0 0 -9.81, or the arm's own"
+    add("--gravity", nargs=3, type=float, metavar=("X", "Y", "Z"), help=text)
     add("--floating", action="store_true", help="the root link floats freely (a legged or space robot)")
     add("--lock", nargs="+", default=[], metavar="JOINT", help="joints that do not move, at zero")
-    add(
-        "--massless",
-        choices=MASSLESS,
-        default="as_modelled",
-        help="what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)",
-    )
+    text = "what bodies without mass in a URDF are: frames, or bodies of unknown inertia (default %(default)s)"
+    add("--massless", choices=MASSLESS, default="as_modelled", help=text)
     add("--rotors", type=Path, help="YAML with the rotors of the motors, see docs/theory/identifiability.md")
     add("--measured", choices=MEASURED, default="generalized_forces", help="what is measured (default %(default)s)")
     add("--static", action="store_true", help="postures only, nothing moves")
-    add(
-        "--joint-parameters",
-        nargs="*",
-        choices=FRICTION_NAMES,
-        help="which friction parameters of each joint are unknown too; default none, with --data what the sensor feels",
-    )
+    text = "which friction parameters of each joint are unknown too; default none, with --data what the sensor feels"
+    add("--joint-parameters", nargs="*", choices=FRICTION_NAMES, help=text)
     add("--known", nargs="+", default=[], metavar="JOINT", help="joints whose bodies are known")
     add("--tolerance", type=float, default=TOLERANCE, help="what counts as zero, relative [-] (default %(default)g)")
     add("--data", type=Path, help="recording (.mcap, .csv, .npz) to say what it knows; with --model")
-    add(
-        "--unknown",
-        choices=("arm", "payload"),
-        default="arm",
-        help="with --data: what is to be identified (default %(default)s)",
-    )
+    text = "with --data: what is to be identified (default %(default)s)"
+    add("--unknown", choices=("arm", "payload"), default="arm", help=text)
     add("--window", type=float, default=WINDOW, help="momentum window [s] (default %(default)g)")
     add("--html", type=Path, help="write the report as one HTML page")
     add("--markdown", type=Path, help="write the report as Markdown")

@@ -49,12 +49,11 @@ def _goal_parser(action: str, what: str) -> CommandParser:
     )
     add_launch_options(parser, ARGUMENTS)
     add = parser.add_argument
-    add(
-        "--payload",
-        default="",
-        help="what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
-        f"'none' (default: {DEFAULT_PAYLOAD})",
+    text = (
+        "what a simulated arm holds: a name from config/payloads.yaml, a mass [kg] of the default's shape, or "
+        f"'none' (default: {DEFAULT_PAYLOAD})"
     )
+    add("--payload", default="", help=text)
     add("--seed", type=int, default=0, help="seed of the simulation and the excitation search")
     add("--max-motion-time", type=float, default=0.0, help="longest motion of the arm [s]; 0: default")
     add("--trajectories", type=int, default=0, help="number of motions (weigh: two for each posture); 0: default")
@@ -96,22 +95,16 @@ def demo_parser() -> CommandParser:
 
 
 def _add_mass_option(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--mass",
-        default="",
-        metavar="MASS[+-TOLERANCE]",
-        help="mass of the payload from a scale [kg], such as 1.814+-0.002; bounds count on it",
-    )
+    text = "mass of the payload from a scale [kg], such as 1.814+-0.002; bounds count on it"
+    parser.add_argument("--mass", default="", metavar="MASS[+-TOLERANCE]", help=text)
 
 
 def _add_tare_option(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--tare",
-        default="auto",
-        choices=("auto", "none"),
-        help="auto: move with the empty hand first, unless the arm is calibrated or moved by others; a person at the "
-        "terminal is asked to empty a real hand; none: do not (default: auto)",
+    text = (
+        "auto: move with the empty hand first, unless the arm is calibrated or moved by others; a person at the "
+        "terminal is asked to empty a real hand; none: do not (default: auto)"
     )
+    parser.add_argument("--tare", default="auto", choices=("auto", "none"), help=text)
 
 
 def tare_parser() -> CommandParser:
@@ -148,22 +141,13 @@ def space_parser() -> CommandParser:
     add = parser.add_argument
     add("--recording", type=Path, help="estimate from this recording.mcap, without nodes")
     add("--method", choices=[method.value for method in Method], default=Method.TOTAL.value, help="offline: the method")
-    add(
-        "--momentum",
-        type=float,
-        nargs=2,
-        metavar=("LINEAR", "ANGULAR"),
-        default=(0.0, 0.0),
-        help="largest component of the momentum at the first sample [kg m/s, kg m^2/s]; 0 0: none",
+    text = "largest component of the momentum at the first sample [kg m/s, kg m^2/s]; 0 0: none"
+    add("--momentum", type=float, nargs=2, metavar=("LINEAR", "ANGULAR"), default=(0.0, 0.0), help=text)
+    text = (
+        "identify what is in the hand, in this frame (default: the robot's tool); with nodes, after the robot "
+        "itself: a simulated one then catches something"
     )
-    add(
-        "--object",
-        nargs="?",
-        const="",
-        metavar="FRAME",
-        help="identify what is in the hand, in this frame (default: the robot's tool); with nodes, after the robot "
-        "itself: a simulated one then catches something",
-    )
+    add("--object", nargs="?", const="", metavar="FRAME", help=text)
     add("--known", type=Path, metavar="YAML", help="with --object: estimate.yaml of the robot without the object")
     add("--before", type=Path, nargs="+", default=(), metavar="MCAP", help="offline: recordings made before the catch")
     add("--max-motion-time", type=float, default=0.0, help="longest motion [s]; 0: default")
@@ -249,13 +233,11 @@ def check_load_parser() -> CommandParser:
     add("folder", type=Path, metavar="FOLDER", help="results folder, with estimate.yaml in it")
     add("--mass", type=float, required=True, help="mass of the load that is entered [kg]")
     add("--com", type=float, nargs=3, required=True, metavar=("X", "Y", "Z"), help="its centre of mass [m]")
-    add(
-        "--at",
-        default="flange",
-        choices=("flange", "tool"),
-        help="flange: payload and tool together, about the flange; "
-        "tool: the payload alone, about the tool frame (default: %(default)s)",
+    text = (
+        "flange: payload and tool together, about the flange; "
+        "tool: the payload alone, about the tool frame (default: %(default)s)"
     )
+    add("--at", default="flange", choices=("flange", "tool"), help=text)
     add("--posture", type=float, nargs="+", metavar="RAD", help="where the arm rests [rad]; default: home")
     add("--model", default="", help="the arm; default: that of the result")
     return parser

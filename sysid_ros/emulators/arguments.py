@@ -41,11 +41,8 @@ def add_arm_options(parser: argparse.ArgumentParser, robot: str, robots: str, me
     add = parser.add_argument
     add("--robot", default=robot, help=f"{robots} (default: %(default)s)")
     add("--truth", default="random", choices=TRUTHS, help="how the arm's own parameters are chosen")
-    add(
-        "--payload",
-        default="none",
-        help="load of the arm: a name from payloads.yaml, a mass [kg], MASS at X Y Z or none",
-    )
+    text = "load of the arm: a name from payloads.yaml, a mass [kg], MASS at X Y Z or none"
+    add("--payload", default="none", help=text)
     add("--noise", default=Noise.UNIFORM.value, choices=[n.value for n in Noise], help="errors of the sensors")
     add("--gripper", default="", help="state of the gripper, as the robot's settings name it; empty: any of them")
     add("--seed", type=int, default=0, help="seed of truth and noise")
