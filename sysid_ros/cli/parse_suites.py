@@ -61,8 +61,9 @@ def _goal_parser(action: str, what: str) -> CommandParser:
     _add_mass_option(parser)
     _add_tare_option(parser)
     add_view_option(parser, "show the arm, its payload, plans and environment")
-    add("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
-    parser.set_defaults(command=parser.prog, action=action)
+    if action == "identify":
+        add("--nodes-only", action="store_true", help="send no goal; run the nodes until Ctrl-C")
+    parser.set_defaults(command=parser.prog, action=action, nodes_only=False)
     return parser
 
 
