@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -21,35 +20,17 @@ from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
 _SLACK = 1e-9
 
 
-class GravityCheckFailed(ArmError):
-    """The measured torques of the resting arm contradict its model; nothing may move.
+class TakeoverRefused(ArmError):
+    """The arm is not taken over; it stays with its own controller.
 
     Args:
-        reason: Which joint, by how much, and possible causes.
-        joint: Name of the joint that is worst.
-        is_contradiction: Whether torques and model contradict each other; else the posture is inconclusive.
+        reason: What does not fit and what to do.
+        may_pass: Whether it may be better the next moment.
     """
 
-    def __init__(self, reason: str, joint: str, is_contradiction: bool = True):
-        self.reason = reason
-        self.joint = joint
-        self.is_contradiction = is_contradiction
-        super().__init__(f"static gravity check: {reason}")
-
-
-@dataclass(frozen=True)
-class GravityCheck:
-    """Result of the static gravity check.
-
-    Attributes:
-        measured: Mean efforts in joint direction, (n,) [Nm].
-        lower: Smallest effort the model allows, (n,) [Nm].
-        upper: Largest one, (n,) [Nm].
-    """
-
-    measured: Array
-    lower: Array
-    upper: Array
+    def __init__(self, reason: str, may_pass: bool = False):
+        self.reason, self.may_pass = reason, may_pass
+        super().__init__(f"the arm is not taken over: {reason}")
 
 
 def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
@@ -76,7 +57,7 @@ def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
     return center - radius, center + radius
 
 
-def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
+def check_gravity(robot: RobotModel, q: Array, tau: Array) -> str:
     """Compare the efforts of the resting arm with its model.
 
     Args:
@@ -84,8 +65,11 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
         q: Mean positions, (n,) [rad].
         tau: Mean efforts in joint direction, (n,) [Nm].
 
+    Returns:
+        Why this posture does not show the sign of the efforts; empty where it does.
+
     Raises:
-        GravityCheckFailed: An effort is outside its interval, or the posture does not show the sign.
+        TakeoverRefused: An effort is outside its interval.
     """
     sensors = robot.sensors
     lower, upper = static_effort_interval(robot, q)
@@ -100,20 +84,17 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> GravityCheck:
         hint = "payload, mount, tool or torque offsets are not as configured"
         if reversed_excess.max() <= 0.0:
             hint = "with the opposite sign all joints would agree: check sensors.effort_sign"
-        raise GravityCheckFailed(
-            f"{robot.joint_names[joint]} measures {tau[joint]:.2f} Nm at rest, its model allows "
-            f"{lower[joint]:.2f} to {upper[joint]:.2f} Nm (+- {error[joint]:.2f} Nm of the sensor); {hint}",
-            robot.joint_names[joint],
+        raise TakeoverRefused(
+            f"static gravity check: {robot.joint_names[joint]} measures {tau[joint]:.2f} Nm at rest, its model allows "
+            f"{lower[joint]:.2f} to {upper[joint]:.2f} Nm (+- {error[joint]:.2f} Nm of the sensor); {hint}"
         )
-    if reversed_excess.max() <= 0.0:
-        heaviest = int(np.abs(tau).argmax())
-        raise GravityCheckFailed(
-            f"no joint carries enough in this posture to show the sign of the torques ({robot.joint_names[heaviest]}, "
-            f"the most loaded, {tau[heaviest]:.2f} Nm); stretch the arm out and try again",
-            robot.joint_names[heaviest],
-            is_contradiction=False,
-        )
-    return GravityCheck(tau, lower, upper)
+    if reversed_excess.max() > 0.0:
+        return ""
+    heaviest = int(np.abs(tau).argmax())
+    return (
+        f"no joint carries enough in this posture to show the sign of the torques ({robot.joint_names[heaviest]}, "
+        f"the most loaded, {tau[heaviest]:.2f} Nm); stretch the arm out and try again"
+    )
 
 
 _REST_SPREAD = 1e-3
@@ -128,19 +109,6 @@ _PROBE_DISTANCE = 1e-3
 """Motion of the last joint that shows the sign of the commands [rad]."""
 _PROBE_TIME = 0.5
 """Time in which the torque of that test rises to its largest value [s]."""
-
-
-class TakeoverRefused(ArmError):
-    """The arm is not taken over; it stays with its own controller.
-
-    Args:
-        reason: What does not fit and what to do.
-        may_pass: Whether it may be better the next moment.
-    """
-
-    def __init__(self, reason: str, may_pass: bool = False):
-        self.reason, self.may_pass = reason, may_pass
-        super().__init__(f"the arm is not taken over: {reason}")
 
 
 class RestMonitor:
@@ -180,8 +148,7 @@ class RestMonitor:
             Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
 
         Raises:
-            TakeoverRefused: Torque limits are too low to hold it.
-            GravityCheckFailed: The efforts do not balance gravity.
+            TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold it.
         """
         q, tau = np.mean(self._positions, axis=0), np.mean(self._efforts, axis=0)
         check_rest(self._robot, q, tau)
@@ -216,10 +183,10 @@ def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
         tau: Mean efforts at rest in joint direction, (n,) [Nm].
 
     Raises:
-        GravityCheckFailed: The efforts do not balance gravity.
-        TakeoverRefused: Torque limits are too low to hold the arm.
+        TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold the arm.
     """
-    check_gravity(robot, q, tau)
+    if doubt := check_gravity(robot, q, tau):
+        raise TakeoverRefused(doubt)
     require_holdable(robot, tau)
 
 

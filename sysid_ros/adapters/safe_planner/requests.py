@@ -16,13 +16,13 @@ from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import AuthenticationKey
-from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
-from sysid_ros.core.planning.request import PlanRequest
+from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, Rejection
 from sysid_ros.core.procedure import ANSWER_TIME
 from sysid_ros.ros.conversions import (
     control_law_from_message,
@@ -38,8 +38,10 @@ _REMEMBERED_PLANS = 8
 """Plans that others may still take over from."""
 
 
-class NotReady(SysidError):
-    """Nothing can be certified now."""
+def not_ready(reason: str) -> PlanFailure:
+    """Return the failure of every request while nothing can be certified."""
+    nothing = PlanStatistics(0, 0, 0, 0, {}, (), was_cut=False, cost=np.inf)
+    return PlanFailure(Rejection(PlanFailureCode.NOT_READY, reason), nothing)
 
 
 class PlanRequests:
@@ -104,10 +106,10 @@ class PlanRequests:
         """Check that plans can be proven.
 
         Raises:
-            NotReady: The driver's control law cannot be used.
+            PlanFailure: The driver's control law cannot be used.
         """
         if self._law_fault is not None:
-            raise NotReady(self._law_fault)
+            raise not_ready(self._law_fault)
 
     def conditions(self) -> object:
         """Return the conditions of a plan besides its request: under others the plan differs."""

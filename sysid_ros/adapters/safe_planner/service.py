@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, PlanStatus
 from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
-from sysid_ros.adapters.safe_planner.requests import NotReady, PlanRequests
+from sysid_ros.adapters.safe_planner.requests import PlanRequests, not_ready
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import Cancelled, SysidError
@@ -177,7 +177,7 @@ class PlanService:
         self.searches.running += 1
         try:
             if self.searches.running > _MOST_SEARCHES:
-                raise NotReady(
+                raise not_ready(
                     f"{_MOST_SEARCHES} requests to plan or to certify run or wait their turn, and no more may; "
                     "ask again when one of them is answered"
                 )
@@ -216,7 +216,7 @@ class PlanService:
 
     def _require_ready(self) -> None:
         if not self.searches.is_open:
-            raise NotReady("the safe planner is not active; activate it")
+            raise not_ready("the safe planner is not active; activate it")
         self._requests.require_ready()
 
     def _status(self, text: str, started: float, plan: CertifiedPlan | None = None) -> PlanStatus:
@@ -243,7 +243,6 @@ def failure_code(error: Exception) -> int:
     if isinstance(error, PlanFailure):
         return int(error.code)
     kinds: tuple[tuple[type[Exception], PlanFailureCode], ...] = (
-        (NotReady, PlanFailureCode.NOT_READY),
         (Cancelled, PlanFailureCode.CANCELLED),
         (PlanRejected, PlanFailureCode.LIMIT),
         (BoundNotAvailable, PlanFailureCode.NO_TRACKING_BOUND),

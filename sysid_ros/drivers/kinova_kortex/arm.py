@@ -48,7 +48,6 @@ def take_over(exchange: CyclicExchange) -> None:
 
     Raises:
         TakeoverRefused: It is another arm, has faults, moves, or does not stay where it is.
-        GravityCheckFailed: The measured torques do not balance gravity.
         KortexServerError: The base refuses a step.
         KortexConnectionLost: It does not answer.
     """
@@ -131,7 +130,6 @@ def measure_at_rest(exchange: CyclicExchange) -> tuple[Array, Array]:
 
     Raises:
         TakeoverRefused: The arm moves, feedback stays away, or torque limits are too low to hold it.
-        GravityCheckFailed: The efforts do not balance gravity.
     """
     settings = exchange.settings
     rest = RestMonitor(exchange.robot, settings.rest_time, settings.period)
@@ -296,7 +294,6 @@ class KortexArm(Arm):
 
         Raises:
             TakeoverRefused: The arm or its base is not as it should be.
-            GravityCheckFailed: The measured torques do not balance gravity.
             KortexServerError: The base refuses a step.
             KortexConnectionLost: It cannot be reached, or does not answer any more.
         """

@@ -108,7 +108,6 @@ class FriArm(Arm):
 
         Raises:
             TakeoverRefused: The controller, its application or the arm is not as set up.
-            GravityCheckFailed: The measured torques do not balance gravity.
         """
         self._is_commanding = False
         self._first = None

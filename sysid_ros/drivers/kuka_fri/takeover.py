@@ -57,7 +57,6 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
     Raises:
         TakeoverRefused: The arm moves, or its torque limits are too low to hold it.
-        GravityCheckFailed: The efforts do not balance gravity.
     """
     rest = RestMonitor(robot, settings.rest_time, settings.period)
     sign = robot.sensors.effort_sign

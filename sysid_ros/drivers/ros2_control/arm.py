@@ -94,7 +94,6 @@ class Ros2ControlArm(Arm):
 
         Raises:
             TakeoverRefused: The arm, its states or its controller are not as set up.
-            GravityCheckFailed: The measured efforts do not balance gravity.
         """
         was_holding, hold, sender = self._is_holding, self._hold, self._sender
         self._reset()

@@ -75,8 +75,7 @@ class MonitoredArm(Arm):
         """Receive states for a while; the arm may move. If it rests, its efforts must match the model.
 
         Raises:
-            TakeoverRefused: The states are not as set up.
-            GravityCheckFailed: The efforts of the resting arm contradict its model.
+            TakeoverRefused: The states are not as set up, or the efforts of the resting arm contradict its model.
         """
         if self._link is None:
             self._link = self._open_link()

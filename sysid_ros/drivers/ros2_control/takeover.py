@@ -12,7 +12,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, Measured, mean_period
-from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused, check_gravity, find_motion
+from sysid_ros.drivers.takeover import TakeoverRefused, check_gravity, find_motion
 
 _FEWEST = 10
 
@@ -143,17 +143,12 @@ def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
         A sentence: passed, or why it is inconclusive.
 
     Raises:
-        GravityCheckFailed: The arm rests, and efforts and model contradict each other: bounds would be wrong.
+        TakeoverRefused: The arm rests, and efforts and model contradict each other: bounds would be wrong.
     """
     if find_motion(robot, rest.spread, 0.0) is not None:
         return "not done, the arm moves"
-    try:
-        check_gravity(robot, rest.q, rest.tau)
-    except GravityCheckFailed as failed:
-        if failed.is_contradiction:
-            raise
-        return f"not conclusive: {failed.reason}"
-    return "passed"
+    doubt = check_gravity(robot, rest.q, rest.tau)
+    return f"not conclusive: {doubt}" if doubt else "passed"
 
 
 def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel) -> tuple[int, ...]:

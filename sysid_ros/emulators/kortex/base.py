@@ -20,6 +20,7 @@ from sysid_ros.drivers.kinova_kortex.enums import (
     ErrorCode,
     FrameType,
     Function,
+    KortexServerError,
     ServoingMode,
     SubError,
     name_faults,
@@ -154,9 +155,9 @@ class BaseSettings:
             raise ParameterOutOfRange("watchdog_time [s]", self.watchdog_time, "0.005 to 10")
 
 
-class _Refused(Exception):
-    def __init__(self, sub_error: SubError, text: str | None = None, code: ErrorCode = ErrorCode.DEVICE):
-        self.sub_error, self.text, self.code = sub_error, text, code
+def refusal(sub_code: SubError, text: str | None = None, code: ErrorCode = ErrorCode.DEVICE) -> KortexServerError:
+    """Return the error that the base answers."""
+    return KortexServerError("a request", code, sub_code, text)
 
 
 _FUNCTION_NAMES = {function.value: function.name for function in Function}
@@ -200,11 +201,11 @@ class KortexBase:
         response = frame._replace(kind=FrameType.RESPONSE, payload=b"")
         try:
             response = self._serve(transport, client, frame, response)
-        except _Refused as refused:
+        except KortexServerError as refused:
             response = self._refuse(transport, frame, response, refused)
         except InvalidFrame as error:
-            refusal = _Refused(SubError.PAYLOAD_DECODING_ERR, str(error), ErrorCode.PROTOCOL_SERVER)
-            response = self._refuse(transport, frame, response, refusal)
+            unreadable = refusal(SubError.PAYLOAD_DECODING_ERR, str(error), ErrorCode.PROTOCOL_SERVER)
+            response = self._refuse(transport, frame, response, unreadable)
         return encode_frame(response)
 
     def disconnect(self, client: object) -> None:
@@ -218,16 +219,16 @@ class KortexBase:
         except ValueError:
             known = frame.function >> 16 in {one >> 16 for one in Function}
             sub_error = SubError.UNSUPPORTED_METHOD if known else SubError.UNSUPPORTED_SERVICE
-            raise _Refused(sub_error, None, ErrorCode.PROTOCOL_SERVER) from None
+            raise refusal(sub_error, None, ErrorCode.PROTOCOL_SERVER) from None
         if function is Function.CREATE_SESSION:
             number, sub_error = self.sessions.create(transport, client, frame.payload, self.time)
             if sub_error:
-                raise _Refused(sub_error, None, ErrorCode.PROTOCOL_SERVER)
+                raise refusal(sub_error, None, ErrorCode.PROTOCOL_SERVER)
             return response._replace(session=number)
         if not self.sessions.touch(frame.session, transport, client, self.time):
-            raise _Refused(SubError.INVALID_SESSION, None, ErrorCode.PROTOCOL_SERVER)
+            raise refusal(SubError.INVALID_SESSION, None, ErrorCode.PROTOCOL_SERVER)
         if function not in _EVERYWHERE and (transport == UDP) != (function in _CYCLIC):
-            raise _Refused(SubError.UNSUPPORTED_SERVICE, f"not over {transport}", ErrorCode.PROTOCOL_SERVER)
+            raise refusal(SubError.UNSUPPORTED_SERVICE, f"not over {transport}", ErrorCode.PROTOCOL_SERVER)
         if function is Function.CLOSE_SESSION:
             self.sessions.close(frame.session)
         elif function in _CYCLIC:
@@ -269,7 +270,7 @@ class KortexBase:
         message = parse("PayloadInformation" if name == "payload" else "ToolConfiguration", payload)
         mass, center = getattr(message, f"{name}_mass"), getattr(message, f"{name}_mass_center")
         if not (mass >= 0.0 and np.isfinite([mass, center.x, center.y, center.z]).all()):
-            raise _Refused(SubError.INVALID_PARAM, f"{name} mass {mass:g}")
+            raise refusal(SubError.INVALID_PARAM, f"{name} mass {mass:g}")
         self.load[Function(function + 1)] = payload  # its Get follows each Set
 
     # Servoing
@@ -319,9 +320,9 @@ class KortexBase:
         try:
             mode = ServoingMode(number)
         except ValueError:
-            raise _Refused(SubError.INVALID_PARAM, f"servoing mode {number}") from None
+            raise refusal(SubError.INVALID_PARAM, f"servoing mode {number}") from None
         if mode is ServoingMode.BYPASS:
-            raise _Refused(SubError.CONTROL_PERMISSION_DENIED, "bypass is for Kinova's own tools")
+            raise refusal(SubError.CONTROL_PERMISSION_DENIED, "bypass is for Kinova's own tools")
         if mode is ServoingMode.LOW_LEVEL:
             self._require_no_fault()
             if self.servoing is not mode:
@@ -336,26 +337,26 @@ class KortexBase:
         try:
             mode = ControlMode(number)
         except ValueError:
-            raise _Refused(SubError.INVALID_PARAM, f"control mode {number}") from None
+            raise refusal(SubError.INVALID_PARAM, f"control mode {number}") from None
         if mode not in (ControlMode.POSITION, ControlMode.TORQUE):
-            raise _Refused(SubError.INVALID_PARAM, f"control mode {mode.name} is not emulated")
+            raise refusal(SubError.INVALID_PARAM, f"control mode {mode.name} is not emulated")
         if mode is ControlMode.TORQUE:
             self._require_no_fault()
             if self.servoing is not ServoingMode.LOW_LEVEL:
-                raise _Refused(SubError.WRONG_SERVOING_MODE, "torque control needs low-level servoing")
+                raise refusal(SubError.WRONG_SERVOING_MODE, "torque control needs low-level servoing")
         self.actuators.set_mode(joint, mode)
 
     def _joint(self, device: int) -> int:
         try:
             return self._devices.index(device)
         except ValueError:
-            raise _Refused(SubError.INVALID_DEVICE, f"device {device}") from None
+            raise refusal(SubError.INVALID_DEVICE, f"device {device}") from None
 
     def _require_no_fault(self) -> None:
         if self.actuators.emergency_stop:
-            raise _Refused(SubError.ROBOT_IN_EMERGENCY_STOP)
+            raise refusal(SubError.ROBOT_IN_EMERGENCY_STOP)
         if self.actuators.is_in_fault:
-            raise _Refused(SubError.ROBOT_IN_FAULT)
+            raise refusal(SubError.ROBOT_IN_FAULT)
 
     def leave_low_level(self, reason: str) -> None:
         """Leave low-level servoing, also without a request, as when a person takes the joystick of the base."""
@@ -369,7 +370,7 @@ class KortexBase:
     def _cycle(self, function: Function, payload: bytes) -> bytes:
         if function is not Function.REFRESH_FEEDBACK:
             if self.servoing is not ServoingMode.LOW_LEVEL:
-                raise _Refused(SubError.WRONG_SERVOING_MODE, "wrong servoing mode")
+                raise refusal(SubError.WRONG_SERVOING_MODE, "wrong servoing mode")
             command = decode_command(payload, self._count)
             measured = encode_feedback(self._feedback(command.frame))
             self.is_fresh = self.actuators.accept(command)
@@ -408,15 +409,15 @@ class KortexBase:
         message.device_handle.add(device_type=DeviceType.INTERCONNECT, device_identifier=len(self._devices) + 1)
         return message.SerializeToString()
 
-    def _refuse(self, transport: str, frame: Frame, response: Frame, refused: _Refused) -> Frame:
+    def _refuse(self, transport: str, frame: Frame, response: Frame, refused: KortexServerError) -> Frame:
         self.refused += 1
-        text = refused.sub_error.name.lower().replace("_", " ") if refused.text is None else refused.text
+        text = SubError(refused.sub_code).name.lower().replace("_", " ") if refused.text is None else refused.text
         payload = encode(
-            "Error", error_code=refused.code, error_sub_code=refused.sub_error, error_sub_string=text.encode()
+            "Error", error_code=refused.code, error_sub_code=refused.sub_code, error_sub_string=text.encode()
         )
         name = _FUNCTION_NAMES.get(frame.function, f"function {frame.function:#x}")
         self._say_refused(f"{name} over {transport}: {text}")
-        return response._replace(payload=payload, error=refused.code, sub_error=refused.sub_error)
+        return response._replace(payload=payload, error=refused.code, sub_error=refused.sub_code)
 
     def _say_refused(self, text: str) -> None:
         counts = f"{self.malformed} frames, {self.refused} requests and {self.actuators.rejected} old commands"

@@ -102,7 +102,7 @@ class FreeFlyerLoop:
 
         Raises:
             SysidError: It is another kind, leaves a limit, or another is being followed.
-            SelfCollision: The robot would touch itself, or come too near.
+            PlanRejected: The robot would touch itself, or come too near.
         """
         if self._trajectory is not None:
             raise SysidError("the trajectory is refused", "another one is being followed; brake, or wait for its end")

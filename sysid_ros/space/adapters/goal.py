@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sysid_msgs.action import Identify
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.reports.folders import make_results_directory
@@ -30,12 +31,11 @@ from sysid_ros.space.core.identification import (
     Task,
 )
 from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
-from sysid_ros.space.core.self_collision import SelfCollision
 from sysid_ros.space.report import ESTIMATE, RECORDING, SimulationTruth, write_free_flyer, write_held_object
 
 _CODES: tuple[tuple[type[SysidError], int], ...] = (
     (Cancelled, Identify.Result.CANCELED),
-    (SelfCollision, Identify.Result.PLAN_FAILED),
+    (PlanRejected, Identify.Result.PLAN_FAILED),
     (InconsistentMomentum, Identify.Result.INCONSISTENT),
     (InvalidMessage, Identify.Result.NO_SAMPLES),
     (ParameterOutOfRange, Identify.Result.NOT_IDENTIFIED),

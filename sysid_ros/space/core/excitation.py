@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation, condition_number, smooth_condition
 from sysid_ros.space.core.robot import FreeFlyer
-from sysid_ros.space.core.self_collision import SelfCollision, SelfCollisionModel
+from sysid_ros.space.core.self_collision import SelfCollisionModel
 
 Array = NDArray[np.float64]
 
@@ -157,7 +158,7 @@ def plan_with_free_knots(
 
     Raises:
         Cancelled: ``is_cancelled`` returned true.
-        SelfCollision: No motion that keeps clear of itself was found.
+        PlanRejected: No motion that keeps clear of itself was found.
         ParameterOutOfRange: ``intervals`` is below 1, the guess has another number, or the start is beyond a limit.
     """
     if intervals < 1:
@@ -226,7 +227,7 @@ class _Search:
                 if self._collisions is not None:
                     gap = self._collisions.prove(motion.joints, self._settings.clearance)
                 break
-            except SelfCollision:
+            except PlanRejected:
                 if weight == _COLLISION_WEIGHTS[-1]:
                     raise
         value = condition_number(self._known + self._information.gram(motion.joints.knots, turns))

@@ -80,7 +80,7 @@ def identify_free_flyer(
 
     Raises:
         Cancelled: ``is_cancelled`` returned true.
-        SelfCollision: No motion that keeps clear was found.
+        PlanRejected: No motion that keeps clear was found.
         ParameterOutOfRange: The data do not determine all minimal parameters.
         SysidError: What the port raises.
     """
@@ -117,7 +117,7 @@ def identify_object(
 
     Raises:
         Cancelled: ``is_cancelled`` returned true.
-        SelfCollision: No motion that keeps clear was found.
+        PlanRejected: No motion that keeps clear was found.
         ParameterOutOfRange: There is no such frame.
         SysidError: An error of the port.
     """

@@ -10,8 +10,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.spatial import cross, rotation_from_rpy
 from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.trajectories.families import CycloidTrajectory
@@ -24,22 +24,7 @@ _SHORTEST = 1.0 / 1024.0
 """Share of an interval below which a piece is not divided any more."""
 
 
-class SelfCollision(SysidError):
-    """A motion that is not proven to keep the robot from touching itself.
-
-    Args:
-        first: Name of one body.
-        second: Name of the other.
-        time: Time at which they are nearest [s].
-        gap: The gap between them there [m].
-        clearance: The required gap [m].
-    """
-
-    def __init__(self, first: str, second: str, time: float, gap: float, clearance: float):
-        super().__init__(
-            f"{first} and {second} come within {gap:.3f} m of each other at {time:.2f} s; at least {clearance:.3f} m "
-            "are asked for: start from another posture, narrow the position limits or ask for less clearance"
-        )
+_ADVICE = "start from another posture, narrow the position limits or ask for less clearance"
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +118,7 @@ class SelfCollisionModel:
             The smallest sampled gap [m]; the proven one is ``clearance``.
 
         Raises:
-            SelfCollision: They touch, or it cannot be proven.
+            PlanRejected: They touch, or it cannot be proven.
         """
         turns = np.diff(trajectory.knots, axis=0)
         pieces = np.stack([np.arange(len(turns)), np.full(len(turns), 0.5), np.full(len(turns), 0.5)], axis=1)
@@ -150,9 +135,11 @@ class SelfCollisionModel:
             )
             if failed.any():
                 piece, which = np.unravel_index(np.argmin(np.where(failed[:, None], gaps, np.inf)), gaps.shape)
-                names, pair = self._robot.tree.body_names, self._pairs[which]
+                pair = self._pairs[which]
+                names = tuple(self._robot.tree.body_names[body] for body in (pair.first, pair.second))
                 time = _time_of(trajectory, int(index[piece]), float(pieces[piece, 1]))
-                raise SelfCollision(names[pair.first], names[pair.second], time, float(gaps[piece, which]), clearance)
+                gap = float(gaps[piece, which])
+                raise PlanRejected(LimitKind.SELF_COLLISION, names, time, gap, clearance, _ADVICE)
             open_pieces = pieces[(gaps - moved < clearance).any(axis=1)]
             shift = np.array([0.0, 0.5, 0.0]) * open_pieces[:, 2:3]
             halved = open_pieces * [1.0, 1.0, 0.5]

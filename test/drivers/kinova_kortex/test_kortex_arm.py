@@ -29,8 +29,8 @@ from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySou
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import draw_truth
-from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
-from sysid_ros.emulators.kortex.base import _Refused
+from sysid_ros.drivers.takeover import TakeoverRefused
+from sysid_ros.emulators.kortex.base import refusal
 from sysid_ros.emulators.plant import PlantSettings
 from sysid_ros.ros.waiting import wait_until
 
@@ -212,7 +212,7 @@ def test_the_base_tells_which_arm_it_is_where_it_can(told, known):
 
         def refuse(function, frame):
             if function is Function.GET_SERIAL_NUMBER:
-                raise _Refused(SubError.UNSUPPORTED_METHOD)
+                raise refusal(SubError.UNSUPPORTED_METHOD)
             return call(function, frame)
 
         base._call = refuse
@@ -244,7 +244,7 @@ def cut(feedback, n):
 
 def test_measured_torque_of_the_wrong_sign_is_refused():
     base = make_base(plant=PlantSettings(measured_sign=1.0))
-    with RunningEmulator(base) as emulator, pytest.raises(GravityCheckFailed, match="opposite sign.*effort_sign"):
+    with RunningEmulator(base) as emulator, pytest.raises(TakeoverRefused, match="opposite sign.*effort_sign"):
         make_arm(emulator).connect()
     assert travelled(base) < 1e-3 and not base.reports
 
@@ -290,7 +290,7 @@ def test_a_blocked_joint_is_refused():
 
 def test_a_payload_beyond_the_prior_is_refused():
     with RunningEmulator(make_base(payload="6.0")) as emulator:
-        with pytest.raises(GravityCheckFailed, match="its model allows"):
+        with pytest.raises(TakeoverRefused, match="its model allows"):
             make_arm(emulator).connect()
 
 

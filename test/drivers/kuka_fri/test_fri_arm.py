@@ -21,7 +21,7 @@ from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode
 from sysid_ros.drivers.modes import FriVersion, Noise
 from sysid_ros.drivers.network import UdpEndpoint
-from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
+from sysid_ros.drivers.takeover import TakeoverRefused
 from sysid_ros.emulators.arguments import Compensation
 from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulators.plant import PlantSettings
@@ -93,7 +93,7 @@ def test_the_torque_commanded_is_the_torque_that_acts(port, setup):
 
 def test_measured_torque_of_the_wrong_sign_is_refused(port):
     controller = make_controller(plant=PlantSettings(measured_sign=1.0))
-    with RunningEmulator(controller, port), pytest.raises(GravityCheckFailed, match="opposite sign.*effort_sign"):
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="opposite sign.*effort_sign"):
         make_arm(port).connect()
     assert travelled(controller) < 1e-4 and "COMMANDING_ACTIVE" not in " ".join(controller.reports)
 
@@ -108,7 +108,7 @@ def test_commands_of_the_wrong_sign_are_refused_within_a_milliradian_or_two(port
 
 def test_a_payload_beyond_the_prior_is_refused(port):
     controller = make_controller(payload="14.0")
-    with RunningEmulator(controller, port), pytest.raises(GravityCheckFailed, match="its model allows"):
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="its model allows"):
         make_arm(port).connect()
 
 

@@ -14,7 +14,7 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefu
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.ros2_control.monitor import MonitoredArm, MonitorLoop
-from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
+from sysid_ros.drivers.takeover import TakeoverRefused
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 from sysid_ros.emulators.ros2_control.controllers import BroadcastFaults, HomeMotion
 
@@ -78,7 +78,7 @@ def test_a_wrong_order_of_joints_would_be_noticed(robot):
     loop = monitor(robot, link)
     try:
         loop.connect()
-    except GravityCheckFailed:
+    except TakeoverRefused:
         return
     assert not bounds_of(robot, loop, 3.0)[0].is_consistent
 
@@ -182,7 +182,7 @@ def test_a_moving_arm_is_accepted_and_a_resting_one_that_contradicts_its_model_i
     assert loop.arm.health()["static gravity check"] == "not done, the arm moves"
 
     wrong = PlantLink(robot, measured_sign=-robot.sensors.effort_sign)
-    with pytest.raises(GravityCheckFailed, match="check sensors.effort_sign"):
+    with pytest.raises(TakeoverRefused, match="check sensors.effort_sign"):
         monitor(robot, wrong).connect()
     assert wrong.is_closed
 

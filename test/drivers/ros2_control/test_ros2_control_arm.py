@@ -14,7 +14,7 @@ from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.ros2_control.arm import Ros2ControlArm
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import ControllerInfo
-from sysid_ros.drivers.takeover import GravityCheckFailed, TakeoverRefused
+from sysid_ros.drivers.takeover import TakeoverRefused
 from sysid_ros.emulators.ros2_control.controllers import BroadcastFaults
 
 
@@ -122,7 +122,7 @@ def test_wrong_sign_of_efforts_and_wrong_payload_are_refused_before_anything_is_
         (PlantLink(robot, measured_sign=-robot.sensors.effort_sign), "check sensors.effort_sign"),
         (link_to(robot, payload="6.0"), "its model allows"),
     ):
-        with pytest.raises(GravityCheckFailed, match=words):
+        with pytest.raises(TakeoverRefused, match=words):
             make_arm(robot, link).connect()
         assert not link.sent and link.is_closed
 

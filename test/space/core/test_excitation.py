@@ -8,6 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.papers.baselines.direction_combinations import (
@@ -23,7 +24,7 @@ from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation, 
 from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.momentum import compute_base_twist, system_kinematic_matrix
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels, load_free_flyer
-from sysid_ros.space.core.self_collision import SelfCollision, SelfCollisionModel
+from sysid_ros.space.core.self_collision import SelfCollisionModel
 
 SMALL = ExcitationSettings(samples=2, iterations=1, starts=2, restarts=0, time_limit=30.0)
 
@@ -200,11 +201,11 @@ def test_motions_keep_clear_of_the_robot_itself(robot):
     across = robot.home.copy()
     across[3] = -0.2  # the second arm swings through the first
     swing = CycloidTrajectory(np.array([robot.home, across]), 1.0)
-    with pytest.raises(SelfCollision, match=r"joint_\d and joint_\d come within"):
+    with pytest.raises(PlanRejected, match=r"joint_\d and joint_\d, .* allowed"):
         model.prove(swing, 0.0)
     down = robot.home.copy()
     down[1] = -1.7
-    with pytest.raises(SelfCollision, match=r"(base|joint_\d) and joint_\d come within"):
+    with pytest.raises(PlanRejected, match=r"(base|joint_\d) and joint_\d, .* allowed"):
         model.prove(CycloidTrajectory(np.array([down, down + 0.001]), 1.0), 0.3)
 
 
@@ -217,7 +218,7 @@ def test_a_motion_that_touches_is_mended_however_late_it_is(robot):
     knots[:, 3] = 0.5 - 0.7 * swing
     guess = FloatingMotion(CycloidTrajectory(knots, 1.0), np.ones((40, robot.wheels.count)))
     model = SelfCollisionModel(robot)
-    with pytest.raises(SelfCollision):
+    with pytest.raises(PlanRejected):
         model.prove(guess.joints, SMALL.clearance)
     late = iter(np.arange(0.0, 1e6, 100.0))
     plan = plan_with_free_knots(
@@ -249,7 +250,7 @@ def test_slope_of_missing_clearance(robot):
 
 def test_a_start_that_touches_is_refused(robot):
     settings = ExcitationSettings(samples=2, iterations=3, starts=1, time_limit=1.0)
-    with pytest.raises(SelfCollision, match="start from another posture"):
+    with pytest.raises(PlanRejected, match="start from another posture"):
         plan_with_free_knots(robot, robot.truth, 3, settings, start=np.zeros(6))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateStatus, Quantity
@@ -28,7 +29,6 @@ from sysid_ros.space.core.identification import (
 from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
 from sysid_ros.space.core.regression import unit_momenta
 from sysid_ros.space.core.robot import load_free_flyer
-from sysid_ros.space.core.self_collision import SelfCollision
 from sysid_ros.space.simulation import ConservationSimulation
 
 FAST = ExcitationSettings(time_limit=5.0, starts=4, samples=3)
@@ -252,7 +252,7 @@ def test_a_trajectory_into_the_base_is_refused_and_braking_rests(robot):
     loop = FreeFlyerLoop(ConservationSimulation(robot, robot.truth))
     start = np.concatenate([robot.home, np.zeros(3)])
     steps = np.linspace(0.0, 1.0, 40)[:, None] * (np.array([0, 1.9, 2.2, 0, 1.9, 0, 0, 0]) - start)
-    with pytest.raises(SelfCollision, match="base and joint_"):
+    with pytest.raises(PlanRejected, match="base and joint_"):
         loop.admit(CycloidTrajectory(start + steps, 1.0))
     trajectory = CycloidTrajectory(np.array([start, start + 0.1, start + 0.2, start + 0.3]), 1.0)
     loop.admit(trajectory)
