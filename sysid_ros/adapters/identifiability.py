@@ -61,11 +61,7 @@ def compare_description(
 
 
 class PayloadAnswers:
-    """Identifiability of the payload from the data of the estimator.
-
-    Args:
-        robot: The arm.
-    """
+    """Identifiability of the payload from the data of the estimator."""
 
     def __init__(self, robot: RobotModel):
         self._robot = robot

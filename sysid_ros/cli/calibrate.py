@@ -231,9 +231,6 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
 
     The nodes end before a load is changed: meanwhile the arm's own controller holds it.
 
-    Args:
-        options: Those of ``sysid calibrate run``.
-
     Returns:
         The exit status, and the robot file with the calibration.
 

@@ -188,11 +188,7 @@ class LoopProcess(ChildProcess):
         return self._call("truth")
 
     def stop(self, reason: str = "shut down") -> None:
-        """Brake, hand the arm back and end the process; do nothing where it has ended already.
-
-        Args:
-            reason: For the log of the arm.
-        """
+        """Brake, hand the arm back and end the process; do nothing where it has ended already."""
         if self._process is None:
             return
         try:

@@ -45,10 +45,6 @@ _WANTED = {"payload": "DOUBLE", "payload_cog": "VECTOR3D", "actual_qd": "VECTOR6
 class RtdeClient:
     """Reads payload and speeds of a controller.
 
-    Args:
-        host: Address of the controller.
-        port: Port of RTDE.
-
     Raises:
         ArmError: It cannot be reached, or its software does not report the payload.
     """

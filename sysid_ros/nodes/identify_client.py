@@ -79,12 +79,7 @@ def build_parser() -> CommandParser:
 
 
 class ResultNode(Node):
-    """Messages to the client about one goal, from start to end.
-
-    Args:
-        robot: The robot, for names and prior.
-        display: Where progress is shown.
-    """
+    """Messages to the client about one goal, from start to end."""
 
     def __init__(self, robot: RobotModel, display: ProgressDisplay):
         super().__init__("identify_client")

@@ -84,11 +84,7 @@ CAUSES = (
 
 
 def find_open_parameters(result: IdentificationResult) -> range:
-    """Return the parameters that count: the mass until it is well known, with first moments until the CoM is, then all.
-
-    Args:
-        result: What was found.
-    """
+    """Return the parameters that count: the mass until it is well known, then first moments until the CoM is, then all."""
     if not result.is_identified:
         return range(4)
     known = find_well_known(summarize_payload(result, result.robot.tool_frame))
@@ -101,9 +97,6 @@ def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
     """Return what limits the bounds of a payload, with its share of what the data leave open, the largest first.
 
     Parameters of which the data say nothing count for little: all of their width was there before.
-
-    Args:
-        result: What was found, with an error budget.
     """
     budget = {name: np.asarray(share, dtype=float) for name, share in result.estimate.error_budget.items()}
     whole = sum(budget.values(), np.zeros(10))

@@ -18,12 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in a template of ``reports/templates``.
-
-    Args:
-        template: Name of its file.
-        values: What it asks for, by name.
-    """
+    """Fill in a template of ``reports/templates``."""
     return _ENVIRONMENT.get_template(template).render(script=_SCRIPT, script_hash=_SCRIPT_HASH, **values)
 
 

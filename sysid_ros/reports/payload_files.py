@@ -230,11 +230,7 @@ RULE = (
 
 
 def find_well_known(summary: PayloadSummary) -> frozenset[Quantity]:
-    """Return the quantities that are known well enough to be typed into a controller without a second thought.
-
-    Args:
-        summary: A payload with bounds.
-    """
+    """Return the quantities that are known well enough to be typed into a controller without a second thought."""
 
     def off(bounded: Bounded) -> float:
         return float(np.max(np.maximum(bounded.upper - bounded.values, bounded.values - bounded.lower)))
@@ -406,13 +402,7 @@ def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = No
 
 
 def moveit_file(payload_at_tool: Load, blocks: Mapping[str, object], note: str | None = None) -> str:
-    """Contents of ``payload_moveit.yaml``.
-
-    Args:
-        payload_at_tool: The payload.
-        blocks: What MoveIt takes, by name.
-        note: One line for the reader.
-    """
+    """Contents of ``payload_moveit.yaml``."""
     header = [
         *noted(note),
         "MoveIt: three places take a payload.",

@@ -114,9 +114,6 @@ def explained_torque(result: IdentificationResult) -> tuple[NDArray[np.int64], A
 
     What the filter of the acceleration adds is not in it; nor is the torque lag, where there is one.
 
-    Args:
-        result: A result with samples and predicted torques.
-
     Returns:
         At most :data:`EXPLAINED` samples, (K,), and the largest difference at each, (K, n) [Nm].
 

@@ -140,11 +140,7 @@ def _autostart(node: LifecycleNode, stop: Interrupts) -> bool:
 
 
 class ClockWatch:
-    """Warns where a node waits for a clock that never comes: until then its stamps are zero.
-
-    Args:
-        node: The node.
-    """
+    """Warns where a node waits for a clock that never comes: until then its stamps are zero."""
 
     def __init__(self, node: Node):
         self._node = node
@@ -197,11 +193,7 @@ def create_long_service(node: Node, service_type: type, name: str, callback: Cal
 
 
 class Interfaces:
-    """Interfaces that a node offers for some time: topics, services and timers, destroyed together.
-
-    Args:
-        node: The node.
-    """
+    """Interfaces that a node offers for some time: topics, services and timers, destroyed together."""
 
     def __init__(self, node: Node):
         self._node = node

@@ -31,12 +31,7 @@ def parameters_of(module: ModuleType) -> type[NodeParameters]:
 
 
 def node_parser(node_class: Callable[[], Node], program: str) -> CommandParser:
-    """Return the parser of a node's command line without the arguments of ROS: it accepts only ``--help``.
-
-    Args:
-        node_class: Class of the node.
-        program: Name of the executable.
-    """
+    """Return the parser of a node's command line without the arguments of ROS: it accepts only ``--help``."""
     about = (inspect.getdoc(node_class) or "A node.").split("\n\n")[0]
     try:
         known = list(declared(parameters_of(sys.modules[node_class.__module__])).values())

@@ -309,10 +309,6 @@ def _declared_from(group: _Group, field_name: str, defaults: Any) -> list[NodePa
 class ParameterServer(Generic[P]):
     """Declare a node's parameters and keep their current values.
 
-    Args:
-        node: The node.
-        kind: Its dataclass of parameters.
-
     Attributes:
         values: The current values, always checked as a whole.
 

@@ -53,11 +53,7 @@ def write_transforms(write: Write, topic: str, poses: Iterable[LinkPose], stamp_
 
 
 class TransformBroadcaster:
-    """Publishes poses on ``/tf``; does nothing where tf2 is not installed.
-
-    Args:
-        node: The node that publishes.
-    """
+    """Publishes poses on ``/tf``; does nothing where tf2 is not installed."""
 
     def __init__(self, node: Node):
         self._publisher = None if TFMessage is None else node.create_publisher(TFMessage, "/tf", qos.JOINT_STATES)

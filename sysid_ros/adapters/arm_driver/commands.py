@@ -72,11 +72,6 @@ class SceneGuard(admission.SceneGuard):
 class ArmCommands:
     """Pass requests of other nodes on to the loop: callbacks of services, subscriptions and timers.
 
-    Args:
-        node: The node.
-        arm: The arm, whose loop runs.
-        outputs: Its publishers.
-
     Attributes:
         scene: The known scene.
         authenticator: Checks the signatures of certificates.

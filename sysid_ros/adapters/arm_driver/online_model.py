@@ -27,11 +27,6 @@ class OnlineModel:
     The loop decides by its gate, and goes on without this side: where no fit comes while the arm moves, it returns to
     its nominal model.
 
-    Args:
-        robot: The arm.
-        loop: Its torque loop, which runs.
-        settings: Settings of its controller.
-
     Attributes:
         fault: Why the last samples led to no fit; None if nothing is wrong.
     """

@@ -166,10 +166,6 @@ class ArmOutputs:
 
     Status and robot description can be published as long as this exists, all else between :meth:`begin` and
     :meth:`end`.
-
-    Args:
-        node: The node.
-        arm: The arm.
     """
 
     def __init__(self, node: Node, arm: DrivenArm):
@@ -196,11 +192,7 @@ class ArmOutputs:
         return DriverStatus.TIMING_REAL_TIME if has_priority else DriverStatus.TIMING_NO_PRIORITY
 
     def begin(self, authenticator: Authenticator) -> None:
-        """Create the interfaces that exist only while the loop runs.
-
-        Args:
-            authenticator: Checks the signatures of certificates meanwhile.
-        """
+        """Create the interfaces that exist only while the loop runs."""
         self._authenticator = authenticator
         passing, resolve = self._passing, self._node.resolve_topic_name
         self._dropped = self._joint_state_ns = 0

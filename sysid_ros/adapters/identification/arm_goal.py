@@ -174,14 +174,7 @@ class ArmMotions:
 
 
 class ArmGoalRun(GoalBase):
-    """Runs one goal of ``~/identify_arm``. :meth:`run` never raises and always leaves the arm at rest.
-
-    Args:
-        suite: The suite.
-        options: Parameters of the node.
-        goal: The goal.
-        is_cancelled: Whether the goal is to end.
-    """
+    """Runs one goal of ``~/identify_arm``. :meth:`run` never raises and always leaves the arm at rest."""
 
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: IdentifyArm.Goal, is_cancelled: Callable[[], bool]

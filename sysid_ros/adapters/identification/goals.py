@@ -101,15 +101,7 @@ class NewsFilter:
 
 
 class GoalBase:
-    """Common base of the goals of all actions.
-
-    Args:
-        suite: The suite.
-        options: Parameters of the node.
-        is_cancelled: Whether the goal is to end.
-        seed: Seed of the excitation search.
-        stated: Statements of the goal about its run.
-    """
+    """Common base of the goals of all actions."""
 
     def __init__(
         self,
@@ -153,12 +145,6 @@ class GoalBase:
 
 class GoalRun(GoalBase):
     """Runs one goal of ``~/identify``. :meth:`run` never raises and always leaves the arm at rest.
-
-    Args:
-        suite: The suite.
-        options: Parameters of the node.
-        goal: The goal.
-        is_cancelled: Whether the goal is to end.
 
     Attributes:
         payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.

@@ -27,12 +27,7 @@ PATH_POINTS = 60
 
 
 class Pictures:
-    """Transforms and markers of one goal.
-
-    Args:
-        robot: The arm.
-        write: Writes them.
-    """
+    """Transforms and markers of one goal."""
 
     def __init__(self, robot: RobotModel, write: Write):
         self._robot, self._write = robot, write

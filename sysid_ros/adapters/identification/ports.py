@@ -43,12 +43,7 @@ CANCEL_TRIES = 5
 
 
 class RosPlanner:
-    """A :class:`sysid_ros.core.procedure.Planner`: certified plans of `safe_planner`, others of `excitation_planner`.
-
-    Args:
-        session: The suite.
-        seed: Seed of the excitation search.
-    """
+    """Certified plans of `safe_planner`, others of `excitation_planner`; a :class:`sysid_ros.core.procedure.Planner`."""
 
     def __init__(self, session: Session, seed: int = 0):
         self._session = session
@@ -174,12 +169,7 @@ class RosPlanner:
 
 
 class RosEstimates:
-    """An :class:`sysid_ros.core.procedure.EstimateSource`.
-
-    Args:
-        session: The suite.
-        stated: Statements about gripper and payload.
-    """
+    """An :class:`sysid_ros.core.procedure.EstimateSource`."""
 
     def __init__(self, session: Session, stated: Stated = NOTHING):
         self._session, self._monitor, self._stated = session, session.monitor, stated

@@ -44,11 +44,7 @@ _LONGEST_SLEEP = 0.1
 
 
 class SuiteClients:
-    """Clients of all services an identification needs.
-
-    Args:
-        node: The node they belong to.
-    """
+    """Clients of all services an identification needs."""
 
     def __init__(self, node: Node):
         self.plan: Client = node.create_client(PlanExcitation, "excitation_planner/plan")
@@ -183,13 +179,7 @@ class Suite:
 
 
 class Session:
-    """The suite during one goal. Where it waits, a goal that is cancelled ends with the code ``CANCELED``.
-
-    Args:
-        suite: The suite.
-        options: Parameters of the node.
-        is_cancelled: Whether the goal is to end.
-    """
+    """The suite during one goal. Where it waits, a goal that is cancelled ends with the code ``CANCELED``."""
 
     def __init__(self, suite: Suite, options: IdentificationParameters, is_cancelled: Callable[[], bool]):
         self.node, self.robot, self.monitor, self.clients = suite.node, suite.robot, suite.monitor, suite.clients

@@ -94,11 +94,6 @@ class Searches:
 class PlanService:
     """Answer requests to plan and to certify, and publish plans and judgements.
 
-    Args:
-        node: The node.
-        robot: The arm.
-        requests: Makes plans of requests.
-
     Attributes:
         searches: Which searches run.
     """

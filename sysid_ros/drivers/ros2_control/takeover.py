@@ -80,13 +80,6 @@ def measure_rest(
 ) -> RestMeasurement:
     """Measure the arm for a while; again where states were missing, as while other programs start.
 
-    Args:
-        stream: Its states.
-        settings: Duration and requirements.
-        robot: The arm.
-        name: Their source, for messages.
-        on_state: Called with every state.
-
     Raises:
         TakeoverRefused: No states come, or without needed fields, or at another rate.
     """

@@ -64,9 +64,6 @@ class RecordedRun:
 def read_run(path: Path) -> RecordedRun:
     """Read plans, their starts and the truth; nothing of them has to be there.
 
-    Args:
-        path: A recording of this suite.
-
     Raises:
         SysidError: A plan cannot be read.
     """

@@ -306,13 +306,6 @@ def estimate_free_flyer(
 ) -> FreeFlyerIdentification:
     """Estimate the minimal parameters from samples, of a motion just made or of a recording, and bound them.
 
-    Args:
-        task: The identification.
-        data: The samples.
-        parts: The parts of the motion, where known.
-        is_cancelled: Polled while bounds are computed.
-        on_progress: Called with every change.
-
     Raises:
         Cancelled: ``is_cancelled`` returned true.
         ParameterOutOfRange: The data do not determine all minimal parameters.
