@@ -84,7 +84,7 @@ CAUSES = (
 
 
 def find_open_parameters(result: IdentificationResult) -> range:
-    """Return the parameters that count: the mass until it is well known, then first moments until the CoM is, then all."""
+    """Return the parameters that count: the mass until it is known well, then first moments for the CoM, then all."""
     if not result.is_identified:
         return range(4)
     known = find_well_known(summarize_payload(result, result.robot.tool_frame))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pinocchio as pin
 import pytest
+from doubles import make_estimate
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from nav_msgs.msg import Odometry
@@ -14,7 +15,6 @@ from std_msgs.msg import Header
 
 from sysid_ros.adapters.identification.pictures import MARKERS, Pictures
 from sysid_ros.core.collision.scene import Obstacle, Scene
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports.recordings.recording import RecordingWriter
@@ -58,10 +58,7 @@ def pose_in_root(transforms, link):
 def estimate_of(robot):
     box, nominal = robot.payload_prior.box, robot.payload_prior.nominal
     lower, upper = nominal - 0.05 * box.width, nominal + 0.05 * box.width
-    fields = {"method": "left_inverse", "guarantee": "", "is_guaranteed": True, "is_consistent": True, "alarm": None,
-              "target": "payload", "frame": robot.joint_names[-1], "number_of_windows": 1, "data_seconds": 1.0,
-              "condition_number": 1.0}  # fmt: skip
-    return ParameterEstimate(values=nominal, lower=lower, upper=upper, **fields)
+    return make_estimate(nominal, lower, upper)
 
 
 def test_transforms_place_every_link(robot, written):

@@ -1,10 +1,10 @@
 """Stand-ins for the tests of the drivers: a small controller, certificates, and a loop around the simulated arm."""
 
+import doubles
 import numpy as np
 from textbook import load_textbook
 
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
-from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.mechanics import ArmDynamics
@@ -55,34 +55,19 @@ def build_loop(robot=None, payload="nominal", settings=None, arm_settings=None, 
 
 def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, now=10.0, **changes):
     """A certificate that says what the loop wants to read; nothing was checked. A loop knows the time itself."""
-    fields = {}
     if isinstance(loop_or_boxes, tuple):
         boxes, robot = loop_or_boxes, robot or load_textbook()
-        fields |= {"control_law": ComputedTorque.law, "nominal_payload": robot.payload_prior.nominal}
+        fields = {"control_law": ComputedTorque.law, "nominal_payload": robot.payload_prior.nominal}
     else:
         loop, robot, boxes = loop_or_boxes, loop_or_boxes.robot, loop_or_boxes.boxes
         now = 1e-9 * loop.now_ns
-        fields |= {"control_law": loop.status().law, "nominal_payload": loop.model.payload}
+        fields = {"control_law": loop.status().law, "nominal_payload": loop.model.payload}
     fields |= {
-        "path_hash": trajectory.hash(),
-        "box_hash": box_hash(*boxes),
-        "scene_hash": "",
-        "robot_hash": robot_hash(robot),
-        "predecessor": None,
-        "takeover_time": 0.0,
-        "rest_before": 0.0,
-        "tracking_bound": np.full(trajectory.n, bound),
-        "velocity_bound": robot.limits.v_max[: trajectory.n],
-        "torque_bound": robot.limits.tau_max[: trajectory.n],
-        "torque_squares": np.zeros((2, trajectory.n)),
-        "torque_fraction": 1.0,
-        "brake_time": 0.3,
-        "claims": "nothing was checked; for tests only",
-        "margins": (),
-        "issued_at": now - 10.0,
-        "expires_at": now + 3600.0,
-    }
-    return Certificate(**{**fields, **changes})
+        "box_hash": box_hash(*boxes), "robot_hash": robot_hash(robot), "tracking_bound": np.full(trajectory.n, bound),
+        "velocity_bound": robot.limits.v_max[: trajectory.n], "torque_bound": robot.limits.tau_max[: trajectory.n],
+        "issued_at": now - 10.0, "expires_at": now + 3600.0,
+    }  # fmt: skip
+    return doubles.make_certificate(trajectory, **{**fields, **changes})
 
 
 def make_move(start, step=0.4, duration=1.5):

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import rclpy
-from certificates import make_certificate
+from doubles import make_certificate
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
+from doubles import make_estimate
 from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
@@ -19,7 +20,6 @@ from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, LateCycles
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode, RefusalCode
 from sysid_ros.drivers.mujoco.simulation import load_payload
@@ -403,23 +403,19 @@ def test_announced_payload_changes_epoch_and_model_unannounced_does_not(bench, d
 def apply_narrow_estimate(bench, robot):
     prior = robot.payload_prior
     box = Box.around(prior.box.center, 0.5 * prior.box.radius)
-    estimate = ParameterEstimate(
-        values=box.center, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
-        is_guaranteed=True, is_consistent=True,
-        alarm=None, target="payload", frame=robot.joint_names[-1], number_of_windows=1, data_seconds=1.0,
-        condition_number=1.0,
-    )  # fmt: skip
+    estimate = make_estimate(box.center, box.lower, box.upper)
     wrong = replace(estimate, target="end_effector")
-    refused = bench.call(ApplyEstimate, "arm_driver/set_model", ApplyEstimate.Request(estimate=message_of(wrong)))
+    refused = apply_estimate(bench, wrong)
     assert not refused.success and "estimate.target" in refused.message
-    response = bench.call(ApplyEstimate, "arm_driver/set_model", ApplyEstimate.Request(estimate=message_of(estimate)))
+    response = apply_estimate(bench, estimate)
     assert response.success, response.message
     assert response.model_box_hash == box_hash(robot.theta_box, box)
     return response.model_box_hash
 
 
-def message_of(estimate):
-    return estimate_to_message(estimate, 1)
+def apply_estimate(bench, estimate):
+    request = ApplyEstimate.Request(estimate=estimate_to_message(estimate, 1))
+    return bench.call(ApplyEstimate, "arm_driver/set_model", request)
 
 
 def test_model_of_the_controller_decides_which_certificates_count(bench, driver, robot):

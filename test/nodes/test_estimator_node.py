@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from certificates import make_certificate
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from doubles import make_certificate
 from geometry_msgs.msg import WrenchStamped
 from node_bench import Bench
 from sensor_msgs.msg import JointState

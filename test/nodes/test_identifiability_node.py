@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles import make_estimate
 from node_bench import Bench
 from scara_urdf import ROTORS, SCARA
 from std_msgs.msg import String
@@ -14,7 +15,6 @@ from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate
 from sysid_msgs.srv import AnalyzeIdentifiability
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.nodes.identifiability import IdentifiabilityNode, main
 from sysid_ros.ros import qos
@@ -65,12 +65,8 @@ def information(robot, moving, seed=1):
 def estimate_message(robot, gram, stamp_ns, **changes):
     prior = robot.payload_prior
     box = Box.around(prior.nominal, 0.1 * prior.box.radius).intersect(prior.box)
-    fields = {
-        "values": prior.nominal, "lower": box.lower, "upper": box.upper, "method": "set_membership", "guarantee": "",
-        "is_guaranteed": True, "is_consistent": True, "alarm": None, "target": "payload",
-        "frame": robot.joint_names[-1], "number_of_windows": 60, "data_seconds": 6.0, "condition_number": 100.0,
-    }  # fmt: skip
-    return estimate_to_message(Estimate(**{**fields, **changes}), stamp_ns, gram)
+    bounds = {"values": prior.nominal, "lower": box.lower, "upper": box.upper}
+    return estimate_to_message(make_estimate(**{**bounds, **changes}), stamp_ns, gram)
 
 
 # Before anything is heard: these two come first

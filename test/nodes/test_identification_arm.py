@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from certificates import make_certificate
+from doubles import make_certificate
 
 from sysid_msgs.msg import DriverStatus, PlanStatus
 from sysid_msgs.srv import PlanNext

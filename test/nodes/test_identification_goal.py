@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from doubles import make_estimate
 from geometry_msgs.msg import InertiaStamped
 from node_bench import PATIENCE, Bench
 from suite_bench import GoalProbe
@@ -22,7 +23,7 @@ from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.cli.terminal import result_summary, text_of
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.calibration import CalibrationRecord
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.core.procedure import (
@@ -220,11 +221,8 @@ def test_a_result_says_where_the_timing_of_its_motions_was_not_ensured(robot, ou
 @pytest.fixture
 def outcome(robot):
     box = robot.payload_prior.box
-    estimate = ParameterEstimate(
-        values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse",
-        guarantee="", is_guaranteed=True, is_consistent=True, alarm=None, target="payload", frame=robot.joint_names[-1],
-        number_of_windows=1, data_seconds=1.0, condition_number=1.0, narrower=frozenset(Quantity),
-    )  # fmt: skip
+    nominal = robot.payload_prior.nominal
+    estimate = make_estimate(nominal, box.lower, box.upper, narrower=frozenset(Quantity))
     return Identification(estimate, (), 3.0, "a test")
 
 

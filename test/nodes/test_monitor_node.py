@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from certificates import make_certificate
+from doubles import make_certificate, make_estimate
 from node_bench import Bench
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
@@ -16,7 +16,6 @@ from sysid_ros.core.certification.certificate import Margin
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.scene import Obstacle, Scene
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.nodes.monitor import MonitorNode
@@ -95,11 +94,7 @@ def test_everything_that_is_known_is_drawn(bench, markers, robot):
     assert last.header.frame_id == robot.base_frame
 
     prior = robot.payload_prior
-    estimate = ParameterEstimate(
-        values=prior.nominal, lower=0.9 * prior.nominal, upper=1.1 * prior.nominal, method="left_inverse",
-        guarantee="", is_guaranteed=True, is_consistent=True, alarm=None, target="payload", frame=robot.joint_names[-1],
-        number_of_windows=1, data_seconds=1.0, condition_number=1.0,
-    )  # fmt: skip
+    estimate = make_estimate(prior.nominal, 0.9 * prior.nominal, 1.1 * prior.nominal)
     estimates.publish(estimate_to_message(estimate, 1))
     everything = {"arm", "carried", "payload", "com", "com_bounds", "text"}
     markers.wait(lambda array: namespaces(array) >= everything)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from certificates import make_certificate
+from doubles import make_certificate
 
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene

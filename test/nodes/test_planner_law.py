@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from doubles import make_estimate
 from node_bench import PATIENCE, Bench
 from std_msgs.msg import Header
 
@@ -15,7 +16,6 @@ from sysid_ros.adapters.safe_planner.requests import PlanRequests
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import GravityPid, RobustSettings
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -41,14 +41,7 @@ def bench():
 def known(robot):
     prior = robot.payload_prior
     box = Box.around(prior.nominal, 0.1 * prior.box.radius).intersect(prior.box)
-    return estimate_to_message(
-        Estimate(
-            values=prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
-            is_guaranteed=True, is_consistent=True, alarm=None,
-            target="payload", frame=robot.joint_names[-1], number_of_windows=1,
-            data_seconds=1.0, condition_number=1.0,
-        ), 1,
-    )  # fmt: skip
+    return estimate_to_message(make_estimate(prior.nominal, box.lower, box.upper), 1)
 
 
 def test_plans_are_for_the_law_of_the_driver(bench, robot, known):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles import make_estimate
 from node_bench import PATIENCE, Bench
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import Marker, MarkerArray
@@ -13,7 +14,6 @@ from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, PlanTo
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate as Estimate
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.nodes import excitation_planner
@@ -61,15 +61,8 @@ def make_request(robot):
 @pytest.fixture(scope="module")
 def alarm(robot):
     nothing = np.full(10, NAN)
-    return estimate_to_message(
-        Estimate(
-            values=nothing, lower=nothing, upper=nothing, method="left_inverse", guarantee="",
-            is_guaranteed=True, is_consistent=False,
-            alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload is consistent"),
-            target="payload", frame=robot.joint_names[-1], number_of_windows=1,
-            data_seconds=1.0, condition_number=1.0,
-        ), 1,
-    )  # fmt: skip
+    reason = Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload is consistent")
+    return estimate_to_message(make_estimate(nothing, nothing, nothing, is_consistent=False, alarm=reason), 1)
 
 
 def narrow(robot):
@@ -81,14 +74,7 @@ def narrow(robot):
 @pytest.fixture(scope="module")
 def known(robot):
     box = narrow(robot)
-    return estimate_to_message(
-        Estimate(
-            values=robot.payload_prior.nominal, lower=box.lower, upper=box.upper, method="left_inverse", guarantee="",
-            is_guaranteed=True, is_consistent=True, alarm=None,
-            target="payload", frame=robot.joint_names[-1], number_of_windows=1,
-            data_seconds=1.0, condition_number=1.0,
-        ), 1,
-    )  # fmt: skip
+    return estimate_to_message(make_estimate(robot.payload_prior.nominal, box.lower, box.upper), 1)
 
 
 def test_excitation_is_found_certified_and_published(bench, excitation, safe, make_request, robot, known):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from doubles import make_estimate
 from std_msgs.msg import Header
 
 from sysid_msgs.msg import DriverStatus
@@ -21,7 +22,7 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import RobustSettings
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, Quantity
 from sysid_ros.core.procedure import (
     IdentificationErrorCode,
     IdentificationFailed,
@@ -45,11 +46,7 @@ def estimate_around(robot, value, share, **changes):
     lower, upper = (np.clip(value + sign * share * box.radius, box.lower, box.upper) for sign in (-1.0, 1.0))
     given = {"values": np.clip(value, lower, upper), "lower": lower, "upper": upper, "is_consistent": True} | changes
     alarm = None if given["is_consistent"] else Alarm(AlarmCode.JOINTLY_INCONSISTENT, "no payload agrees with the data")
-    return ParameterEstimate(
-        method="test", guarantee="", is_guaranteed=True, alarm=alarm, target="payload", frame="joint_1",
-        number_of_windows=1, data_seconds=1.0, condition_number=1.0, narrower=frozenset(Quantity), shortfall="",
-        **given,
-    )  # fmt: skip
+    return make_estimate(**given, alarm=alarm, narrower=frozenset(Quantity))
 
 
 SCRIPTS = {

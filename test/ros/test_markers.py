@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
+from doubles import make_estimate
 from visualization_msgs.msg import Marker
 
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.ros.markers import MarkerBuilder, com_bounds
 
@@ -23,13 +23,7 @@ def brick():
 def estimate_of(values, width=0.05, **changes):
     values = np.asarray(values, dtype=float)
     half = width * np.maximum(np.abs(values), 1e-3)
-    fields = {
-        "values": values, "lower": values - half, "upper": values + half, "method": "left_inverse", "guarantee": "",
-        "is_guaranteed": True, "is_consistent": True, "alarm": None,
-        "target": "payload", "frame": "joint_7", "number_of_windows": 1,
-        "data_seconds": 1.0, "condition_number": 1.0,
-    }  # fmt: skip
-    return ParameterEstimate(**{**fields, **changes})
+    return make_estimate(**{"values": values, "lower": values - half, "upper": values + half, **changes})
 
 
 def rotation_of(marker):

@@ -43,7 +43,7 @@ CANCEL_TRIES = 5
 
 
 class RosPlanner:
-    """Certified plans of `safe_planner`, others of `excitation_planner`; a :class:`sysid_ros.core.procedure.Planner`."""
+    """Certified plans of `safe_planner`, others of `excitation_planner`, as a :class:`core.procedure.Planner`."""
 
     def __init__(self, session: Session, seed: int = 0):
         self._session = session
