@@ -62,11 +62,7 @@ class LinkSetup:
     controller_manager: str = "/controller_manager"
 
     def require_packages(self) -> None:
-        """Check that the needed messages are installed.
-
-        Raises:
-            SysidError: They are not.
-        """
+        """Check that the needed messages are installed."""
         if self.interface is Interface.LBR:
             _require("lbr_fri_idl", "it is part of lbr_fri_ros2_stack and needed for arm_interface: lbr_fri_idl")
         if self.commands and self.hold_controller:

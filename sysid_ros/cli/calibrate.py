@@ -61,11 +61,7 @@ _LISTED = 20
 
 
 def run_arm(options: argparse.Namespace) -> int:
-    """Calibrate an arm; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used.
-    """
+    """Calibrate an arm; return the exit status."""
     robot = load_known(options)
     settings = parse_settings(options.set)
     robot.gripper_state(settings.gripper)
@@ -215,11 +211,7 @@ class _Motion:
 
 
 def run_motions(options: argparse.Namespace) -> int:
-    """Start the nodes and move the arm, once with each load; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used.
-    """
+    """Start the nodes and move the arm, once with each load; return the exit status."""
     status, model = calibrate_by_motions(options)
     if status == ExitStatus.OK:
         print(f"To use it: sysid identify --model {model} --serial {options.serial_number}")
@@ -233,9 +225,6 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
 
     Returns:
         The exit status, and the robot file with the calibration.
-
-    Raises:
-        SysidError: The input cannot be used.
     """
     robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
     started = resolve(arguments, spelling=Spelling.OPTION)
@@ -361,11 +350,7 @@ def _describe_constants(constants: ConstantBounds) -> list[RenderableType]:
 
 
 def run_sensors(options: argparse.Namespace) -> int:
-    """Measure sensors at standstill; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used.
-    """
+    """Measure sensors at standstill; return the exit status."""
     robot = load_robot(options.model)
     recording, _ = read_with_progress(options.file, robot, recording_options(options))
     with working("measuring"):

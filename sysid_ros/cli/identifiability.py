@@ -46,11 +46,7 @@ from sysid_ros.reports.recordings.readers import Recording
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the answer and write the files asked for; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used, or a file cannot be written.
-    """
+    """Print the answer and write the files asked for; return the exit status."""
     try:
         with working("analysing"):
             result = _analyze(options)

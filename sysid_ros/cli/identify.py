@@ -88,11 +88,7 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the nodes and send one goal; return the exit status.
-
-    Raises:
-        SysidError: Some process would refuse the options.
-    """
+    """Run the nodes and send one goal; return the exit status."""
     if options.view_port != "0":
         options.view_port = str(free_port(options.view_port))
     started, own = check_options(options)

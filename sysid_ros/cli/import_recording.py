@@ -34,11 +34,7 @@ def summarize(recording: Recording) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, tell and write; return the exit status.
-
-    Raises:
-        SysidError: The recording cannot be used, or the table cannot be written.
-    """
+    """Read, tell and write; return the exit status."""
     robot = load_robot(options.model)
     output = options.output or options.file.with_suffix(".npz")
     recording, was_stopped = read_with_progress(options.file, robot, recording_options(options))

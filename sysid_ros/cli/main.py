@@ -1,7 +1,8 @@
 """The command ``sysid``: one door to everything that runs without ``ros2 launch``.
 
 Each command is a parser, and a module with a function ``run(options)``. Parsers load nothing that takes long: help, and
-what is refused, come before the module of the command that is called, and no other module, is loaded.
+what is refused, come before the module of the command that is called, and no other module, is loaded. ``run`` returns
+the exit status, and raises a ``SysidError`` where its input cannot be used.
 """
 
 from __future__ import annotations

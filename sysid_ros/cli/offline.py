@@ -54,19 +54,12 @@ def load_known(options: argparse.Namespace, calibration: str | None = None) -> R
     Args:
         options: With ``model`` and ``known_within``.
         calibration: As for :func:`load_robot`.
-
-    Raises:
-        SysidError: It cannot be loaded, or the share is out of range.
     """
     return load_robot(options.model, calibration=calibration, known_within=options.known_within)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, identify, print and write; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used.
-    """
+    """Read, identify, print and write; return the exit status."""
     if len(options.files) > 1:
         return _run_fleet(options)
     settings = read_settings(options)
@@ -90,9 +83,6 @@ def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions
 
     Returns:
         The recording, and whether it was stopped on the way.
-
-    Raises:
-        SysidError: It cannot be used.
     """
     is_shown = sys.stderr.isatty()
     with ProgressDisplay(sys.stderr) as display, Interrupts(patience=1) as interrupts:
@@ -130,11 +120,7 @@ def identify_with_progress(
 
 
 def show_and_write(result: IdentificationResult, output: str, was_stopped: bool = False) -> int:
-    """Print the result, write its files into a new folder below ``output`` if that is one; return the exit status.
-
-    Raises:
-        SysidError: The files cannot be written.
-    """
+    """Print the result, write its files into a new folder below ``output`` if that is one; return the exit status."""
     show("", result_summary(result))
     if output:
         with working("writing the files"):
@@ -150,11 +136,7 @@ def show_and_write(result: IdentificationResult, output: str, was_stopped: bool 
 
 
 def show_replay(result: IdentificationResult, options: argparse.Namespace) -> None:
-    """Show the recording in a browser until Ctrl-C.
-
-    Raises:
-        SysidError: It cannot be shown.
-    """
+    """Show the recording in a browser until Ctrl-C."""
     from sysid_ros.cli.view import open_replay  # a view is not always asked for
 
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)

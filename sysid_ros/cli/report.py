@@ -18,11 +18,7 @@ from sysid_ros.reports.result import followed_motions
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, identify and write; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used, or does not say which arm it is of.
-    """
+    """Read, identify and write; return the exit status."""
     recording_path, known = locate(options.source)
     about = read_run(recording_path) if recording_path.suffix == ".mcap" and recording_path.is_file() else RecordedRun()
     model = options.model or known or next((plan.robot_name for plan in about.plans), None)

@@ -44,11 +44,7 @@ CLIENT_MODULE = "sysid_ros.space.nodes.free_flyer_client"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Identify with nodes or from a recording; return the exit status.
-
-    Raises:
-        SysidError: The input cannot be used.
-    """
+    """Identify with nodes or from a recording; return the exit status."""
     if options.parts:
         ProcedureSettings(parts=options.parts)
     if options.recording is not None:

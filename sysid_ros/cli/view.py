@@ -42,9 +42,6 @@ def open_replay(result: IdentificationResult, file: Path, model: str, port: str)
         file: The recording; its plans are shown, too, where it has some.
         model: The arm as it was named, beside whose settings meshes are looked for.
         port: Of ``--view``.
-
-    Raises:
-        SysidError: It cannot be shown.
     """
     samples, history = result.samples, result.history
     if samples is None or len(samples) == 0:

@@ -104,9 +104,6 @@ def check_torques(before: RobotModel, after: RobotModel, gains: Array, recording
         after: The arm with its calibration.
         gains: Gain of each joint with the latter, (n,): a true torque is ``1 + g`` times the measured one.
         recording: What was measured.
-
-    Raises:
-        SysidError: There are no samples.
     """
     name, payload = recording.name, recording.load.prior.nominal
     if not sum(len(block) for block in recording.blocks):
@@ -138,11 +135,7 @@ def robot_files(robot: RobotModel) -> tuple[str, str]:
 
 
 def prepare_files(folder: Path, robot: RobotModel) -> None:
-    """Refuse a folder that holds files of an earlier result.
-
-    Raises:
-        SysidError: It does.
-    """
+    """Refuse a folder that holds files of an earlier result."""
     for name in (CALIBRATION, URDF, REPORT, *robot_files(robot)):
         if (folder / name).exists():
             raise SysidError(f"the results folder {folder} holds the {name} of an earlier result; give another folder")

@@ -16,11 +16,7 @@ TARE = "tare"
 
 
 def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:
-    """Make ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and return it; a second one of the same second ends in ``_2``, and so on.
-
-    Raises:
-        SysidError: The folder cannot be made.
-    """
+    """Make ``<root>/<YYYY-mm-dd_HH-MM-SS>`` and return it; a second one of the same second ends in ``_2``."""
     name = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
     for suffix in ["", *(f"_{i}" for i in range(2, 100))]:
         directory = (Path(root) / (name + suffix)).absolute()
@@ -63,11 +59,7 @@ def unusable_result(path: Path, reason: str) -> SysidError:
 
 
 def require_result(folder: Path | str) -> Path:
-    """Return the file of a result in a folder, or itself.
-
-    Raises:
-        SysidError: There is none.
-    """
+    """Return the file of a result in a folder, or itself."""
     path = Path(folder)
     path = path / ESTIMATE if path.is_dir() else path
     if not path.is_file():

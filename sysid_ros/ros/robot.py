@@ -23,11 +23,7 @@ class RobotParameters(NodeParameters):
     """Robot: a name from config/ or the path of a robot YAML file."""
 
     def load_robot(self, logger: Any) -> RobotModel:
-        """Load the robot; its warnings go into the log.
-
-        Raises:
-            SysidError: The robot cannot be used; the message names the fault.
-        """
+        """Load the robot; its warnings go into the log."""
         robot = load_robot(self.model)
         for warning in robot.warnings:
             logger.warning(warning)
@@ -67,22 +63,14 @@ class FixedSceneParameters(SceneParameters):
     """Distance to keep between spheres, to the ground and to obstacles; a scene may ask for more."""
 
     def fixed_scene(self) -> Scene:
-        """Return the fixed scene, independent of the topic; a ground in its file takes precedence over the parameter.
-
-        Raises:
-            ParameterOutOfRange: The scene cannot be used.
-        """
+        """Return the fixed scene, independent of the topic; a ground in its file overrides the parameter."""
         scene = load_scene(self.scene)
         ground = self.ground if scene.ground_height is None else scene.ground_height
         return replace(scene, ground_height=ground, clearance=max(scene.clearance, self.clearance))
 
 
 def load_scene(name: str) -> Scene:
-    """Load a scene of ``config/scenes`` by name, or a YAML file by path; empty for nothing at all.
-
-    Raises:
-        ParameterOutOfRange: There is none, or it cannot be used.
-    """
+    """Load a scene of ``config/scenes`` by name, or a YAML file by path; empty for nothing at all."""
     if not name:
         return Scene()
     files = {file.stem: file for folder in config_directories() for file in sorted((folder / "scenes").glob("*.yaml"))}

@@ -51,24 +51,15 @@ def take_over(exchange: CyclicExchange) -> None:
         KortexServerError: The base refuses a step.
         KortexConnectionLost: It does not answer.
     """
-    exchange.devices = prepare(exchange)
-    q, effort = measure_at_rest(exchange)
+    exchange.devices = _prepare(exchange)
+    q, effort = _measure_at_rest(exchange)
     holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
-    enter_torque_mode(exchange, holding)
-    hold_and_probe(exchange, holding)
+    _enter_torque_mode(exchange, holding)
+    _hold_and_probe(exchange, holding)
 
 
-def require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
-    """Query the serial number of the base and compare it with the stated one and the calibration's.
-
-    Returns:
-        The serial number; the stated one where the base reports none.
-
-    Raises:
-        TakeoverRefused: It is another arm than stated.
-        ParameterOutOfRange: It is another arm than the calibration's.
-        KortexConnectionLost: It does not answer.
-    """
+def _require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
+    """Compare the serial number of the base with the stated one and the calibration's; return it, or the stated one."""
     call = exchange.client.ask_serial_number()
     try:
         told = wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
@@ -85,17 +76,8 @@ def require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
     return told or stated
 
 
-def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
-    """Check the arm's identity, clear its faults and let the base hold it.
-
-    Returns:
-        Device ids of the actuators, from base to flange.
-
-    Raises:
-        TakeoverRefused: It is another arm, or has faults that cannot be cleared.
-        KortexServerError: The base refuses a call.
-        KortexConnectionLost: It does not answer.
-    """
+def _prepare(exchange: CyclicExchange) -> tuple[int, ...]:
+    """Clear the arm's faults and let the base hold it; return the device ids of its actuators, from base to flange."""
     client, n = exchange.client, exchange.robot.n
 
     def ask(call: TcpCall[T]) -> T:
@@ -122,15 +104,8 @@ def prepare(exchange: CyclicExchange) -> tuple[int, ...]:
     return devices
 
 
-def measure_at_rest(exchange: CyclicExchange) -> tuple[Array, Array]:
-    """Measure the arm while the base holds it, and compare it with its model.
-
-    Returns:
-        Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
-
-    Raises:
-        TakeoverRefused: The arm moves, feedback stays away, or torque limits are too low to hold it.
-    """
+def _measure_at_rest(exchange: CyclicExchange) -> tuple[Array, Array]:
+    """Return mean positions (n,) [rad] and efforts in joint direction (n,) [Nm] while the base holds the arm."""
     settings = exchange.settings
     rest = RestMonitor(exchange.robot, settings.rest_time, settings.period)
     cycles = round((settings.connect_timeout + settings.rest_time) / settings.period)
@@ -142,14 +117,8 @@ def measure_at_rest(exchange: CyclicExchange) -> tuple[Array, Array]:
     raise TakeoverRefused(f"{rest.find_motion()}")
 
 
-def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
-    """Switch to low-level servoing, then to torque control actuator by actuator.
-
-    Raises:
-        TakeoverRefused: The arm does not stay where it is.
-        KortexServerError: The base refuses a step.
-        KortexConnectionLost: It does not answer.
-    """
+def _enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Switch to low-level servoing, then to torque control actuator by actuator."""
     timeout = exchange.settings.call_timeout
     periods = 0
 
@@ -161,7 +130,8 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
     wait_for(exchange.client.set_servoing_mode(ServoingMode.LOW_LEVEL), timeout, wait_without_commands)
     exchange.begin_commanding()
     try:
-        hold_until_answered(exchange, holding)
+        while not _hold(exchange, holding):
+            pass
     except KortexServerError as error:
         if periods * exchange.settings.period < _SLOW_ANSWER:
             raise
@@ -171,60 +141,40 @@ def enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None:
         ) from None
     for joint, device in enumerate(exchange.devices):
         # An actuator follows the last torque the base has received, which is zero before the first command.
-        hold_until_answered(exchange, holding)
+        while not _hold(exchange, holding):
+            pass
         call = exchange.client.set_control_mode(ControlMode.TORQUE, device)
         # From the request on: the actuator may follow torques before its answer is here.
         exchange.is_torque[joint] = True
-        wait_for(call, timeout, lambda _: hold(exchange, holding))
+        wait_for(call, timeout, lambda _: _hold(exchange, holding))
 
 
-def hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
-    """Check that the arm stays, and that a torque that rises slowly on the last joint moves it the right way.
-
-    Raises:
-        TakeoverRefused: The arm moves where it should not, or not the way it should.
-    """
+def _hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
+    """Check that the arm stays, and that a torque that rises slowly on the last joint moves it the right way."""
     settings, robot = exchange.settings, exchange.robot
     cycles = round(settings.hold_time / settings.period)
     for _ in range(cycles):
-        hold(exchange, holding)
+        _hold(exchange, holding)
     if not settings.probe_torque:
         return
 
     def push(torque: float) -> float:
-        hold(exchange, holding, extra=torque)
+        _hold(exchange, holding, extra=torque)
         return float(exchange.latest.q[-1])
 
     probe_last_joint(
         robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], settings.period, push
     )
     for _ in range(cycles):
-        hold(exchange, holding)
+        _hold(exchange, holding)
 
 
-def hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
-    """Do one cycle under torque control that keeps the arm in place, and return whether the base has answered.
-
-    Args:
-        exchange: The exchange.
-        holding: The holding torque.
-        extra: Torque added to the last joint [Nm].
-
-    Raises:
-        TakeoverRefused: It has moved too far.
-        KortexServerError: The base refuses.
-        KortexConnectionLost: It does not answer any more.
-    """
+def _hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
+    """Do a cycle that keeps the arm in place, ``extra`` [Nm] on the last joint; return whether the base answered."""
     is_answered = exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
     question = "is the sign of the torques right, is the arm touched?"
     holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
     return is_answered
-
-
-def hold_until_answered(exchange: CyclicExchange, holding: HoldingTorque) -> None:
-    """Hold the arm until the base has answered; raises as :func:`hold`."""
-    while not hold(exchange, holding):
-        pass
 
 
 def hand_back(exchange: CyclicExchange) -> str | None:
@@ -306,7 +256,7 @@ class KortexArm(Arm):
         try:
             self._client.open()
             exchange.restart_clock()
-            self.serial_number = require_stated_arm(exchange, self.serial_number)
+            self.serial_number = _require_stated_arm(exchange, self.serial_number)
             take_over(exchange)
         except BaseException as error:
             reason = exchange.find_break() if isinstance(error, KortexServerError) else None

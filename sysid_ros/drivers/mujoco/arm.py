@@ -264,11 +264,7 @@ class MockSettings:
 
 
 def build_mock_arm(robot: RobotModel, settings: MockSettings) -> MujocoArm:
-    """Build a simulated arm with a hidden truth.
-
-    Raises:
-        SysidError: The settings name something that does not exist.
-    """
+    """Build a simulated arm with a hidden truth."""
     return MujocoArm(
         robot,
         theta=draw_truth(robot, settings.truth, settings.seed, settings.gripper),

@@ -107,11 +107,7 @@ class LoopSetup:
 
 
 def build_loop(setup: LoopSetup) -> ControlLoop | MonitorLoop:
-    """Build the loop of an arm; nothing is connected yet.
-
-    Raises:
-        SysidError: The setup names something that does not exist, or robot and settings do not fit each other.
-    """
+    """Build the loop of an arm; nothing is connected yet."""
     robot = load_robot(setup.model)
     arm = setup.build_arm(robot)
     if isinstance(arm, MonitoredArm):

@@ -24,11 +24,7 @@ def build_controller(
     inner: InnerLoopSettings | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> FriController:
-    """Build the emulated controller with its arm; its clock starts now.
-
-    Raises:
-        SysidError: The setup names something that does not exist, or a robot that is no LBR.
-    """
+    """Build the emulated controller with its arm; its clock starts now."""
     robot = load_robot(f"kuka_{setup.robot}" if setup.robot in _SHORT_NAMES else setup.robot)
     if robot.n != JOINTS or robot.protocol != FRI:
         raise ParameterOutOfRange("robot", robot.name, "one with seven joints and 'protocol: fri' in its settings")

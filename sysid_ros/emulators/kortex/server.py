@@ -25,11 +25,7 @@ from sysid_ros.emulators.program import CallQueue, EmulatorSetup
 def build_base(
     setup: EmulatorSetup, settings: BaseSettings | None = None, report: Callable[[str], None] = lambda _: None
 ) -> KortexBase:
-    """Build the emulated base with its arm.
-
-    Raises:
-        SysidError: The setup names something that does not exist, or a robot that is none of Kinova's.
-    """
+    """Build the emulated base with its arm."""
     robot = load_robot(setup.robot)
     if robot.protocol != KORTEX:
         raise ParameterOutOfRange("robot", robot.name, "one with 'protocol: kortex' in its settings")

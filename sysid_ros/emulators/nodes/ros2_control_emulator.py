@@ -88,11 +88,7 @@ class ControllerSettings:
 
 
 class Ros2ControlEmulator:
-    """The emulated arm; :meth:`run` is its controller manager.
-
-    Raises:
-        SysidError: The setup names something that does not exist.
-    """
+    """The emulated arm; :meth:`run` is its controller manager."""
 
     def __init__(self, setup: EmulatorSetup, settings: ControllerSettings, namespace: str = ""):
         robot = load_robot(setup.robot)

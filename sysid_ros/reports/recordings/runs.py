@@ -62,11 +62,7 @@ class RecordedRun:
 
 
 def read_run(path: Path) -> RecordedRun:
-    """Read plans, their starts and the truth; nothing of them has to be there.
-
-    Raises:
-        SysidError: A plan cannot be read.
-    """
+    """Read plans, their starts and the truth; nothing of them has to be there."""
     if not holds(path, _STATUS):
         return RecordedRun()
     plans: tuple[CertifiedPlan, ...] = ()

@@ -65,9 +65,6 @@ def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     """Read a CSV file: a line of column names, then one line per sample.
 
     Before them there may be lines ``# key: value``. ``watch`` is told how far it is, and may end it.
-
-    Raises:
-        InvalidRecording: Header, columns or numbers cannot be used.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -92,11 +89,7 @@ def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 
 
 def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
-    """Read an NPZ file with arrays ``t``, ``q``, ``tau``, optionally ``v``, and texts ``joints``, ``units``.
-
-    Raises:
-        InvalidRecording: An array or a text is missing or cannot be used.
-    """
+    """Read an NPZ file with arrays ``t``, ``q``, ``tau``, optionally ``v``, and texts ``joints``, ``units``."""
     try:
         with np.load(path, allow_pickle=False) as file:
             contents = {name: file[name] for name in file.files}

@@ -376,10 +376,6 @@ def _checked_start(robot: FreeFlyer, start: ArrayLike) -> Array:
 
 
 def require_wanted(is_cancelled: Callable[[], bool]) -> None:
-    """Raise an error if the work is cancelled.
-
-    Raises:
-        Cancelled: It is.
-    """
+    """Raise an error if the work is cancelled."""
     if is_cancelled():
         raise Cancelled("planning of the exciting motion was cancelled")

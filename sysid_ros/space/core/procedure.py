@@ -54,11 +54,7 @@ class FreeFlyerPort(Protocol):
         """Return the desired positions of joints and wheels at rest, (n + W,) [rad]."""
 
     def follow(self, trajectory: CycloidTrajectory, on_progress: Callable[[float], None]) -> None:
-        """Follow a trajectory of joints and wheels to its end.
-
-        Raises:
-            SysidError: It was refused or did not come to its end.
-        """
+        """Follow a trajectory of joints and wheels to its end."""
 
     def samples(self) -> Samples:
         """Return all measurements since the port was opened."""
