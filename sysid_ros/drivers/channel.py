@@ -2,7 +2,7 @@
 
 Calls do not block unless they say so. The memory has no name in any file system: it lives as long as one of the two
 processes, however they end. The writer never waits; a reader that is too slow loses the oldest samples and receives
-their number.
+their number. An ``EOFError`` says that the other end is gone.
 """
 
 from __future__ import annotations
@@ -52,21 +52,13 @@ class Channel:
         self._outgoing = bytearray()
 
     def send(self, message: object) -> None:
-        """Queue a message and send as much as fits; :meth:`flush` sends the rest.
-
-        Raises:
-            EOFError: The other end is gone.
-        """
+        """Queue a message and send as much as fits; :meth:`flush` sends the rest."""
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self._outgoing += _LENGTH.pack(len(body)) + body
         self.flush()
 
     def flush(self) -> bool:
-        """Send as much as fits into the socket, and return whether everything has been sent.
-
-        Raises:
-            EOFError: The other end is gone.
-        """
+        """Send as much as fits into the socket, and return whether everything has been sent."""
         while self._outgoing:
             try:
                 sent = self._socket.send(self._outgoing[:_CHUNK])
@@ -97,11 +89,7 @@ class Channel:
         return list(self._take_messages())
 
     def wait(self, timeout: float) -> list[Any]:
-        """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none.
-
-        Raises:
-            EOFError: The other end is gone.
-        """
+        """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none."""
         deadline = time.monotonic() + timeout
         while True:
             messages = self.poll()

@@ -96,12 +96,7 @@ class KortexClient:
         self.sent_at = time.monotonic()
 
     def open(self) -> None:
-        """Connect both transports and open a session on each.
-
-        Raises:
-            KortexConnectionLost: The base cannot be reached.
-            KortexServerError: It refuses, because of user or password for instance.
-        """
+        """Connect both transports and open a session on each."""
         self._tcp.open()
         self._udp = self._open_endpoint()
         self._message = self._session = 0
@@ -153,9 +148,6 @@ class KortexClient:
 
         Returns:
             The reply to this very request; None if none came in time.
-
-        Raises:
-            KortexServerError: The base refused, for instance because it has left low-level servoing.
         """
         function = Function.REFRESH_FEEDBACK if command is None else Function.REFRESH
         payload = b"" if command is None else encode_command(command)

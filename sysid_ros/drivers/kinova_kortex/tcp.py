@@ -1,4 +1,8 @@
-"""The TCP session: requests and answers of the services of the base."""
+"""The TCP session: requests and answers of the services of the base.
+
+A call that the base refuses is a :class:`KortexServerError`, one that it does not answer a
+:class:`KortexConnectionLost`.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +72,7 @@ class TcpCall(Generic[T]):
         return self._frame is not None or not self._session.is_open
 
     def result(self) -> T:
-        """Return the answer.
-
-        Raises:
-            KortexServerError: The base refused.
-            KortexConnectionLost: There will be none.
-        """
+        """Return the answer."""
         frame = self._frame
         if frame is None:
             raise KortexConnectionLost(self._session.reason or f"no answer to {self.name} yet")
@@ -111,12 +110,7 @@ class TcpSession:
         self._keep_alive: TcpCall[bytes] | None = None
 
     def open(self) -> None:
-        """Connect and open a session.
-
-        Raises:
-            KortexConnectionLost: The base cannot be reached.
-            KortexServerError: It refuses.
-        """
+        """Connect and open a session."""
         settings = self._settings
         address = settings.robot_ip, settings.port
         try:
@@ -129,12 +123,7 @@ class TcpSession:
         self.open_session()
 
     def open_session(self) -> None:
-        """Open a session on the socket that is connected.
-
-        Raises:
-            KortexConnectionLost: The base does not answer.
-            KortexServerError: It refuses.
-        """
+        """Open a session on the socket that is connected."""
         self._reset()
         self.is_open, self.reason = True, None
         request = self.start(Function.CREATE_SESSION, session_request(self._settings))
@@ -159,12 +148,7 @@ class TcpSession:
         return TcpCall(self, name, self._message, read)
 
     def wait(self, call: TcpCall[T], seconds: float) -> T:
-        """Wait for an answer.
-
-        Raises:
-            KortexServerError: The base refused.
-            KortexConnectionLost: None came.
-        """
+        """Wait for an answer."""
         return wait_for(call, seconds, self._wait_for_data)
 
     def _wait_for_data(self, seconds: float) -> None:
@@ -272,10 +256,6 @@ def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], obje
 
     Returns:
         The answer.
-
-    Raises:
-        KortexServerError: The base refused.
-        KortexConnectionLost: No answer came.
     """
     deadline = time.monotonic() + seconds
     while not call.is_done():

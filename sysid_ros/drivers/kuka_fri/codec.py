@@ -193,11 +193,7 @@ class FriCodec:
         self._is_framed = version is FriVersion.V2_7
 
     def decode_monitoring(self, datagram: bytes) -> Monitoring:
-        """Decode a message of the controller.
-
-        Raises:
-            InvalidFrame: It is not one.
-        """
+        """Decode a message of the controller."""
         message = self._parse(self._monitoring_class, datagram, MONITORING_ID)
         size, header = len(datagram), message.header
         fields: dict[str, Any] = {}
@@ -223,11 +219,7 @@ class FriCodec:
         return Monitoring(header.sequenceCounter, header.reflectedSequenceCounter, state, quality, **fields)
 
     def decode_command(self, datagram: bytes) -> Command:
-        """Decode a message of the client.
-
-        Raises:
-            InvalidFrame: It is not one.
-        """
+        """Decode a message of the client."""
         message = self._parse(self._command_class, datagram, COMMAND_ID)
         size, header = len(datagram), message.header
         q = tau = wrench = None

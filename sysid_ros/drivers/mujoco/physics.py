@@ -1,4 +1,7 @@
-"""The moving parts of a simulated arm: links and, with elastic joints, motors behind springs; no sensors, no driver."""
+"""The moving parts of a simulated arm: links and, with elastic joints, motors behind springs; no sensors, no driver.
+
+Parameters that no body can have are a ``NotPhysicallyConsistent``.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,6 @@ class ArmPhysics:
     Attributes:
         dynamics: Torques of the links.
         friction: True friction of the joints, (n, 4).
-
-    Raises:
-        NotPhysicallyConsistent: A body cannot have its parameters.
     """
 
     def __init__(
@@ -88,11 +88,7 @@ class ArmPhysics:
         return data.qpos[self._motors] - data.qpos[links], data.qvel[self._motors] - data.qvel[links]
 
     def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach the payload; positions and velocities stay.
-
-        Raises:
-            NotPhysicallyConsistent: The last body cannot have such a payload.
-        """
+        """Attach, change or (None) detach the payload; positions and velocities stay."""
         set_inertial_parameters(self._model, self._robot, self._theta, payload)
         self.dynamics = ArmDynamics(self._robot, self._theta, payload)
 

@@ -152,9 +152,6 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
     Args:
         what: Type of the message, for the error.
         values: The field ``nominal_payload``.
-
-    Raises:
-        InvalidMessage: They are not ten finite numbers.
     """
     if not len(values):
         return None
@@ -165,11 +162,7 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
 
 
 def information_from_message(message: messages.ParameterEstimate) -> Array:
-    """Return the Gram matrix in a received estimate in our parameter order, (10, 10); zeros when no estimate is given.
-
-    Raises:
-        InvalidMessage: The names do not fit.
-    """
+    """Return the Gram matrix in a received estimate in our parameter order, (10, 10); zeros without an estimate."""
     gram = np.array(message.information, dtype=float).reshape(10, 10)
     if not any(message.names):
         return np.zeros((10, 10))
@@ -214,11 +207,7 @@ def truth_to_message(
 
 
 def truth_from_message(message: messages.SimulationTruth) -> Array | None:
-    """Return the true payload in our parameter order, (10,); None where nothing is attached.
-
-    Raises:
-        InvalidMessage: The names do not fit.
-    """
+    """Return the true payload in our parameter order, (10,); None where nothing is attached."""
     if not message.valid:
         return None
     return np.array(message.payload, dtype=float)[parameter_order("SimulationTruth", message.names)]
