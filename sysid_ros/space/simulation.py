@@ -96,11 +96,7 @@ class SimulatedFreeFlyer(ABC):
 
     @abstractmethod
     def change(self, parameters: ArrayLike) -> None:
-        """Change the inertial parameters of the robot, (10 B,), at unchanged velocities.
-
-        Raises:
-            NotPhysicallyConsistent: A body cannot have them.
-        """
+        """Change the inertial parameters of the robot, (10 B,), at unchanged velocities."""
 
     @property
     @abstractmethod
@@ -161,11 +157,7 @@ class ConservationSimulation(SimulatedFreeFlyer):
 
 
 class MujocoSimulation(SimulatedFreeFlyer):
-    """Rigid bodies in MuJoCo, without gravity and contacts.
-
-    Raises:
-        NotPhysicallyConsistent: A body cannot have its parameters.
-    """
+    """Rigid bodies in MuJoCo, without gravity and contacts."""
 
     usual_timestep = 0.002
 
@@ -224,9 +216,6 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
 
     Returns:
         A free joint, then the joints in their order, then the wheels; without gravity and contacts, Runge-Kutta steps.
-
-    Raises:
-        NotPhysicallyConsistent: A body cannot have its parameters.
     """
     spec = mujoco.MjSpec()
     spec.compiler.degree = False

@@ -48,11 +48,7 @@ _RESERVES = (0.02, 0.04, 0.08)
 
 @dataclass(frozen=True)
 class ExcitationSettings(Settings):
-    """Settings of the search.
-
-    Raises:
-        ParameterOutOfRange: A value is out of range.
-    """
+    """Settings of the search."""
 
     period: float = setting(1.0, "s", lower=0.01, upper=1000.0)
     """Length of an interval."""

@@ -40,11 +40,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ProcedureSettings(Settings):
-    """Settings of the identification.
-
-    Raises:
-        ParameterOutOfRange: A value is out of range.
-    """
+    """Settings of the identification."""
 
     intervals: int = setting(60, "-", lower=2, upper=100000)
     """Intervals of the whole motion."""
@@ -58,11 +54,7 @@ class ProcedureSettings(Settings):
 
 @dataclass(frozen=True)
 class ObjectSettings(Settings):
-    """Range of objects in the hand.
-
-    Raises:
-        ParameterOutOfRange: A value is out of range.
-    """
+    """Range of objects in the hand."""
 
     frame: str = setting("")
     """Link or joint in whose frame the object is described, and whose body holds it; empty: the robot's ``tool``."""

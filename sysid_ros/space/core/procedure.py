@@ -258,11 +258,7 @@ def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:
 
 
 def require_usable(robot: FreeFlyer, parameters: Array) -> None:
-    """Require that the robot as a whole has a positive inertia with parameters, at home.
-
-    Raises:
-        ParameterOutOfRange: It has not.
-    """
+    """Require that the robot as a whole has a positive inertia with parameters, at home."""
     compute_base_twist(robot.tree, parameters, robot.home[None], np.zeros((1, robot.n)))
 
 
