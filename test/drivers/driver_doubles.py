@@ -75,6 +75,13 @@ def make_move(start, step=0.4, duration=1.5):
     return BezierTrajectory(start, zeros, zeros, start + step, duration)
 
 
+def start_move(loop, direction):
+    """Starts a motion of all joints to 0.1 rad beside home."""
+    q, zero = loop.status().reference, np.zeros(loop.robot.n)
+    plan = BezierTrajectory(q, zero, zero, loop.robot.home + 0.1 * direction, 0.8)
+    loop.execute(plan, make_certificate(loop, plan, bound=0.09))
+
+
 def run(loop, seconds, beat=True):
     samples = []
     for _ in range(round(seconds / loop.arm.period)):

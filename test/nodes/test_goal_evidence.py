@@ -46,20 +46,8 @@ def parts(robot):
     found = []
     for first in range(0, COUNT, 100):
         part = slice(first, first + 100)
-        found.append(
-            Samples(
-                stamps[part],
-                np.arange(first, first + 100),
-                q[part],
-                v[part],
-                tau[part],
-                *[nothing] * 4,
-                np.ones(100, bool),
-                np.zeros(100, np.uint8),
-                int(first >= 200),
-                0,
-            )  # fmt: skip
-        )
+        columns = stamps[part], np.arange(first, first + 100), q[part], v[part], tau[part], *[nothing] * 4
+        found.append(Samples(*columns, np.ones(100, bool), np.zeros(100, np.uint8), int(first >= 200), 0))
     return found
 
 

@@ -32,11 +32,7 @@ def all_kinds():
         kinds += [
             value
             for value in vars(module).values()
-            if isinstance(value, type)
-            and issubclass(value, NodeParameters)
-            and value.__module__.startswith(homes)
-            and issubclass(value, NodeParameters)
-            and value.__module__.startswith((module.__name__, "sysid_ros.adapters."))
+            if isinstance(value, type) and issubclass(value, NodeParameters) and value.__module__.startswith(homes)
         ]
     return kinds
 

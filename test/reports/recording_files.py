@@ -19,6 +19,11 @@ def write_npz(path, robot, samples, units=UNITS, **changes):
     return path
 
 
+def save_npz(*what, **changes):
+    """The file, as a command line names it."""
+    return str(write_npz(*what, **changes))
+
+
 def write_csv(path, robot, samples, units=UNITS, joints=None, header=None, edit=lambda text: text, names=None):
     names = names or ["t", *(f"{kind}_{joint}" for kind in ("q", "v", "tau") for joint in robot.joint_names)]
     lines = (

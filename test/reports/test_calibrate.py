@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from recording_files import save_npz
 from rich.console import Console
 from textbook import textbook_file
 
@@ -31,12 +32,6 @@ from sysid_ros.reports.arm import check_torques
 from sysid_ros.reports.recordings.known import names_apart, read_load
 
 MODEL = textbook_file()
-
-
-def save(path, robot, block):
-    units = "t=ns, q=rad, v=rad/s, tau=Nm"
-    np.savez(path, t=block.stamps, q=block.q, v=block.v, tau=block.tau, joints=np.array(robot.joint_names), units=units)
-    return str(path)
 
 
 def still(robot, seconds=3.0, seed=0):
@@ -77,7 +72,7 @@ def test_no_standstill_is_an_error(robot, samples):
 
 
 def test_sensors_from_the_command_line(robot, tmp_path, capsys):
-    path, output = save(tmp_path / "rest.npz", robot, still(robot)), tmp_path / "sensors.yaml"
+    path, output = save_npz(tmp_path / "rest.npz", robot, still(robot)), tmp_path / "sensors.yaml"
     assert door.main(["calibrate", "sensors", path, "--model", MODEL, "--output", str(output)]) == ExitStatus.OK
     text = capsys.readouterr().out
     assert "3 s at standstill in 1 pieces, " in text and "stamps: within 5." in text and "assumed" in text
@@ -88,11 +83,11 @@ def test_sensors_from_the_command_line(robot, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
-    path = save(tmp_path / "empty.npz", robot, record(np.zeros(10)))
+    path = save_npz(tmp_path / "empty.npz", robot, record(np.zeros(10)))
     output = tmp_path / "arm.yaml"
     words = ["arm", path, "--model", MODEL, "--serial", "K7", "--output", str(output), "--offset-change", "0.01"]
     folder = tmp_path / "report"
-    other = save(tmp_path / "other.npz", robot, record(np.zeros(10)).slice(500, 2500))
+    other = save_npz(tmp_path / "other.npz", robot, record(np.zeros(10)).slice(500, 2500))
     words += ["--report", str(folder), "--check", other]
     assert door.main(["calibrate", *words, "--temperature", "31", "--valid-days", "0"]) == ExitStatus.OK
     text = capsys.readouterr().out
@@ -114,7 +109,7 @@ def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
     calibration = load_calibration(output)
     assert calibration.record.serial == "K7" and calibration.record.temperature == 31.0
     assert calibration.record.expires is None and calibration.record.offset_change == (0.01,) * 7
-    data = save(tmp_path / "payload.npz", robot, samples)
+    data = save_npz(tmp_path / "payload.npz", robot, samples)
     widths = []
     for extra in ([], ["--calibration", str(output)]):
         assert door.main(["offline", data, "--model", MODEL, "--output", "", *extra]) == ExitStatus.OK
@@ -124,7 +119,7 @@ def test_an_arm_from_the_command_line(robot, samples, record, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_stopped_calibration_keeps_the_rows_that_it_proved(robot, record, tmp_path, capsys, monkeypatch):
-    path = save(tmp_path / "empty.npz", robot, record(np.zeros(10)).slice(0, 1000))
+    path = save_npz(tmp_path / "empty.npz", robot, record(np.zeros(10)).slice(0, 1000))
     words = ["arm", path, "--model", MODEL, "--serial", "K7", "--output", str(tmp_path / "arm.yaml")]
 
     at = [0.1]
@@ -181,7 +176,7 @@ def test_an_arm_is_as_well_known_as_is_said(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_contradiction_is_opened_and_the_fit_stands_beside_the_bounds(robot, samples, tmp_path, capsys):
     """The samples have a payload, and are said to be of the empty hand."""
-    data, output = save(tmp_path / "payload.npz", robot, samples), tmp_path / "arm.yaml"
+    data, output = save_npz(tmp_path / "payload.npz", robot, samples), tmp_path / "arm.yaml"
     words = ["arm", data, "--model", MODEL, "--serial", "K7", "--output", str(output)]
     assert door.main(["calibrate", *words]) == ExitStatus.OK
     text = " ".join(capsys.readouterr().out.split())
@@ -191,7 +186,7 @@ def test_a_contradiction_is_opened_and_the_fit_stands_beside_the_bounds(robot, s
     (one,) = load_calibration(output).record.openings
     assert (one.assumption, one.subject) == ("load", "payload.npz")
     # The torques of two joints have been exchanged: nothing that is opened explains that.
-    words[1] = save(
+    words[1] = save_npz(
         tmp_path / "exchanged.npz", robot, dataclasses.replace(samples, tau=samples.tau[:, [0, 3, 2, 1, 4, 5, 6]])
     )
     assert door.main(["calibrate", *words[:-1], str(tmp_path / "none.yaml")]) == ExitStatus.FAILED
@@ -199,7 +194,7 @@ def test_a_contradiction_is_opened_and_the_fit_stands_beside_the_bounds(robot, s
 
 
 def test_wrong_input_is_named(robot, samples, tmp_path, capsys):
-    data = save(tmp_path / "payload.npz", robot, samples)
+    data = save_npz(tmp_path / "payload.npz", robot, samples)
     common = ["--model", MODEL, "--serial", "K7", "--output", str(tmp_path / "arm.yaml")]
     for words, message in (
         ([f"{data}=heavy"], "numbers in kg"),

@@ -37,10 +37,8 @@ FORMS = {
 def test_ordinary_tables_are_read_by_the_names_of_their_columns(form, robot, short, tmp_path):
     names = [name.replace(",", "") for name in FORMS[form]]
     path = write_csv(tmp_path / "a.csv", robot, short, header=[], names=names)
-    options = ReadOptions(units={} if form == "units" else {"t": "ns"})
-    if form == "units":
-        options = ReadOptions(units={"t": "ns"})  # stamps of the test; what is stated counts more than a name
-    recording = read_recording(path, robot, options)
+    # Stamps of the test are in ns; what is stated counts more than a name.
+    recording = read_recording(path, robot, ReadOptions(units={"t": "ns"}))
     for name in ("stamps", "q", "v", "tau"):
         assert np.array_equal(getattr(recording.samples, name), getattr(short, name)), name
     taken = [text for text in recording.notices if "units are not stated" in text]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from recording_files import save_npz
 from textbook import textbook_file
 
 from sysid_ros.cli import main as door
@@ -42,13 +43,6 @@ def recording(samples):
 @pytest.fixture(scope="module")
 def outcome(recording, robot):
     return offline.identify_recording(recording, robot, EstimatorSettings())
-
-
-def _save(path, robot, samples, **changes):
-    arrays = {"t": samples.stamps, "q": samples.q, "v": samples.v, "tau": samples.tau}
-    arrays |= {"joints": np.array(robot.joint_names), "units": "t=ns, q=rad, v=rad/s, tau=Nm"}
-    np.savez(path, **{name: value for name, value in (arrays | changes).items() if value is not None})
-    return str(path)
 
 
 def test_the_numbers_are_those_of_the_online_estimator(recording, robot, outcome):
@@ -116,7 +110,7 @@ def test_a_changed_payload_starts_again(recording, robot):
 
 
 def test_computed_velocities_widen_the_sensor_and_void_the_guarantee(robot, samples, tmp_path):
-    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 800), v=None)
+    path = save_npz(tmp_path / "a.npz", robot, samples.slice(0, 800), v=None)
     outcome = offline.identify_recording(read_recording(path, robot), robot, EstimatorSettings())
     assert np.all(outcome.robot.sensors.velocity_error >= robot.sensors.velocity_error)
     assert not outcome.is_rigorous and "not guaranteed" in text_of(result_summary(outcome))
@@ -132,9 +126,9 @@ def test_samples_that_are_missing_widen_the_bounds_and_no_more(robot, samples, r
         tau[np.abs(tau) > np.quantile(np.abs(tau), 0.95, axis=0)] = np.nan
     else:
         tau[rng.random(len(tau)) < (0.2 if lost == "a fifth" else 0.6)] = np.nan
-    found = read_recording(_save(tmp_path / "a.npz", robot, part, tau=tau), robot)
+    found = read_recording(save_npz(tmp_path / "a.npz", robot, part, tau=tau), robot)
     assert any("in which a number is missing" in notice for notice in found.notices)
-    whole = read_recording(_save(tmp_path / "b.npz", robot, part), robot)
+    whole = read_recording(save_npz(tmp_path / "b.npz", robot, part), robot)
     widths = []
     for recording in (found, whole):
         estimate = offline.identify_recording(recording, robot, EstimatorSettings()).estimate
@@ -146,7 +140,7 @@ def test_samples_that_are_missing_widen_the_bounds_and_no_more(robot, samples, r
 @pytest.mark.usefixtures("without_figures")
 def test_ctrl_c_keeps_what_the_data_so_far_say(robot, samples, tmp_path, capsys, monkeypatch):
     """A signal comes at the first renewal of the bounds."""
-    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
+    path = save_npz(tmp_path / "a.npz", robot, samples.slice(0, 1500))
     update = ProgressDisplay.update
 
     def interrupt(self, *words, **more):
@@ -209,7 +203,7 @@ def test_a_run_that_is_stopped_has_the_bounds_of_its_samples(recording, robot):
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_the_command_prints_writes_and_succeeds(robot, samples, tmp_path, capsys):
-    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 1500))
+    path = save_npz(tmp_path / "a.npz", robot, samples.slice(0, 1500))
     status = door.main(
         ["offline", path, "--model", MODEL, "--output", str(tmp_path / "results"), "--set", "update_windows=10"]
     )
@@ -230,7 +224,7 @@ def test_a_payload_outside_its_prior_is_an_alarm_that_names_joint_and_window(rob
     q, v, a = motion.trajectory.sample(samples.seconds)
     part = slice(0, 500)
     tau = predict_torque(robot, heavy, q, v, a)[part]
-    path = _save(tmp_path / "a.npz", robot, samples.slice(0, 500), tau=tau)
+    path = save_npz(tmp_path / "a.npz", robot, samples.slice(0, 500), tau=tau)
     status = door.main(["offline", path, "--model", MODEL, "--output", str(tmp_path / "results")])
     printed = capsys.readouterr().out
     assert status == ExitStatus.FAILED and "ALARM: no usable estimate" in printed and "joint_" in printed
@@ -341,7 +335,7 @@ def test_a_real_arm_gives_bounds_or_an_alarm_that_names_joints(effort_sign, is_u
 @pytest.mark.slow
 def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, capsys):
     """One line and one folder each; a second call runs only what is new."""
-    files = [_save(tmp_path / f"arm_{k}.npz", robot, samples.slice(0, 2500 + 500 * k)) for k in range(2)]
+    files = [save_npz(tmp_path / f"arm_{k}.npz", robot, samples.slice(0, 2500 + 500 * k)) for k in range(2)]
     words = ["--model", MODEL, "--output", str(tmp_path / "fleet")]
     assert door.main(["offline", *files, *words]) in (ExitStatus.OK, ExitStatus.NOT_IDENTIFIED)
     printed = capsys.readouterr()
@@ -352,7 +346,7 @@ def test_several_recordings_are_runs_of_their_own(tmp_path, samples, robot, caps
     again = offline.identify_file(**jobs[1])
     assert estimate and again["values"][0] == pytest.approx(float(printed.out.split("arm_1 ")[1].split()[0]), abs=1e-3)
     lines = (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()
-    third = _save(tmp_path / "arm_2.npz", robot, samples.slice(0, 2000))
+    third = save_npz(tmp_path / "arm_2.npz", robot, samples.slice(0, 2000))
     door.main(["offline", *files, third, *words, "--workers", "2"])
     assert (tmp_path / "fleet" / "runs.jsonl").read_text().splitlines()[:2] == lines
     assert "3 of 3 runs" in capsys.readouterr().err

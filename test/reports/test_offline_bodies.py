@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import yaml
+from recording_files import save_npz
 from textbook import textbook_file
 
 from sysid_ros.cli import main as door
@@ -13,6 +14,7 @@ from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.model.robot import parameter_names
 from sysid_ros.reports.recordings.readers import Recording
 
 MODEL = textbook_file()
@@ -20,10 +22,7 @@ MODEL = textbook_file()
 
 @pytest.fixture
 def file(robot, samples, tmp_path):
-    part = samples.slice(0, 1600)
-    arrays = {"t": part.stamps, "q": part.q, "v": part.v, "tau": part.tau, "joints": np.array(robot.joint_names)}
-    np.savez(tmp_path / "a.npz", units="t=ns, q=rad, v=rad/s, tau=Nm", **arrays)
-    return str(tmp_path / "a.npz")
+    return save_npz(tmp_path / "a.npz", robot, samples.slice(0, 1600))
 
 
 def run(file, tmp_path, capsys, *words):
@@ -43,7 +42,7 @@ def test_all_bodies(file, robot, result, tmp_path, capsys):
     assert len(data["combinations"]) == 43 and len(data["parameters"]) == 70
     truth = robot.theta_nominal[:70].copy()
     truth[60:] += result.truth
-    parameters = {f"{joint}.{name}": k for k, (joint, name) in enumerate(named(robot))}
+    parameters = {name: k for k, name in enumerate(parameter_names(robot)[:70])}
     narrower = 0
     for entry in data["combinations"]:
         value = sum(factor * truth[parameters[name]] for name, factor in entry["coefficients"].items())
@@ -53,14 +52,6 @@ def test_all_bodies(file, robot, result, tmp_path, capsys):
     assert narrower > 8
     for entry in data["parameters"]:
         assert entry["lower"] <= truth[parameters[entry["name"]]] <= entry["upper"]
-
-
-def named(robot):
-    return [
-        (joint, name)
-        for joint in robot.joint_names
-        for name in ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-    ]
 
 
 def test_a_body_by_its_link_gives_the_numbers_of_the_online_estimator(file, robot, samples, tmp_path, capsys):

@@ -3,10 +3,8 @@
 from types import SimpleNamespace
 
 import numpy as np
-from driver_doubles import make_certificate
 from kortex_bench import PERIOD, ROBOT
 
-from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.kinova_kortex.arm import KortexArm
 from sysid_ros.drivers.kinova_kortex.client import KortexClient
 from sysid_ros.drivers.kinova_kortex.enums import FrameType, Function
@@ -134,12 +132,6 @@ class MemoryArm(KortexArm):
 
     def _make_pacer(self):
         return Patient()
-
-
-def start_move(loop, direction):
-    q, zero = loop.status().reference, np.zeros(7)
-    plan = BezierTrajectory(q, zero, zero, ROBOT.home + 0.1 * direction, 0.8)
-    loop.execute(plan, make_certificate(loop, plan, bound=0.09))
 
 
 class Clock:

@@ -5,9 +5,10 @@ The same campaign over real sockets and in real time is bench/bench_kortex.py.
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from emulated_campaign import FAULTS, HARMLESS, campaign, require_regained
 from kortex_bench import ROBOT, RunningEmulator, make_arm, make_base, make_loop, run
-from kortex_memory import Memory, MemoryArm, start_move, use_clock_of
+from kortex_memory import Memory, MemoryArm, use_clock_of
 
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.emulators.relays.faults import NetworkFaults

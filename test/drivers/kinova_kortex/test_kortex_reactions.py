@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from kortex_bench import PERIOD, ROBOT, make_base, make_loop, run
-from kortex_memory import Clock, Memory, MemoryArm, start_move
+from kortex_memory import Clock, Memory, MemoryArm
 
 from sysid_ros.drivers.kinova_kortex.enums import ControlMode, Safety, ServoingMode
 from sysid_ros.drivers.kinova_kortex.settings import StampSource

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from kortex_bench import PERIOD, make_base, make_loop, run
-from kortex_memory import Memory, MemoryArm, start_move
+from kortex_memory import Memory, MemoryArm
 
 from sysid_ros.drivers.kinova_kortex.enums import ControlMode, Function, ServoingMode
 from sysid_ros.drivers.kinova_kortex.frame import decode_frame

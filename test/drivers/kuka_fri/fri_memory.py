@@ -5,10 +5,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-from driver_doubles import make_certificate
 from fri_bench import PERIOD, ROBOT, make_loop
 
-from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers import network as deadlines
 from sysid_ros.drivers.kuka_fri import link, takeover
 from sysid_ros.drivers.kuka_fri.arm import FriArm
@@ -99,9 +97,3 @@ def connected(memory, version=FriVersion.V1_15, **settings):
     loop.connect()
     arm.settings = replace(arm.settings, connect_timeout=1.5)
     return loop
-
-
-def start_move(loop, direction):
-    q, zero = loop.status().reference, np.zeros(7)
-    plan = BezierTrajectory(q, zero, zero, ROBOT.home + 0.1 * direction, 0.8)
-    loop.execute(plan, make_certificate(loop, plan, bound=0.09))

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
-from fri_memory import Memory, MemoryArm, start_move, use_clock_of
+from fri_memory import Memory, MemoryArm, use_clock_of
 from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from fri_bench import PERIOD, make_controller, run
-from fri_memory import Memory, MemoryArm, connected, start_move, use_clock_of
+from fri_memory import Memory, MemoryArm, connected, use_clock_of
 
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.kuka_fri.messages import SessionState

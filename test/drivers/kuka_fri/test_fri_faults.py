@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from emulated_campaign import FAULTS, HARMLESS, campaign, require_regained
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
-from fri_memory import Memory, connected, start_move, use_clock_of
+from fri_memory import Memory, connected, use_clock_of
 
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.stream import SampleStream

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from driver_doubles import start_move
 from fri_bench import PERIOD, ROBOT, make_controller, run
-from fri_memory import Memory, connected, start_move
+from fri_memory import Memory, connected
 
 from sysid_ros.drivers.kuka_fri.arm import SentPosition
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent
