@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,12 @@ from sysid_ros.adapters.identification.session import (
     IdentificationParameters,
     Session,
     Suite,
+    converted,
 )
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import MISSING, Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.calibration import (
     CalibrationProgress,
@@ -32,6 +34,7 @@ from sysid_ros.core.estimation.calibration import (
     empty_hand,
     reference_weight,
 )
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.excitation.creep_sweep import SPEEDS, plan_creep_sweep
@@ -63,6 +66,7 @@ from sysid_ros.ros.conversions import Samples
 
 _PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
 """Shares of a goal's progress that are done when motions are planned, and when they are made."""
+_PLAN_FAILED = IdentificationErrorCode.PLAN_FAILED
 _OTHER_MOTION = 1000
 """Offset of the seed of the validation motion from the other seeds."""
 
@@ -129,14 +133,9 @@ class ArmMotions:
                 what = text if begin == 0.0 else "the motion that is predicted"
                 self._on_search(begin + part * fraction, f"planning: {what}")
 
-            try:
-                found = plan_arm_excitation(
-                    assumptions, request.start, one, count, is_cancelled=self._session.is_cancelled, on_progress=tell
-                )
-            except Cancelled as cancelled:
-                raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
-            except SysidError as error:
-                raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
+            find = partial(plan_arm_excitation, assumptions, request.start, one, count)
+            is_cancelled = self._session.is_cancelled
+            found = converted(partial(find, is_cancelled=is_cancelled, on_progress=tell), _PLAN_FAILED)
             numbers = [excitation.condition_number_windows for excitation in found.excitations]
             plans += [replace(plan, condition_number=number) for plan, number in zip(found.plans, numbers, strict=True)]
         return tuple(plans)
@@ -148,15 +147,8 @@ class ArmMotions:
         self._session.wait_until(lambda: sum(len(batch.stamps) for batch in records.samples[-10:]) > 1)
         times = np.concatenate([batch.stamps for batch in records.samples[-10:]])
         period = 1e-9 * float(np.median(np.diff(times)))
-        try:
-            found = plan_creep_sweep(
-                assumptions, start, self._settings.sweep_time / SPEEDS, period, is_cancelled=self._session.is_cancelled
-            )
-        except Cancelled as cancelled:
-            raise IdentificationFailed(IdentificationErrorCode.CANCELED, "the goal was cancelled") from cancelled
-        except SysidError as error:
-            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, str(error)) from error
-        return list(found.plans)
+        find = partial(plan_creep_sweep, assumptions, start, self._settings.sweep_time / SPEEDS, period)
+        return list(converted(partial(find, is_cancelled=self._session.is_cancelled), _PLAN_FAILED).plans)
 
     def _environment(self) -> tuple[Scene, RobustSettings]:
         session, monitor = self._session, self._session.monitor
@@ -169,12 +161,12 @@ class ArmMotions:
                 else ("arm_driver/control_law", "control law that plans are proven for", qos.LATCHED)
             )
             text = session.describe_timeout(topic, what, profile)
-            raise IdentificationFailed(IdentificationErrorCode.PLAN_FAILED, text)
+            raise IdentificationFailed(_PLAN_FAILED, text)
         return scene, law
 
 
 class ArmGoalRun(GoalBase):
-    """Runs one goal of ``~/identify_arm``. :meth:`run` never raises and always leaves the arm at rest."""
+    """Runs one goal of ``~/identify_arm``."""
 
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: IdentifyArm.Goal, is_cancelled: Callable[[], bool]
@@ -351,11 +343,10 @@ class ArmGoalRun(GoalBase):
         result.error_text = text
         return result
 
-    def _end_recording(self) -> None:
-        try:
-            self._monitor.end()
-        except SysidError as error:
-            self._logger.error(str(error))
+    def _end_recording(self, final: ParameterEstimate | None = None) -> str:
+        if fault := super()._end_recording(final):
+            self._logger.error(fault)
+        return fault
 
 
 def load_of(robot: RobotModel, goal: IdentifyArm.Goal) -> KnownLoad:

@@ -81,14 +81,6 @@ def write_files(
 ) -> tuple[str, ...]:
     """Write the files of one goal.
 
-    Args:
-        folder: An existing folder.
-        robot: The robot.
-        outcome: The identified payload; None after an alarm, whose files say so.
-        records: Messages of the goal.
-        settings: Settings of the goal.
-        evidence: Evidence in the samples besides the bounds.
-
     Returns:
         Files that were left out, with the reason, a sentence each.
 
@@ -162,17 +154,7 @@ def build_result(
 def payload_message(
     robot: RobotModel, estimate: ParameterEstimate, stamp_ns: int, prefix: str
 ) -> InertiaStamped | None:
-    """Return the payload for controller files, in the tool frame; None where it is not known.
-
-    Args:
-        robot: The robot.
-        estimate: The estimate of a successful goal.
-        stamp_ns: Stamp of the last sample it rests on [ns].
-        prefix: Prefix of the name of the frame.
-
-    Returns:
-        Mass, CoM and inertia; None where one of them is no narrower than before the data.
-    """
+    """Return the payload for controller files, in the tool frame; None where it is not known."""
     if not estimate.narrower >= frozenset(Quantity):
         return None
     known = in_frame(exported_payload(robot, estimate), frame_placement(robot, robot.tool_frame))

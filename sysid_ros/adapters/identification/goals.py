@@ -101,7 +101,7 @@ class NewsFilter:
 
 
 class GoalBase:
-    """Common base of the goals of all actions."""
+    """Common base of the goals of all actions. ``run`` never raises and always leaves the arm at rest."""
 
     def __init__(
         self,
@@ -142,9 +142,17 @@ class GoalBase:
         if self._folder is not None and self._options.record:
             self._monitor.begin(RecordingWriter(self._folder / RECORDING, metadata))
 
+    def _end_recording(self, final: ParameterEstimate | None = None) -> str:
+        """Complete the recording; return what is missing in it, in words."""
+        try:
+            self._monitor.end(final)
+        except SysidError as error:
+            return str(error)
+        return ""
+
 
 class GoalRun(GoalBase):
-    """Runs one goal of ``~/identify``. :meth:`run` never raises and always leaves the arm at rest.
+    """Runs one goal of ``~/identify``.
 
     Attributes:
         payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.
@@ -172,14 +180,21 @@ class GoalRun(GoalBase):
         """Run the goal to its end; ``on_progress`` is called with every change."""
         self._monitor.begin(None)
         try:
-            self._settings = settings_of(self._options.settings_of(self.action), self._goal)
-            self._robot.gripper_state(self._goal.gripper)
-            self._robot = with_stated_mass(self._robot, self._goal.mass, self._goal.mass_tolerance)
-            self._folder = self._make_folder(self._goal.results_directory)
-            self._record()
+            self._prepare()
         except SysidError as error:
             self._monitor.end()
             return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
+        return self._carry_out(on_progress)
+
+    def _prepare(self, **metadata: str) -> None:
+        goal = self._goal
+        self._settings = settings_of(self._options.settings_of(self.action), goal)
+        self._robot.gripper_state(goal.gripper)
+        self._robot = with_stated_mass(self._robot, goal.mass, goal.mass_tolerance)
+        self._folder = self._make_folder(goal.results_directory)
+        self._record(**metadata)
+
+    def _carry_out(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
         start = self._position()
         outcome, result = self._identify(on_progress)
         result = self._finish(outcome, result, on_progress)
@@ -287,11 +302,7 @@ class GoalRun(GoalBase):
         """Complete recording and files; where files are missing the goal is no success, but keeps its numbers."""
         evidence = self._find_evidence(result, on_progress)
         add_evidence(result, evidence)
-        faults = []
-        try:
-            self._monitor.end(outcome.estimate if outcome is not None else None)
-        except SysidError as error:
-            faults.append(str(error))
+        faults = list(filter(None, [self._end_recording(None if outcome is None else outcome.estimate)]))
         if self._folder is not None:
             result.results_directory = str(self._folder.absolute())
             if result.error_code in _WITH_FILES:
@@ -359,20 +370,13 @@ class TareRun(GoalRun):
 
     action = "tare"
 
-    def run(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
-        """Run the goal to its end; ``on_progress`` is called with every change."""
-        self._monitor.begin(None)
-        try:
-            self._settings = settings_of(self._options.settings_of(self.action), self._goal)
-            if self._goal.mass or self._goal.mass_tolerance:
-                raise ParameterOutOfRange("mass [kg]", self._goal.mass, "0: a tare is with the empty hand")
-            self._robot.gripper_state(self._goal.gripper)
-            self._policy = EmptyHandPolicy(self._robot, self._options.apply_estimate)
-            self._folder = self._make_folder(self._goal.results_directory)
-            self._record(load=empty_hand().name)
-        except SysidError as error:
-            self._monitor.end()
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
+    def _prepare(self, **metadata: str) -> None:
+        if self._goal.mass or self._goal.mass_tolerance:
+            raise ParameterOutOfRange("mass [kg]", self._goal.mass, "0: a tare is with the empty hand")
+        super()._prepare(load=empty_hand().name, **metadata)
+        self._policy = EmptyHandPolicy(self._robot, self._options.apply_estimate)
+
+    def _carry_out(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
         result = self._tare(on_progress)
         if self._folder is not None:
             result.results_directory = str(self._folder.absolute())
@@ -398,16 +402,9 @@ class TareRun(GoalRun):
         finally:
             self._end_recording()
 
-    def _end_recording(self) -> str:
-        try:
-            self._monitor.end()
-        except SysidError as error:
-            return str(error)
-        return ""
-
 
 class MoveRun(GoalBase):
-    """Runs one goal of ``~/move_to``. :meth:`run` never raises and always leaves the arm at rest.
+    """Runs one goal of ``~/move_to``.
 
     Args:
         suite: The suite.

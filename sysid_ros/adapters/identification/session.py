@@ -284,9 +284,11 @@ def node_of(client: Client) -> str:
 
 
 def converted(convert: Callable[[], T], code: IdentificationErrorCode) -> T:
-    """Convert a message of another node; an unusable one is a failure with the code."""
+    """Return what a function returns; an error of it is a failure with the code, or with ``CANCELED``."""
     try:
         return convert()
+    except Cancelled as cancelled:
+        raise _cancelled() from cancelled
     except SysidError as error:
         raise IdentificationFailed(code, str(error)) from error
 
