@@ -17,13 +17,7 @@ from sysid_ros.drivers.proof import OwnAssumptions, PlanProver
 
 @dataclass(frozen=True)
 class OfferedPlan:
-    """A plan offered for execution.
-
-    Attributes:
-        trajectory: Its path.
-        certificate: Its certificate.
-        authentication: Its stated origin and session.
-    """
+    """A plan offered for execution."""
 
     trajectory: Trajectory
     certificate: Certificate

@@ -76,11 +76,7 @@ class UntilHandedBack:
 
 
 def require_real_time_factor(value: float) -> None:
-    """Refuse an invalid factor, and one above the real arm's speed.
-
-    Raises:
-        ParameterOutOfRange: With the value.
-    """
+    """Refuse an invalid factor, and one above the real arm's speed."""
     if not 0.01 <= value <= 1.0:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
 
@@ -97,14 +93,7 @@ class EmulatorServer(Protocol):
 
 @dataclass(frozen=True)
 class RunningEmulator:
-    """An emulated controller that is ready to serve.
-
-    Attributes:
-        server: Serves its clients.
-        title: Its name and address, in words.
-        is_in_use: Whether a client commands the arm.
-        arm: The arm, if it has one.
-    """
+    """An emulated controller that is ready to serve."""
 
     server: EmulatorServer
     title: str

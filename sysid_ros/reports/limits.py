@@ -23,13 +23,7 @@ _LEAST = 0.05
 
 @dataclass(frozen=True)
 class Cause:
-    """What limits bounds: some terms of the error budget that have one cure.
-
-    Attributes:
-        name: What it is called.
-        terms: The terms.
-        cure: What makes it smaller.
-    """
+    """What limits bounds: some terms of the error budget that have one cure."""
 
     name: str
     terms: tuple[str, ...]

@@ -14,11 +14,7 @@ from sysid_ros.ros.parameters import NodeParameter, NodeParameters, declared
 
 
 def parameters_of(module: ModuleType) -> type[NodeParameters]:
-    """Return the class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``.
-
-    Raises:
-        LookupError: There is none, or more than one.
-    """
+    """Return the class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``."""
     homes = (module.__name__, "sysid_ros.adapters.")
     kinds = [
         value

@@ -70,13 +70,7 @@ class SceneGuard(admission.SceneGuard):
 
 
 class ArmCommands:
-    """Pass requests of other nodes on to the loop: callbacks of services, subscriptions and timers.
-
-    Attributes:
-        scene: The known scene.
-        authenticator: Checks the signatures of certificates.
-        is_proving: Whether a plan is being proven.
-    """
+    """Pass requests of other nodes on to the loop: callbacks of services, subscriptions and timers."""
 
     def __init__(self, node: Node, arm: DrivenArm, outputs: ArmOutputs):
         self._node, self._log = node, node.get_logger()

@@ -54,11 +54,7 @@ class ContactTopics:
         self._was_proven = None
 
     def add(self, block: SampleBlock) -> None:
-        """Publish the contacts in a block that the estimator has taken.
-
-        Raises:
-            InvalidSamples: The block has another number of joints than the robot.
-        """
+        """Publish the contacts in a block that the estimator has taken."""
         publishers = (*self._torques, *self._wrenches, self._contact)
         if not any(publisher.get_subscription_count() for publisher in publishers):
             self._monitor.follow(block)

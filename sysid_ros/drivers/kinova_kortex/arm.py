@@ -306,11 +306,7 @@ class KortexArm(Arm):
 
     @property
     def exchange(self) -> CyclicExchange:
-        """The cyclic exchange of the present connection.
-
-        Raises:
-            ArmError: There is none.
-        """
+        """The cyclic exchange of the present connection."""
         return self._require("the exchange")
 
     def _open(self) -> KortexClient:

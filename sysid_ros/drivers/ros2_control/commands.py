@@ -95,11 +95,7 @@ class CommandSender:
 
 
 class DelayMonitor:
-    """Finds states that are late, missing or waiting, and commands without a receiver.
-
-    Attributes:
-        most_waiting: Largest number of states that waited.
-    """
+    """Finds states that are late, missing or waiting, and commands without a receiver."""
 
     def __init__(self, settings: Ros2ControlSettings):
         self._settings = settings

@@ -51,11 +51,7 @@ class Delivery:
 
 
 class FaultyDirection:
-    """One direction of a bad network.
-
-    Attributes:
-        counts: Number of faults by name.
-    """
+    """One direction of a bad network."""
 
     def __init__(self, faults: NetworkFaults, seed: int):
         self.faults = faults
@@ -155,11 +151,7 @@ class Piece(NamedTuple):
 
 
 class FaultyStream:
-    """One direction of a bad connection.
-
-    Attributes:
-        passed: Number of bytes that were taken.
-    """
+    """One direction of a bad connection."""
 
     def __init__(self, faults: StreamFaults):
         self.faults = faults

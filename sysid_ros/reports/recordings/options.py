@@ -54,9 +54,6 @@ class ReadOptions:
             stated, efforts that fit no payload are a caveat; else they are refused.
         needs_torques: Whether torques that nobody measured are refused; which parameters a motion tells does not depend
             on them.
-
-    Raises:
-        ParameterOutOfRange: A unit or the sign is not one of those.
     """
 
     topics: tuple[str, ...] = ()
@@ -79,11 +76,7 @@ class ReadOptions:
 
 
 def require_recording(path: Path | str) -> None:
-    """Refuse what can be no file of samples.
-
-    Raises:
-        InvalidRecording: It is missing, or has another ending.
-    """
+    """Refuse what can be no file of samples."""
     file = Path(path)
     if file.is_dir():
         return
@@ -105,10 +98,6 @@ def read_mass(text: str) -> tuple[float, float]:
 
 
 def split_load(text: str) -> tuple[Path, tuple[float, float] | None]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and mass and tolerance of what the hand held, None for nothing.
-
-    Raises:
-        ParameterOutOfRange: The mass or its tolerance is no number.
-    """
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and mass and tolerance of what the hand held, or None."""
     name, separator, mass = text.rpartition("=")
     return (Path(name), read_mass(mass)) if separator else (Path(text), None)
