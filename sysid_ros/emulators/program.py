@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import argparse
 import contextlib
 import os
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -23,10 +24,12 @@ from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
 from sysid_ros.drivers.pacing import SimulatedClock, request_scheduling
 from sysid_ros.emulators.plant import EmulatedArm, PlantSettings
 
+Controller = TypeVar("Controller")
 Result = TypeVar("Result")
 HAND_BACK_SECONDS = 6.0
 """How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
 
+_CYCLES_BETWEEN_POLLS = 50
 _REPORT_PERIOD = 2.0
 """How often refusals are reported at most [s]."""
 
@@ -214,3 +217,25 @@ class CallQueue:
                 future.set_result(function())
             except Exception as error:
                 future.set_exception(error)
+
+
+class CyclicServer(abc.ABC, Generic[Controller]):
+    """Serves the clients of an emulated controller, cycle by cycle."""
+
+    def __init__(self, controller: Controller):
+        self._controller, self._calls = controller, CallQueue()
+
+    @abc.abstractmethod
+    def cycle(self) -> None:
+        """Serve for one period."""
+
+    def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Run for a time [s], or until it has to end, polled every 50 cycles."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and is_wanted():
+            for _ in range(_CYCLES_BETWEEN_POLLS):
+                self.cycle()
+
+    def between_cycles(self, action: Callable[[Controller], Result]) -> Result:
+        """Call a function of the controller while its time stands still; for other threads than the cycles'."""
+        return self._calls.call(lambda: action(self._controller))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from driver_doubles import make_certificate, run
+from driver_doubles import make_certificate, run, start_move
 
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError
@@ -34,7 +34,7 @@ HARMLESS = ("loss 0.1 %", "reordering", "duplication", "random datagrams")
 """Those under which motion goes on."""
 
 
-def campaign(loop, seconds, start_move):
+def campaign(loop, seconds):
     """Moves to and fro, and takes the arm over again where it was lost; returns the modes it was in."""
     modes, direction = set(), 1.0
     for _ in range(round(seconds / loop.arm.period)):
@@ -53,10 +53,15 @@ def campaign(loop, seconds, start_move):
     return modes
 
 
-def require_regained(loop, arm, tries, seconds):
-    """With the network back, the arm can be had again and holds."""
-    for _ in range(tries):
-        run(loop, seconds)
+def require_safe(loop, memory, arm, faults, seconds):
+    """A bad network never makes the arm run away, and with a good one it can be had again; returns the modes."""
+    run(loop, 0.4)
+    memory.change(faults, seed=3)
+    modes = campaign(loop, seconds)
+    memory.change(NetworkFaults())
+    assert memory.fastest < 0.6 and memory.farthest < 0.5
+    for _ in range(10):
+        run(loop, 0.5)
         if not loop.is_handed_back and loop.mode is LoopMode.HOLD:
             break
         try:
@@ -64,8 +69,20 @@ def require_regained(loop, arm, tries, seconds):
         except (ArmError, LoopRefusal):
             pass
     loop.brake("test")
-    run(loop, seconds)
+    run(loop, 0.5)
     assert loop.mode is LoopMode.HOLD and np.abs(arm.v).max() < 0.02
+    return modes
+
+
+def require_forgives_itself(emulator, loop):
+    """An emulator that stands still itself does not blame its client."""
+    emulator.server.patience = 0.5
+    emulator.now(lambda _: time.sleep(0.8))
+    emulator.server.patience = emulator.PATIENCE
+    run(loop, 0.05)
+    assert loop.mode is LoopMode.HOLD and emulator.has_client
+    emulator.lose_patience()
+    assert not emulator.has_client
 
 
 @contextmanager

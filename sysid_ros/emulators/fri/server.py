@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
@@ -15,7 +14,7 @@ from sysid_ros.drivers.network import Address, UdpEndpoint
 from sysid_ros.drivers.pacing import Pacer
 from sysid_ros.emulators.fri.controller import ControllerSettings, FriController
 from sysid_ros.emulators.fri.inner_loop import InnerLoop, InnerLoopSettings
-from sysid_ros.emulators.program import CallQueue, EmulatorSetup, require_real_time_factor
+from sysid_ros.emulators.program import CyclicServer, EmulatorSetup, require_real_time_factor
 
 
 def build_controller(
@@ -34,13 +33,11 @@ def build_controller(
 
 _SHORT_NAMES = ("lbr_iiwa7", "lbr_iiwa14", "lbr_med7", "lbr_med14")
 """Names of KUKA's, for people who do not use the rest of this package."""
-_CYCLES_BETWEEN_QUESTIONS = 50
 _SLICE = 0.005
 """Patience is spent in slices [s]: where this computer stands still meanwhile, only one of them is lost."""
-Result = TypeVar("Result")
 
 
-class EmulatorServer:
+class EmulatorServer(CyclicServer[FriController]):
     """Sends messages to one client and takes its answers.
 
     Args:
@@ -62,10 +59,9 @@ class EmulatorServer:
         real_time_factor: float = 1.0,
         is_paced: bool = True,
     ):
-        self._controller = controller
+        super().__init__(controller)
         self._endpoint = UdpEndpoint(*bind, peer=client, is_from_peer=lambda _: True)
         self.patience = patience
-        self._calls = CallQueue()
         require_real_time_factor(real_time_factor)
         period = controller.settings.send_period / real_time_factor
         self._pacer = Pacer(period) if is_paced else None
@@ -75,10 +71,6 @@ class EmulatorServer:
     def address(self) -> Address:
         """Own address and port."""
         return self._endpoint.address
-
-    def between_cycles(self, action: Callable[[FriController], Result]) -> Result:
-        """Call a function of the controller while its time stands still; for other threads than the cycles'."""
-        return self._calls.call(lambda: action(self._controller))
 
     def cycle(self) -> None:
         """Wait for the next deadline, take the answers, and send the next message."""
@@ -102,13 +94,6 @@ class EmulatorServer:
             spent += _SLICE
             self._calls.work()
         return [] if first is None else [first, *self._endpoint.receive_all()]
-
-    def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Run for a time [s], or until it has to end, polled every 50 cycles."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and is_wanted():
-            for _ in range(_CYCLES_BETWEEN_QUESTIONS):
-                self.cycle()
 
     def close(self) -> None:
         """Close the socket."""

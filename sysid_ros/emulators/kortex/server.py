@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
@@ -19,7 +18,7 @@ from sysid_ros.drivers.kinova_kortex.frame import LARGEST_FRAME, TcpFrames, wrap
 from sysid_ros.drivers.network import Address, InvalidFrame, unavailable_socket
 from sysid_ros.emulators.kortex.base import TCP, UDP, BaseSettings, KortexBase
 from sysid_ros.emulators.plant import PERIOD
-from sysid_ros.emulators.program import CallQueue, EmulatorSetup
+from sysid_ros.emulators.program import CyclicServer, EmulatorSetup
 
 
 def build_base(
@@ -32,14 +31,12 @@ def build_base(
     return KortexBase(setup.build_arm(robot), settings, report)
 
 
-_CYCLES_BETWEEN_QUESTIONS = 50
 _GRACE = 0.25
 """How late a request may be before its cycle passes without it, in periods."""
 _EARLIEST = 0.5
 """How early it may be and still start a cycle, in periods."""
 _BACKLOG = 10.0
 """So many periods behind, it does not try to catch up."""
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -48,7 +45,7 @@ class _Connection:
     frames: TcpFrames = field(default_factory=TcpFrames)
 
 
-class EmulatorServer:
+class EmulatorServer(CyclicServer[KortexBase]):
     """Serves any number of clients; one of them cycles the arm.
 
     Args:
@@ -70,8 +67,8 @@ class EmulatorServer:
         patience: float = 0.0,
         tcp_delay: float = 0.0,
     ):
+        super().__init__(base)
         self.base, self.patience, self._tcp_delay = base, patience, tcp_delay
-        self._calls = CallQueue()
         self._listener = _bind(socket.SOCK_STREAM, (host, port))
         try:
             self._udp = _bind(socket.SOCK_DGRAM, (host, port_realtime))
@@ -92,10 +89,6 @@ class EmulatorServer:
     def address_realtime(self) -> Address:
         """Own address and UDP port."""
         return self._udp.getsockname()
-
-    def between_cycles(self, action: Callable[[KortexBase], Result]) -> Result:
-        """Call a function of the base while its time stands still; for other threads than the cycles'."""
-        return self._calls.call(lambda: action(self.base))
 
     def cycle(self) -> None:
         """Serve for one period, then let it pass for the arm."""
@@ -132,13 +125,6 @@ class EmulatorServer:
         if self.base.is_fresh or not self.base.is_waiting_for_client:
             return to_deadline
         return max(to_deadline, 0.0) + self.patience - spent if self.patience else to_deadline + _GRACE * PERIOD
-
-    def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Run for a time [s], or until it has to end, polled every 50 cycles."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and is_wanted():
-            for _ in range(_CYCLES_BETWEEN_QUESTIONS):
-                self.cycle()
 
     def drop_connections(self) -> None:
         """Close all TCP connections, as a restart of the base does."""

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from emulated_campaign import require_forgives_itself
 from kortex_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_base, make_loop, run
 from textbook import load_textbook
 
@@ -441,14 +442,7 @@ def test_a_single_request_that_is_refused_costs_one_cycle(running):
 
 
 def test_an_emulator_that_stands_still_itself_does_not_blame_its_client(running):
-    emulator, loop = running
-    emulator.server.patience = 0.5
-    emulator.now(lambda _: time.sleep(0.8))
-    emulator.server.patience = emulator.PATIENCE
-    run(loop, 0.05)
-    assert loop.mode is LoopMode.HOLD and emulator.has_client
-    emulator.lose_patience()
-    assert not emulator.has_client
+    require_forgives_itself(*running)
 
 
 def test_torques_that_are_no_numbers_never_leave(running):

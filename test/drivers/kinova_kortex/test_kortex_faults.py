@@ -5,8 +5,7 @@ The same campaign over real sockets and in real time is bench/bench_kortex.py.
 
 import numpy as np
 import pytest
-from driver_doubles import start_move
-from emulated_campaign import FAULTS, HARMLESS, campaign, require_regained
+from emulated_campaign import FAULTS, HARMLESS, require_safe
 from kortex_bench import ROBOT, RunningEmulator, make_arm, make_base, make_loop, run
 from kortex_memory import Memory, MemoryArm, use_clock_of
 
@@ -19,37 +18,34 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_bad_network_never_makes_the_arm_run_away(name, monkeypatch):
-    base = make_base(payload="0.6")
-    memory = Memory(base)
+@pytest.fixture
+def memory(monkeypatch):
+    memory = Memory(make_base(payload="0.6"))
     use_clock_of(memory, monkeypatch)
+    return memory
+
+
+@pytest.fixture
+def loop(memory):
     loop = make_loop(MemoryArm(memory))
     loop.connect()
-    run(loop, 0.3)
-    memory.change(FAULTS[name], seed=3)
-    modes = campaign(loop, 0.9, start_move)
-    memory.change(NetworkFaults())
-    assert memory.fastest < 0.6 and memory.farthest < 0.5
+    yield loop
+    loop.release("test")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_bad_network_never_makes_the_arm_run_away(name, memory, loop):
+    modes = require_safe(loop, memory, memory.base.arm, FAULTS[name], 0.9)
     if name in (*HARMLESS, "delays 0 to 0.6 ms"):
         assert LoopMode.FAULT not in modes and LoopMode.TRACK in modes
     if name in ("delay 1 ms", "delay 50 ms", "everything is lost"):
         assert LoopMode.FAULT in modes
-    require_regained(loop, base.arm, 5, 0.4)
-    loop.release("test")
 
 
-def test_a_lossless_campaign_moves_and_counts_nothing(monkeypatch):
+def test_a_lossless_campaign_moves_and_counts_nothing(memory, loop):
     """The baseline: otherwise the campaign could pass with an arm that never moves."""
-    base = make_base(payload="0.6")
-    memory = Memory(base)
-    use_clock_of(memory, monkeypatch)
-    loop = make_loop(MemoryArm(memory))
-    loop.connect()
-    run(loop, 0.3)
-    modes = campaign(loop, 0.9, start_move)
+    modes = require_safe(loop, memory, memory.base.arm, NetworkFaults(), 0.9)
     health = loop.arm.health()
-    loop.release("test")
     assert modes == {LoopMode.HOLD, LoopMode.TRACK} and memory.farthest > 0.08
     assert health["replies missing"] == health["replies late or repeated"] == health["datagrams malformed"] == 0
 

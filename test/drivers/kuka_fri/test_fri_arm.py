@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from driver_doubles import start_move
+from emulated_campaign import require_forgives_itself
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
 from fri_memory import Memory, MemoryArm, use_clock_of
 from textbook import load_textbook
@@ -360,14 +361,7 @@ def test_after_a_stop_the_controller_holds_and_the_arm_can_be_taken_over_again(r
 
 
 def test_an_emulator_that_stands_still_itself_does_not_blame_its_client(running):
-    emulator, loop = running
-    emulator.server.patience = 0.5
-    emulator.now(lambda _: time.sleep(0.8))
-    emulator.server.patience = emulator.PATIENCE
-    run(loop, 0.05)
-    assert loop.mode is LoopMode.HOLD and emulator.has_client
-    emulator.lose_patience()
-    assert not emulator.has_client
+    require_forgives_itself(*running)
 
 
 def test_torques_that_are_no_numbers_never_leave(running):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from driver_doubles import start_move
-from emulated_campaign import FAULTS, HARMLESS, campaign, require_regained
+from emulated_campaign import FAULTS, HARMLESS, require_safe
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run
 from fri_memory import Memory, connected, use_clock_of
 
@@ -89,16 +89,11 @@ def test_a_bad_network_never_makes_the_arm_run_away(name, version, monkeypatch):
     memory = Memory(controller)
     use_clock_of(memory, monkeypatch)
     loop = connected(memory, version)
-    run(loop, 0.4)
-    memory.change(FAULTS[name], seed=3)
-    modes = campaign(loop, 1.2, start_move)
-    memory.change(NetworkFaults())
-    assert memory.fastest < 0.6 and memory.farthest < 0.5
+    modes = require_safe(loop, memory, controller.arm, FAULTS[name], 1.2)
     if name in HARMLESS:
         assert LoopMode.FAULT not in modes and LoopMode.TRACK in modes
     if name in ("loss 20 %", "delay 50 ms", "everything is lost"):
         assert LoopMode.FAULT in modes
-    require_regained(loop, controller.arm, 10, 0.5)
     loop.release("test")
 
 
