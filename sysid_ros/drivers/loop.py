@@ -132,7 +132,9 @@ class ControlLoop:
             state, self._first_state = self._first_state or self.arm.read(), None
             return self._run_cycle(state)
         except ArmError as error:
-            self._lose_arm(error)
+            if not self._is_handed_back:
+                self._enter_fault(str(error), LoopCode.HARDWARE)
+                self._hand_back()
             return None
 
     def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
@@ -572,11 +574,6 @@ class ControlLoop:
             self._reference.hold(self._measured.q)
             self._monitors.stop.start(is_blind)
             self._change_mode(LoopMode.FAULT, code, reason)
-
-    def _lose_arm(self, error: ArmError) -> None:
-        if not self._is_handed_back:
-            self._enter_fault(str(error), LoopCode.HARDWARE)
-            self._hand_back()
 
     def _hand_back(self) -> None:
         self.arm.stop(self._state.reason)

@@ -136,7 +136,9 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
     result, is_tare = Identify.Result(), options.tare != "none"
     if options.tare == "ask":
         is_tare = ask("Take the load off the hand for a tare, then press Enter (n: no tare) ", stop)
-    steps = [_tare_goal(options)] * is_tare + [_goal(options)] * (options.tare != "only")
+    folder = str(Path(options.results) / TARE) if options.results else ""
+    tare = Identify.Goal(seed=options.seed, gripper=options.gripper, results_directory=folder)
+    steps = [(TARE, tare)] * is_tare + [_goal(options)] * (options.tare != "only")
     display = ProgressDisplay()
     node = ResultNode(robot, display)
     try:
@@ -147,7 +149,8 @@ def run(options: argparse.Namespace, stop: Interrupts) -> int:
                     goal, node.show, lambda: display.message("stopping: the arm is brought to rest first")
                 )
                 if name == TARE and not _goes_on(options, display, result):
-                    return _end_of_tare(result, stop.is_set)
+                    failed = ExitStatus.STOPPED if stop.is_set else ExitStatus.FAILED
+                    return ExitStatus.OK if result.error_code == Identify.Result.NONE else failed
                 if name == TARE and options.grasp:
                     _grasp(client, node, options.grasp, stop)
             finally:
@@ -185,11 +188,6 @@ def _goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
     )
 
 
-def _tare_goal(options: argparse.Namespace) -> tuple[str, Identify.Goal]:
-    folder = str(Path(options.results) / TARE) if options.results else ""
-    return TARE, Identify.Goal(seed=options.seed, gripper=options.gripper, results_directory=folder)
-
-
 def _grasp(client: GoalClient, node: ResultNode, name: str, stop: Interrupts) -> None:
     from sysid_ros.drivers.mujoco.simulation import load_payload  # the simulator may not be installed
 
@@ -208,12 +206,6 @@ def _goes_on(options: argparse.Namespace, display: ProgressDisplay, result: Iden
     else:
         display.message(f"no tare (error {result.error_code}): {result.error_text}")
     return options.tare != "only" and result.error_code in (Identify.Result.NONE, *_NO_TARE)
-
-
-def _end_of_tare(result: Identify.Result, was_stopped: bool) -> int:
-    if result.error_code == Identify.Result.NONE:
-        return ExitStatus.OK
-    return ExitStatus.STOPPED if was_stopped else ExitStatus.FAILED
 
 
 def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -> int:

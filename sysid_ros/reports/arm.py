@@ -195,15 +195,12 @@ def arm_html(result: ArmResult) -> str:
         for k in range(len(base))
     ]
     narrowed = int(np.count_nonzero(base.is_narrower))
+    shares = identification.row_shares
+    best = f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
     facts = [
         ("Base parameters", str(len(base)), "", f"{narrowed} with narrower bounds than before"),
         ("Certified rows", str(len(calibration.matrix)), "", "combinations that payload identification uses"),
-        (
-            "Their width",
-            f"{100.0 * identification.relative_width:.0f}",
-            "%",
-            f"of that before; {_best(identification)}",
-        ),
+        ("Their width", f"{100.0 * identification.relative_width:.0f}", "%", f"of that before; {best}"),
     ]
     if check is not None:
         ratio = float(np.linalg.norm(check.after) / max(float(np.linalg.norm(check.before)), 1e-12))
@@ -228,11 +225,6 @@ def arm_html(result: ArmResult) -> str:
             "data (SHA-256)": calibration.record.data or "",
         },
     )
-
-
-def _best(identification: ArmIdentification) -> str:
-    shares = identification.row_shares
-    return f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
 
 
 def _friction(result: ArmResult) -> list[dict[str, Any]]:

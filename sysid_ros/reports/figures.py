@@ -90,9 +90,10 @@ def torque_fit(result: IdentificationResult) -> str | None:
         for plot in (fit, rest):
             _over(plot, seconds)
         drawn += [fit, rest]
+    model = "by the identified model" if result.is_usable else "with a fit to all windows (diagnosis)"
     keys = [
         Key("measured", plots.PRIOR, width=2.6),
-        Key(_predicted_by(result), plots.ACCENT),
+        Key(f"predicted {model}", plots.ACCENT),
         Key("largest error of the torque sensor", plots.PRIOR, "band", opacity=0.5),
         Key("with the uncertainty of arm and payload", plots.PRIOR, "band", opacity=0.2),
     ]
@@ -102,12 +103,6 @@ def torque_fit(result: IdentificationResult) -> str | None:
 
 def _over(plot: Plot, seconds: Array) -> None:
     plot.x.start, plot.x.end = float(seconds[0]), float(max(seconds[-1], seconds[0] + 1e-3))
-
-
-def _predicted_by(result: IdentificationResult) -> str:
-    return (
-        "predicted by the identified model" if result.is_usable else "predicted with a fit to all windows (diagnosis)"
-    )
 
 
 def _band(x: Array, half_width: Array) -> tuple[Array, Array, Array]:

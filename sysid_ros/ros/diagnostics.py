@@ -33,7 +33,8 @@ def diagnostic_message(
         state: How good or bad it is, and the same in one sentence.
         values: Numbers and texts beside it, the unit in the name.
     """
-    pairs = [KeyValue(key=key, value=_text(value)) for key, value in values.items()]
+    texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in values.items()}
+    pairs = [KeyValue(key=key, value=text) for key, text in texts.items()]
     level, text = state
     status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
     return DiagnosticArray(header=Header(stamp=stamp_to_message(stamp_ns)), status=[status])
@@ -54,7 +55,3 @@ def hardware_id_of(node: Node, robot: str, address: str = "") -> str:
     """
     name = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
     return f"{name}@{address}" if address else name
-
-
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

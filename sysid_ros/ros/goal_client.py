@@ -122,7 +122,9 @@ class GoalClient:
             GoalLost: There is no result.
         """
         # If the server has not discovered this client yet, the goal would run and its answer would be lost.
-        if not self.spin_until(lambda: self._is_ready() or self._stop.is_set, SERVER_TIMEOUT):
+        if not self.spin_until(
+            lambda: (self._probe.is_answered() and self._servers() == 1) or self._stop.is_set, SERVER_TIMEOUT
+        ):
             fault = "is offered, but not answered" if self._client.server_is_ready() else "has no server"
             if self._servers() > 1:
                 fault = f"is offered by {self._servers()} nodes, of which one alone can be meant: end the others"
@@ -169,9 +171,6 @@ class GoalClient:
         if response is None:
             return "the driver does not answer" if service.service_is_ready() else f"{driver} has no ~/set_payload"
         return "" if response.success else response.message
-
-    def _is_ready(self) -> bool:
-        return self._probe.is_answered() and self._servers() == 1
 
     def _servers(self) -> int:
         return self._node.count_publishers(f"{self._name}/_action/status")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -192,7 +192,7 @@ class PlanRequests:
         return self._plans[plan_id]
 
     def _joints(self, request: PlanNext.Request | PlanTo.Request, field: str) -> NDArray[np.float64]:
-        message, values = type(request).__name__.removesuffix("_Request"), _numbers(request, field)
+        message, values = type(request).__name__.removesuffix("_Request"), getattr(request, field)
         if not len(values):
             raise ParameterOutOfRange(f"{message}.{field}", MISSING, f"{self._robot.n} numbers [rad]")
         return joint_vector_from_message(message, field, request.joint_names, values, self._robot.joint_names)
@@ -223,8 +223,3 @@ class PlanRequests:
                 require_authentic(request.estimate, self._key, self._session, newest)
             box, guess = estimate.box, np.array(estimate.values)
         return Assumptions.of_payload(robot, box, guess, nominal, self._scenes.scene, self._control)
-
-
-def _numbers(request: object, field: str) -> Sequence[float]:
-    values: Sequence[float] = getattr(request, field)
-    return values

@@ -217,7 +217,8 @@ class _Search:
             if weight > _COLLISION_WEIGHTS[0]:
                 x = self._minimize(x, self.clock() + 0.3 * limit, _MENDING)
             knots, turns = self._motion(x)
-            motion = FloatingMotion(CycloidTrajectory(self._legal(knots), self._settings.period), turns)
+            legal = np.clip(knots, self._robot.q_lower, self._robot.q_upper)  # never makes a step longer
+            motion = FloatingMotion(CycloidTrajectory(legal, self._settings.period), turns)
             try:
                 gap = np.inf
                 if self._collisions is not None:
@@ -334,11 +335,6 @@ class _Search:
         if share > self._told + 0.01:
             self._told = share
             self.on_progress(share, f"condition number about {self._condition:.0f}")
-
-    def _legal(self, knots: Array) -> Array:
-        """Return knots within the position limits; clipping never makes a step longer."""
-        legal: Array = np.clip(knots, self._robot.q_lower, self._robot.q_upper)
-        return legal
 
     def _random_walk(self, rng: np.random.Generator) -> Array:
         """Return variables of a random motion.

@@ -69,7 +69,9 @@ def system_kinematic_matrix(tree: FloatingTree, q: ArrayLike, v: ArrayLike, base
             f"an array of shape {twist.shape}",
             f"({len(states.positions)}, 6) finite numbers [m/s, rad/s], one twist per sample",
         )
-    return _assembled(link_kinematic_matrices(states.with_base_twist(twist)))
+    matrices = link_kinematic_matrices(states.with_base_twist(twist))
+    samples, bodies = matrices.shape[:2]
+    return np.swapaxes(matrices, 1, 2).reshape(samples, 6, bodies * PARAMETERS)
 
 
 def compute_base_twist(
@@ -169,8 +171,3 @@ def _body_parameters(states: BodyStates, parameters: ArrayLike) -> tuple[Array, 
     xx, xy, yy, xz, yz, zz = theta[:, 4:].T
     own = np.moveaxis(np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), -1, 0)
     return theta[:, 0], (states.rotations @ theta[:, 1:4, None])[..., 0], own
-
-
-def _assembled(matrices: Array) -> Array:
-    samples, bodies = matrices.shape[:2]
-    return np.swapaxes(matrices, 1, 2).reshape(samples, 6, bodies * PARAMETERS)
