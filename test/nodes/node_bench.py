@@ -4,6 +4,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import rclpy
@@ -22,11 +23,12 @@ from textbook import textbook_file
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.msg import Scene as SceneMessage
 from sysid_msgs.srv import ExecuteTrajectory
+from sysid_ros.adapters.arm_driver.outputs import split_samples
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopModel
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, scene_to_message, stamp_from_message
+from sysid_ros.ros.conversions import certified_to_message, samples_to_message, scene_to_message, stamp_from_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 PATIENCE = 60.0
@@ -148,6 +150,20 @@ class Bench:
     def change_state(self, node_name, transition):
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self.call(ChangeState, f"{node_name}/change_state", request).success
+
+
+def batches_of(samples, epochs, robot, size=20):
+    """The messages of samples of the loop, smaller ones than a driver sends."""
+    names = ("stamps", "sequence", "q", "v", "tau", "q_d", "v_d", "a_d", "tau_command", "valid", "mode")
+    return [
+        samples_to_message(
+            replace(part, **{name: getattr(part, name)[first : first + size] for name in names}),
+            robot.joint_names,
+            robot.base_frame,
+        )
+        for part in split_samples(samples, epochs)
+        for first in range(0, part.stamps.size, size)
+    ]
 
 
 class Trusting:

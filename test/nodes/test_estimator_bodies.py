@@ -1,14 +1,12 @@
 """The estimator node for another body than the payload: what it publishes, and that planners see nothing of it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from node_bench import PATIENCE, Bench
+from node_bench import PATIENCE, Bench, batches_of
 from textbook import textbook_file
 
 from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate, SampleBatch
-from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs, split_samples
+from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
@@ -16,10 +14,7 @@ from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.emulators.lockstep import run_for
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import samples_to_message
 from sysid_ros.ros.waiting import wait_until
-
-BATCH = 20
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +23,7 @@ def recording(robot):
     loop, epochs = build_loop(LoopSetup.mock(textbook_file(), payload="none", truth="corner", seed=5)), PayloadEpochs()
     loop.connect()
     epochs.restart()
-    samples = run_for(loop, 2.0)
-    (part,) = split_samples(samples, epochs)
-    names = ("stamps", "sequence", "q", "v", "tau", "q_d", "v_d", "a_d", "tau_command", "valid", "mode")
-    pieces = [
-        replace(part, **{name: getattr(part, name)[first : first + BATCH] for name in names})
-        for first in range(0, part.stamps.size, BATCH)
-    ]
-    return [samples_to_message(piece, robot.joint_names, robot.base_frame) for piece in pieces], loop.arm.truth().theta
+    return batches_of(run_for(loop, 2.0), epochs, robot), loop.arm.truth().theta
 
 
 def run_node(body, batches, wanted):

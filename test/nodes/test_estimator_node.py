@@ -1,21 +1,20 @@
 """The estimator node, fed with the samples of a simulated arm in lock-step."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from doubles import make_certificate
 from geometry_msgs.msg import WrenchStamped
-from node_bench import Bench
+from node_bench import Bench, batches_of
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from textbook import textbook_file
 
 from sysid_msgs.msg import ParameterEstimate, SampleBatch
 from sysid_msgs.srv import ResetEstimator
-from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs, split_samples
+from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs
 from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.mujoco.simulation import load_payload
@@ -23,7 +22,6 @@ from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.emulators.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import samples_to_message
 from sysid_ros.ros.waiting import wait_until
 
 BATCH = 20
@@ -74,7 +72,7 @@ class Arm:
         for start, end in ((q, q + distance), (q + distance, q)):
             trajectory = BezierTrajectory(start, zero, zero, end, duration)
             parts.append(run_trajectory(self.loop, trajectory, self._certificate(trajectory), settle=0.1))
-        return [batch for samples in parts for batch in self._batches(samples)]
+        return [batch for samples in parts for batch in batches_of(samples, self._epochs, self._robot)]
 
     def change_payload(self, name, announce):
         self.loop.arm.set_payload(load_payload(self._robot, name))
@@ -84,14 +82,6 @@ class Arm:
     def send(self, batches):
         for batch in batches:
             self._publisher.publish(batch)
-
-    def _batches(self, samples):
-        for part in split_samples(samples, self._epochs):
-            for first in range(0, part.stamps.size, BATCH):
-                cut = slice(first, first + BATCH)
-                names = ("stamps", "sequence", "q", "v", "tau", "q_d", "v_d", "a_d", "tau_command", "valid", "mode")
-                piece = replace(part, **{name: getattr(part, name)[cut] for name in names})
-                yield samples_to_message(piece, self._robot.joint_names, self._robot.base_frame)
 
     def _certificate(self, trajectory):
         loop = self.loop
