@@ -279,12 +279,6 @@ def test_power_loss_loses_the_arm_until_it_is_connected_again(robot):
     assert arm.read().ok
 
 
-def test_faults_name_joints_that_exist_and_sensible_numbers(robot):
+def test_faults_name_joints_that_exist(robot):
     with pytest.raises(ParameterOutOfRange, match="joint_9"):
         connected(robot).inject(InjectedFaults(stuck_encoders=("joint_9",)))
-    for wrong in ({"drop_probability": 1.5}, {"drop_cycles": -1}, {"command_delay": 5000}):
-        with pytest.raises(ParameterOutOfRange):
-            InjectedFaults(**wrong)
-    for wrong in ({"period": 0.1}, {"substeps": 0}):
-        with pytest.raises(ParameterOutOfRange):
-            MujocoSettings(**wrong)

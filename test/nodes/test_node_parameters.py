@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import math
 import pkgutil
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_every_setting_is_described_and_every_number_has_unit_and_range():
             if isinstance(one.default, (int, float)) and not isinstance(one.default, bool):
                 assert info.unit, f"{where} has no unit"
                 assert info.allowed, f"{where} has no range"
+
+
+def test_every_setting_refuses_what_is_outside_its_range():
+    settings = [(kind, name, info) for kind in all_settings() for name, info in settings_of(kind).items()]
+    assert len({kind for kind, *_ in settings}) > 12 and len(settings) > 100
+    for kind, name, info in settings:
+        if not info.allowed:
+            continue
+        outside = ["no such choice"] if info.choices else [math.nan]
+        outside += [end - 1e-3 for end in (info.lower, info.above) if end is not None]
+        outside += [2.0 * abs(end) + 1.0 for end in (info.upper, info.below) if end is not None]
+        for value in outside:
+            given = (value,) if isinstance(getattr(kind(), name), tuple) else value
+            with pytest.raises(ParameterOutOfRange, match=name):
+                kind(**{name: given})
 
 
 FROM_SETTINGS = [(kind, one) for kind in all_kinds() for one in declared(kind).values() if one.group is not None]

@@ -337,10 +337,9 @@ def test_velocities_from_positions_need_their_bound_in_the_robot_file():
         KortexArm(ROBOT, KortexSettings(velocity=VelocitySource.POSITIONS))
 
 
-@pytest.mark.parametrize("changes", [{"port": 0}, {"hold_drift": 1.0}, {"robot_ip": ""}, {"probe_torque": 0.9}])
-def test_settings_out_of_range_are_refused(changes):
-    with pytest.raises(ParameterOutOfRange):
-        KortexSettings(**changes)
+def test_a_base_without_an_address_is_refused():
+    with pytest.raises(ParameterOutOfRange, match="robot_ip"):
+        KortexSettings(robot_ip="")
 
 
 # While it runs

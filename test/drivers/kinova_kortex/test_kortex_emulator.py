@@ -67,6 +67,12 @@ def go_low(tcp):
     assert not tcp.set_servoing(ServoingMode.LOW_LEVEL).error
 
 
+def go_torque(tcp, udp, joint):
+    go_low(tcp)
+    udp.refresh(1)
+    tcp.set_control(3, joint)
+
+
 def gravity(base):
     return base.arm.dynamics.gravity(base.arm.q) + base.arm.friction[:, 3]
 
@@ -156,9 +162,7 @@ def test_torques_move_the_arm_and_held_joints_stay(base, tcp, udp):
 
 
 def test_torques_beyond_the_limit_are_clipped(base, tcp, udp):
-    go_low(tcp)
-    udp.refresh(1)
-    tcp.set_control(3, 7)
+    go_torque(tcp, udp, 7)
     udp.refresh(2, np.array([0, 0, 0, 0, 0, 0, 1000.0]))
     base.advance()
     assert base.actuators.measured.tau[6] == pytest.approx(-ROBOT.limits.tau_max[6])
@@ -172,10 +176,8 @@ def test_frames_that_are_not_newer_are_rejected(base, tcp, udp):
 
 
 def test_following_error_warns_then_trips_and_the_arm_is_held(base, tcp, udp):
-    go_low(tcp)
-    udp.refresh(1)
     q = to_wire(base.arm.q)
-    tcp.set_control(3, 7)
+    go_torque(tcp, udp, 7)
     q[6] += 3.5
     udp.refresh(2, gravity(base), q)
     base.advance()
@@ -196,9 +198,7 @@ def test_following_error_warns_then_trips_and_the_arm_is_held(base, tcp, udp):
 def test_a_client_that_stops_following_is_stopped_by_the_following_error(base, tcp, udp):
     """The safeguard Kinova relies on: a torque that stays makes the joint move away from the last position."""
     base.actuators._watchdog_time = 10.0
-    go_low(tcp)
-    udp.refresh(1)
-    tcp.set_control(3, 7)
+    go_torque(tcp, udp, 7)
     start = base.arm.q[6]
     udp.refresh(2, np.array([0, 0, 0, 0, 0, 0, 3.0]))
     for _ in range(500):
@@ -237,9 +237,7 @@ def test_a_tcp_connection_that_is_gone_ends_torques(base, tcp, udp):
 
 @pytest.mark.parametrize("flags", [0, 2])
 def test_actuators_that_are_not_enabled_hold(base, tcp, udp, flags):
-    go_low(tcp)
-    udp.refresh(1)
-    tcp.set_control(3, 7)
+    go_torque(tcp, udp, 7)
     start = base.arm.q
     for k in range(2, 50):
         udp.refresh(k, np.full(7, 3.0), flags=flags)
@@ -294,9 +292,7 @@ def test_a_joint_that_leaves_its_limits_is_stopped(base, tcp, udp, joint, torque
     q[joint] = np.sign(torque) * (ROBOT.limits.q_upper[joint] - 0.2) if is_slow else 0.0
     base.arm.place(q)
     base.actuators.hold()
-    go_low(tcp)
-    udp.refresh(1)
-    tcp.set_control(3, joint + 1)
+    go_torque(tcp, udp, joint + 1)
     tau = np.zeros(7)
     for k in range(2, 2000):
         tau[joint] = gravity(base)[joint] + torque - 3.0 * is_slow * base.arm.v[joint]

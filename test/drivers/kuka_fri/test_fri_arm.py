@@ -370,10 +370,8 @@ def test_torques_that_are_no_numbers_never_leave(running):
         loop.arm.command(np.array([0, 0, np.nan, 0, 0, 0, 0.0]))
 
 
-@pytest.mark.parametrize(
-    "changes", [{"port": 80}, {"period": 0.02}, {"period": 0.006}, {"hold_drift": 1.0}, {"controller_load": [1.0]}]
-)
-def test_settings_out_of_range_are_refused(changes):
+@pytest.mark.parametrize("changes", [{"period": 0.006}, {"controller_load": [1.0]}])
+def test_settings_that_cannot_be_are_refused(changes):
     with pytest.raises(ParameterOutOfRange):
         FriSettings(**changes)
 

@@ -22,6 +22,27 @@ def link_to(robot, **changes):
     return PlantLink(robot, measured_sign=robot.sensors.effort_sign, **changes)
 
 
+def connected(robot, **changes):
+    """A link, and an arm on it that has been taken over."""
+    link = link_to(robot, **changes)
+    arm = make_arm(robot, link, torque_command=changes.get("torque_command", TorqueCommand.FULL))
+    arm.connect()
+    return link, arm
+
+
+def in_loop(robot, **changes):
+    """A link, and a loop that has taken its arm over."""
+    link = link_to(robot, **changes)
+    loop = make_loop(robot, link)
+    loop.connect()
+    return link, loop
+
+
+def read(arm, count):
+    for _ in range(count):
+        arm.read()
+
+
 def fail_to_follow(loop, cycles=500):
     for _ in range(cycles):
         loop.step()
@@ -50,9 +71,7 @@ def test_the_arm_is_held_whatever_the_order_and_what_a_command_is(robot, torque_
 def test_a_command_reaches_the_joint_it_is_for(robot):
     """Also under overlay: what is sent is the whole torque less what the arm adds."""
     names = robot.joint_names
-    link = link_to(robot, joints=names[::-1], torque_command=TorqueCommand.OVERLAY)
-    arm = make_arm(robot, link, torque_command=TorqueCommand.OVERLAY)
-    arm.connect()
+    link, arm = connected(robot, joints=names[::-1], torque_command=TorqueCommand.OVERLAY)
     state = arm.read()
     tau = np.arange(1.0, 8.0)
     arm.command(tau)
@@ -166,9 +185,7 @@ def test_an_arm_that_moves_is_refused(robot):
 
 
 def test_duplicates_are_left_out_and_gaps_break_the_numbering(robot):
-    link = link_to(robot)
-    loop = make_loop(robot, link)
-    loop.connect()
+    link, loop = in_loop(robot)
     loop.step()
     link.broadcaster.faults = BroadcastFaults(repeats=True)
     samples = run(loop, 0.1)
@@ -188,9 +205,7 @@ def test_duplicates_are_left_out_and_gaps_break_the_numbering(robot):
 
 
 def test_too_many_missing_states_are_a_fault(robot):
-    link = link_to(robot)
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot)
     link.broadcaster.faults = BroadcastFaults(drop_every=10)
     faults = ()
     for _ in range(2000):
@@ -202,9 +217,7 @@ def test_too_many_missing_states_are_a_fault(robot):
 
 
 def test_efforts_that_become_nan_keep_the_arm_held_and_no_motion_may_start(robot):
-    link = link_to(robot)
-    loop = make_loop(robot, link)
-    loop.connect()
+    link, loop = in_loop(robot)
     link.broadcaster.faults = BroadcastFaults(nan_efforts=("joint_3",))
     loop.step()  # the state that taking over ended with
     samples = run(loop, 0.1)
@@ -215,9 +228,7 @@ def test_efforts_that_become_nan_keep_the_arm_held_and_no_motion_may_start(robot
 
 @pytest.mark.parametrize("faults", [{"is_silent": True}, {"renamed": ("joint_1",)}, {"not_measured": ("position",)}])
 def test_lost_states_end_in_what_has_held_the_arm(robot, faults):
-    link = link_to(robot, payload="dumbbell_4lb")
-    loop = make_loop(robot, link)
-    loop.connect()
+    link, loop = in_loop(robot, payload="dumbbell_4lb")
     run(loop, 0.6)
     before = np.array(link.hardware.arm.q)
     link.broadcaster.faults = BroadcastFaults(**faults)
@@ -241,9 +252,7 @@ def test_lost_states_end_in_what_has_held_the_arm(robot, faults):
 @pytest.mark.parametrize("torque_command", [TorqueCommand.FULL, TorqueCommand.OVERLAY])
 def test_lost_in_motion_it_sends_what_balances_the_arm_as_far_as_that_is_known(lbr, torque_command):
     """The model's gravity, or an overlay of nothing, with what was missing of it while the arm rested."""
-    link = link_to(lbr, torque_command=torque_command)
-    arm = make_arm(lbr, link, torque_command=torque_command)
-    arm.connect()
+    link, arm = connected(lbr, torque_command=torque_command)
     tau = lbr.limits.tau_max * 0.02
     for _ in range(60):
         state = arm.read()
@@ -251,8 +260,7 @@ def test_lost_in_motion_it_sends_what_balances_the_arm_as_far_as_that_is_known(l
     assert speed(link) > 0.05
     link.broadcaster.faults = BroadcastFaults(is_silent=True)
     with pytest.raises(ArmLost, match="no joint states for"):
-        for _ in range(100000):
-            arm.read()
+        read(arm, 100000)
     arm.stop("lost")
     sent = np.array(link.sent[-1][0])
     if torque_command is TorqueCommand.OVERLAY:
@@ -267,9 +275,7 @@ def test_lost_in_motion_it_sends_what_balances_the_arm_as_far_as_that_is_known(l
 
 
 def test_letting_go_brings_the_arm_to_rest_and_leaves_the_torque_that_holds_it(robot):
-    link = link_to(robot, payload="dumbbell_4lb")
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot, payload="dumbbell_4lb")
     gravity = link.hardware.arm.dynamics.gravity
     for _ in range(150):
         state = arm.read()
@@ -284,9 +290,7 @@ def test_letting_go_brings_the_arm_to_rest_and_leaves_the_torque_that_holds_it(r
 
 
 def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_refusal(robot):
-    link = link_to(robot, payload="dumbbell_4lb", joints=robot.joint_names[::-1])
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot, payload="dumbbell_4lb", joints=robot.joint_names[::-1])
     gravity = link.hardware.arm.dynamics.gravity
     for _ in range(150):
         state = arm.read()
@@ -295,8 +299,7 @@ def test_an_arm_that_is_held_is_held_while_it_is_taken_over_again_and_after_a_re
     with pytest.raises(TakeoverRefused, match="moves: "):
         arm.connect()
     assert not link.is_closed
-    for _ in range(1000):
-        arm.read()
+    read(arm, 1000)
     assert speed(link) < 1e-3
     place, sent = np.array(link.hardware.arm.q), len(link.sent)
     link.broadcaster.faults = BroadcastFaults(nan_efforts=("joint_4",))
@@ -329,8 +332,7 @@ def test_commands_that_were_not_obeyed_are_no_memory_of_what_holds_the_arm(robot
         arm.command(balance + 0.5 * robot.limits.tau_max)
     link.controller.is_dead = False
     arm.stop("enough")
-    for _ in range(3000):
-        arm.read()
+    read(arm, 3000)
     assert speed(link) < 1e-3
     assert np.abs(link.hardware.arm.q - place).max() < 0.05
 
@@ -350,16 +352,13 @@ def test_an_arm_that_drifted_under_a_dead_controller_is_held_with_what_it_carrie
     for _ in range(400):
         arm.read()  # still nobody obeys
     link.controller.is_dead = False
-    for _ in range(6000):
-        arm.read()
+    read(arm, 6000)
     assert speed(link) < 1e-3
     assert np.abs(link.hardware.arm.q - place).max() < 0.1
 
 
 def test_a_hold_pulls_an_arm_that_was_moved_back_slowly(robot):
-    link = link_to(robot)
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot)
     arm.stop("enough")
     link.hardware.arm.place(link.hardware.arm.q + 0.4)
     fastest = 0.0
@@ -380,8 +379,7 @@ def test_a_hold_controller_takes_over_on_stop_and_is_asked_before_the_first_moti
     arm.stop("enough")
     assert link.switches == [True, False] and len(first[0]) == 7
     sent = len(link.sent)
-    for _ in range(50):
-        arm.read()
+    read(arm, 50)
     assert len(link.sent) == sent  # another one holds the arm
     arm.close()
 
@@ -399,16 +397,13 @@ def test_a_switch_that_is_refused_is_told_and_the_driver_goes_on_holding(robot):
     link.switch_problem = "switch_controller did not answer"
     arm.stop("enough")
     sent = len(link.sent)
-    for _ in range(50):
-        arm.read()
+    read(arm, 50)
     assert len(link.sent) - sent == 50
     assert arm.health()["last problem of handing back"] == "switch_controller did not answer"
 
 
 def test_a_listener_that_goes_away_is_a_fault(robot):
-    link = link_to(robot)
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot)
     link.command_problem = "no subscriber on /effort_controller/commands"
     faults = ()
     for _ in range(700):
@@ -419,9 +414,7 @@ def test_a_listener_that_goes_away_is_a_fault(robot):
 
 
 def test_an_alarm_of_the_arm_ends_commands(robot):
-    link = link_to(robot)
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot)
     messages = link.broadcaster.messages
     link.broadcaster.messages = lambda measured: [
         one._replace(alarm="the FRI session is in MONITORING_READY") for one in messages(measured)
@@ -457,9 +450,7 @@ def test_nothing_works_without_a_connection(robot):
 
 
 def test_a_torque_that_is_not_finite_never_leaves(robot):
-    link = link_to(robot)
-    arm = make_arm(robot, link)
-    arm.connect()
+    link, arm = connected(robot)
     sent = len(link.sent)
     with pytest.raises(ArmError, match="torque command of joint_2 is nan"):
         arm.command(np.array([0.0, np.nan, 0.0, 0.0, 0.0, 0.0, 0.0]))
