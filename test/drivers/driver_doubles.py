@@ -93,6 +93,13 @@ def run(loop, seconds, beat=True):
     return samples
 
 
+def started(loop, seconds):
+    """Takes the arm over and holds it for a while; returns the loop."""
+    loop.connect()
+    run(loop, seconds)
+    return loop
+
+
 def build_reporting_loop(path):
     """A loop whose arm writes its true speed and the last mode of the loop to a file when it is handed back."""
     loop = build_loop(settings=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0))

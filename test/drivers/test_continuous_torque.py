@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from driver_doubles import build_loop, make_certificate, make_move, run
+from driver_doubles import build_loop, make_certificate, make_move, run, started
 
 from sysid_ros.core.certification.continuous import WINDOW
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, RefusalCode
@@ -15,9 +15,7 @@ DUMBBELL = np.array([3.6, 0.0, 0.0, -3.6 * 0.26, 0.28, 0.0, 0.28, 0.0, 0.0, 0.01
 
 def test_a_plan_that_is_too_much_after_what_was_is_refused_until_the_arm_has_rested(robot):
     """Squares of 20 Nm for 1.5 s: 600 Nm^2 s. A minute allows 4860, and 8.7 Nm for the rest of it takes 4428."""
-    loop = build_loop(robot)
-    loop.connect()
-    run(loop, 0.5)
+    loop = started(build_loop(robot), 0.5)
     move = make_move(loop.status().reference, step=0.1)
     squares = np.zeros((4, 7))
     squares[:3, 4] = 400.0
@@ -37,9 +35,7 @@ def test_a_plan_that_is_too_much_after_what_was_is_refused_until_the_arm_has_res
 
 
 def test_the_rest_of_the_present_plan_counts_before_a_plan_that_takes_over(robot):
-    loop = build_loop(robot)
-    loop.connect()
-    run(loop, 0.5)
+    loop = started(build_loop(robot), 0.5)
     first = make_move(loop.status().reference, step=0.1, duration=3.0)
     squares = np.zeros((7, 7))
     squares[:6, 5] = 841.0  # 29 Nm: 2.5 s of it and 3.5 s more are 5046 of 4860 Nm^2 s, without them it is not too much

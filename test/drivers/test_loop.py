@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run
+from driver_doubles import ComputedTorque, build_loop, make_certificate, make_move, run, started
 from textbook import load_textbook, textbook_file
 
 from sysid_ros.core.certification.assumptions import box_hash
@@ -27,9 +27,7 @@ TORQUE_STEP = 2.5
 
 @pytest.fixture
 def loop(robot):
-    loop = build_loop(robot)
-    loop.connect()
-    run(loop, 0.25)
+    loop = started(build_loop(robot), 0.25)
     return loop
 
 
@@ -341,9 +339,7 @@ def test_brake_at_rest_does_nothing(loop):
 
 
 def test_another_model_is_blended_in(robot):
-    loop = build_loop(robot, controller=RobustController(robot))
-    loop.connect()
-    run(loop, 0.25)
+    loop = started(build_loop(robot, controller=RobustController(robot)), 0.25)
     samples = run(loop, 0.01)
     prior = loop.model
     narrower = replace(prior, payload_box=Box.around(0.5 * prior.payload, 1e-3), payload=0.5 * prior.payload)
@@ -372,9 +368,7 @@ def test_bounds_that_shrink_disturb_nothing(loop):
 def test_no_motion_starts_until_the_controller_uses_the_payload(robot):
     """Whatever happens meanwhile: bounds of motions from rest are for one nominal payload."""
     controller = RobustController(robot)
-    loop = build_loop(robot, controller=controller)
-    loop.connect()
-    run(loop, 0.25)
+    loop = started(build_loop(robot, controller=controller), 0.25)
     prior = loop.model
     light = replace(prior, payload=0.6 * prior.payload)
     loop.set_model(light)
@@ -392,9 +386,7 @@ def test_no_motion_starts_until_the_controller_uses_the_payload(robot):
 
 def test_no_motion_starts_until_the_payload_of_a_take_over_is_used(robot):
     controller = RobustController(robot)
-    loop = build_loop(robot, controller=controller)
-    loop.connect()
-    run(loop, 0.25)
+    loop = started(build_loop(robot, controller=controller), 0.25)
     first, second, takeover = start_chain(loop)
     lighter = replace(loop.model, payload=0.6 * loop.model.payload)
     run(loop, 0.3)
@@ -561,9 +553,7 @@ def test_an_effort_that_is_not_a_number_brakes_and_refuses_until_it_is_back(loop
 
 @pytest.mark.parametrize("gain", [0.93, 1.07, -1.0])
 def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses(robot, gain):
-    loop = mock_loop(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5)
-    loop.connect()
-    run(loop, 0.3)
+    loop = started(mock_loop(truth="corner", payload="dumbbell_4lb", noise="uniform", seed=5), 0.3)
     start_move(loop, bound=0.09)
     run(loop, 0.3)
     read = loop.arm.read
@@ -586,9 +576,7 @@ def test_a_torque_sensor_that_is_wrong_by_more_than_its_error_brakes_and_refuses
 
 
 def test_a_motor_that_does_not_obey_is_not_asked_for_more_and_more(robot):
-    loop = mock_loop(noise="none")
-    loop.connect()
-    run(loop, 1.0)
+    loop = started(mock_loop(noise="none"), 1.0)
     # Friction holds the arm, a little away from where it should be, whatever is commanded.
     read, held = loop.arm.read, loop.arm.read()
     q = held.q + 2e-3
@@ -630,9 +618,7 @@ def test_leaving_the_certified_tube_brakes(loop):
 
 
 def test_an_arm_that_does_not_follow_at_all_is_given_up(robot):
-    loop = build_loop(robot, controller=ComputedTorque(robot, stiffness=5.0, damping=5.0))
-    loop.connect()
-    run(loop, 0.3)
+    loop = started(build_loop(robot, controller=ComputedTorque(robot, stiffness=5.0, damping=5.0)), 0.3)
     loop.arm.set_payload(3.0 * robot.payload_prior.nominal)
     run(loop, 1.5)
     assert loop.mode is LoopMode.FAULT and loop.status().code is LoopCode.TRACKING_ERROR
@@ -642,9 +628,7 @@ def test_an_arm_that_does_not_follow_at_all_is_given_up(robot):
 
 def test_overspeed_is_given_up(robot):
     settings = LoopSettings(following_error=1.0)
-    loop = build_loop(robot, settings=settings)
-    loop.connect()
-    run(loop, 0.3)
+    loop = started(build_loop(robot, settings=settings), 0.3)
     loop._controller.spoil = lambda tau: np.where(np.arange(7) == 4, 9.0, tau)
     run(loop, 2.0)
     assert loop.mode is LoopMode.FAULT and loop.status().code is LoopCode.LIMIT

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from driver_doubles import build_loop, make_certificate, make_move, run
+from driver_doubles import build_loop, make_certificate, make_move, run, started
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import GravityPid, OnlineModelController, RobustController
@@ -126,9 +126,7 @@ def test_limits_and_monitors_stay_as_they_are(robot):
 def test_who_may_move_without_a_certificate(robot, law):
     """Laws without a bound, in simulation; never the one that has a bound, and none where the loop forbids it."""
     for allowed in (False, True):
-        loop = build_loop(robot, controller=law(robot), settings=LoopSettings(allows_uncertified=allowed))
-        loop.connect()
-        run(loop, 0.3)
+        loop = started(build_loop(robot, controller=law(robot), settings=LoopSettings(allows_uncertified=allowed)), 0.3)
         move = make_move(loop.status().reference, 0.2)
         if allowed and law is not RobustController:
             loop.follow_uncertified(move)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from driver_doubles import make_certificate
+from driver_doubles import make_certificate, started
 from textbook import load_textbook
 
 from sysid_ros.core.control import build_controller
@@ -25,9 +25,7 @@ def one_way(start):
 def moving_loop(seed):
     theta = sample_parameters(ROBOT, np.random.default_rng(seed), corner=True)
     arm = MujocoArm(ROBOT, theta, None, settings=MujocoSettings(seed=seed))
-    loop = ControlLoop(arm, build_controller("robust", ROBOT), ROBOT, LoopSettings())
-    loop.connect()
-    run(loop, 0.3)
+    loop = started(ControlLoop(arm, build_controller("robust", ROBOT), ROBOT, LoopSettings()), 0.3)
     plan = one_way(loop.status().reference)
     loop.execute(plan, make_certificate(loop, plan, bound=0.2, velocity_bound=np.full(7, 0.1)))
     return loop

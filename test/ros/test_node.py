@@ -20,9 +20,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.ros.node import spin_main
 """
 
-SLOW_TO_STOP = (
-    PREAMBLE
-    + """
+SLOW_TO_STOP = """
 class Slow(Node):
     def __init__(self):
         super().__init__("slow")
@@ -36,22 +34,16 @@ class Slow(Node):
         print("arm at rest", flush=True)
 sys.exit(spin_main(Slow))
 """
-)
 
-REFUSES = (
-    PREAMBLE
-    + """
+REFUSES = """
 class Refuses(Node):
     def __init__(self):
         super().__init__("refuses")
         raise SysidError("joint 'x' is unknown")
 sys.exit(spin_main(Refuses))
 """
-)
 
-BREAKS = (
-    PREAMBLE
-    + """
+BREAKS = """
 class Breaks(Node):
     def __init__(self):
         super().__init__("breaks")
@@ -60,11 +52,8 @@ class Breaks(Node):
         print("arm at rest", flush=True)
 sys.exit(spin_main(Breaks))
 """
-)
 
-LIFECYCLE = (
-    PREAMBLE
-    + """
+LIFECYCLE = """
 class Cycle(LifecycleNode):
     def __init__(self):
         super().__init__("cycle")
@@ -77,14 +66,12 @@ class Cycle(LifecycleNode):
         return RESULT
 sys.exit(spin_main(Cycle))
 """
-)
 
 
 def start(code):
+    words = [sys.executable, "-c", PREAMBLE + code]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["."] + sys.path)}
-    return subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_no_further_signal_breaks_the_stopping():
@@ -272,9 +259,7 @@ def test_error_of_the_work_is_raised_where_it_is_awaited(worker):
     assert future.result().message == "caught: no plan"
 
 
-CLOCKED = (
-    PREAMBLE
-    + """
+CLOCKED = """
 import os
 import signal
 import threading
@@ -299,12 +284,11 @@ class Clocked(Node):
         print(f"ends at {self.get_clock().now().nanoseconds}", flush=True)
 sys.exit(spin_main(Clocked, [word for word in sys.argv if word != "gives"]))
 """
-)
 
 
 @pytest.mark.parametrize("gives", [False, True])
 def test_a_clock_that_nobody_gives_is_missed_aloud(gives):
-    words = [sys.executable, "-c", CLOCKED, *(["gives"] if gives else [])]
+    words = [sys.executable, "-c", PREAMBLE + CLOCKED, *(["gives"] if gives else [])]
     process = subprocess.Popen(
         [*words, "--ros-args", "-p", "use_sim_time:=true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from driver_doubles import started
 from emulated_campaign import require_forgives_itself
 from kortex_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_base, make_loop, run
 from textbook import load_textbook
@@ -80,9 +81,7 @@ def test_start_and_stop_sequences_are_kinovas():
     base = make_base(payload="1.0", device_ids=(1, 2, 3, 4, 5, 6, 7))
     asked = record(base)
     with RunningEmulator(base, tcp_delay=0.02) as emulator:
-        loop = make_loop(make_arm(emulator))
-        loop.connect()
-        run(loop, 0.1)
+        loop = started(make_loop(make_arm(emulator)), 0.1)
         loop.release("test")
     calls = [frame for transport, frame in asked if transport == "tcp" and frame.function != Function.KEEP_ALIVE]
     names = [(Function(frame.function).name, frame.payload[-1:], frame.device) for frame in calls]
@@ -349,9 +348,7 @@ def test_a_base_without_an_address_is_refused():
 def running():
     base = make_base(payload="1.0")
     with RunningEmulator(base) as emulator:
-        loop = make_loop(make_arm(emulator))
-        loop.connect()
-        run(loop, 0.1)
+        loop = started(make_loop(make_arm(emulator)), 0.1)
         yield emulator, loop
         loop.release("test")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from driver_doubles import start_move
+from driver_doubles import start_move, started
 from kortex_bench import PERIOD, ROBOT, make_base, make_loop, run
 from kortex_memory import Clock, Memory, MemoryArm
 
@@ -19,9 +19,7 @@ def moving(monkeypatch):
     memory = Memory(make_base(payload="0.6"))
     for user in ("arm", "exchange", "client"):
         monkeypatch.setattr(f"sysid_ros.drivers.kinova_kortex.{user}.time", Clock(memory))
-    loop = make_loop(MemoryArm(memory, stamps=StampSource.CLOCK))
-    loop.connect()
-    run(loop, 0.3)
+    loop = started(make_loop(MemoryArm(memory, stamps=StampSource.CLOCK)), 0.3)
     start_move(loop, 1.0)
     run(loop, 0.4)
     assert loop.mode is LoopMode.TRACK and np.abs(memory.base.arm.v).max() > 0.1

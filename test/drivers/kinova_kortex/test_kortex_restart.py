@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from driver_doubles import start_move
+from driver_doubles import start_move, started
 from kortex_bench import PERIOD, make_base, make_loop, run
 from kortex_memory import Memory, MemoryArm
 
@@ -22,9 +22,7 @@ class Moving:
 
     def __init__(self):
         self.memory = Memory(make_base(payload="0.6"))
-        self.loop = make_loop(MemoryArm(self.memory, late_limit=10.0, session_timeout=10.0))
-        self.loop.connect()
-        run(self.loop, 0.25)
+        self.loop = started(make_loop(MemoryArm(self.memory, late_limit=10.0, session_timeout=10.0)), 0.25)
         start_move(self.loop, 1.0)
         run(self.loop, 0.4)
         assert self.loop.mode is LoopMode.TRACK and np.abs(self.base.arm.v).max() > 0.1

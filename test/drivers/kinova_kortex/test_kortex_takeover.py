@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kortex_bench import ROBOT, make_base, make_loop, run
+from driver_doubles import started
+from kortex_bench import ROBOT, make_base, make_loop
 from kortex_memory import Clock, Memory, MemoryArm
 
 from sysid_ros.core.model.mechanics import ArmDynamics
@@ -43,9 +44,7 @@ def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque():
     limits = [
         float(enough.get(name, tau)) for name, tau in zip(ROBOT.joint_names, ROBOT.limits.tau_continuous, strict=True)
     ]
-    loop = make_loop(MemoryArm(memory, with_torque_limits(limits)))
-    loop.connect()
-    run(loop, 0.2)
+    loop = started(make_loop(MemoryArm(memory, with_torque_limits(limits))), 0.2)
     assert loop.mode is LoopMode.HOLD and memory.farthest < 5e-3
     loop.release("test")
 

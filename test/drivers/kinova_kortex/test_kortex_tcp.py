@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from driver_doubles import started
 from kortex_bench import PERIOD, RunningEmulator, make_arm, make_base, make_loop, run
 from kortex_memory import Clock
 from test_kortex_cut import CutArm, CutMemory
@@ -348,9 +349,7 @@ def test_pieces_and_a_reset_over_real_sockets():
     with RunningEmulator(base) as emulator:
         slow = StreamFaults(piece=5, pause=2e-4)
         with TcpRelay(emulator.server.address, slow, slow) as relay:
-            loop = make_loop(make_arm(emulator, port=relay.address[1]))
-            loop.connect()
-            run(loop, 0.1)
+            loop = started(make_loop(make_arm(emulator, port=relay.address[1])), 0.1)
             assert loop.mode is LoopMode.HOLD
             relay.change(to_client=StreamFaults(cut=Cut.RST))
             assert wait_until(lambda: (run(loop, 50 * PERIOD), loop.is_handed_back)[1], 60.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from driver_doubles import start_move
+from driver_doubles import start_move, started
 from emulated_campaign import require_forgives_itself
 from fri_bench import PERIOD, ROBOT, RunningEmulator, make_arm, make_controller, make_loop, run, with_sensors
 from fri_memory import Memory, MemoryArm, use_clock_of
@@ -210,9 +210,7 @@ def test_garbage_during_a_motion_is_refused_and_told_once(port):
     genuine = FriCodec(FriVersion.V1_15).encode_monitoring(controller._message(controller._state)._replace(sequence=1))
     with RunningEmulator(controller, port) as emulator:
         arm = make_arm(port, robot_ip="127.0.0.1")
-        loop = make_loop(arm)
-        loop.connect()
-        run(loop, 0.5)
+        loop = started(make_loop(arm), 0.5)
         start_move(loop, 1.0)
         answered = arm.health()["commands sent"]
         own = emulator.server._endpoint
@@ -288,9 +286,7 @@ def test_velocities_better_than_possible_are_refused():
 def running(port):
     controller = make_controller(payload="1.0")
     with RunningEmulator(controller, port) as emulator:
-        loop = make_loop(make_arm(port))
-        loop.connect()
-        run(loop, 0.3)
+        loop = started(make_loop(make_arm(port)), 0.3)
         yield emulator, loop
         loop.release("test")
 
