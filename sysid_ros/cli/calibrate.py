@@ -53,7 +53,7 @@ from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.start_check import check_suite, require_movable
 
 CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
-"""Sends the goal and shows progress; its exit status is that of the runner."""
+"""Sends the goal and shows progress; its exit status is the runner's."""
 LARGEST_CHANGE = 1e4
 """Of torque offsets: more than any joint has [Nm]."""
 _LISTED = 20
@@ -189,7 +189,7 @@ def _calibrate_with_progress(
 
 @dataclass(frozen=True)
 class _Motion:
-    """A run of the nodes with one load: where its files go, and what the hand holds [kg], last joint's frame [m]."""
+    """A run of the nodes with one load: folder of its files, and the load of the hand [kg], last joint's frame [m]."""
 
     folder: Path
     mass: float = 0.0
@@ -265,7 +265,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
             payload += " at " + " ".join(map(repr, options.com))
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
         known.update({f"arm_{name}": value for name, value in record.items()})
-        if options.sweep_time and not motion.mass:  # friction is that of the empty hand
+        if options.sweep_time and not motion.mass:  # friction of the empty hand
             known["arm_sweep_time"] = options.sweep_time
         own = {"identification": known}
         if is_simulated:
@@ -285,7 +285,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
 
 
 def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:
-    """Return the box of a CoM given in the tool frame [m] in that of the last joint, (3,)."""
+    """Return the box of a CoM given in the tool frame [m] in the last joint's frame, (3,)."""
     if not 0.0 <= tolerance < np.inf:
         raise ParameterOutOfRange("--com-tolerance [m]", tolerance, "0 or more")
     rotation, origin = tool_transform(robot)
@@ -390,7 +390,7 @@ def run_sensors(options: argparse.Namespace) -> int:
 
 
 def describe_sensors(robot: RobotModel, found: SensorStatistics) -> list[RenderableType]:
-    """Describe measured errors beside what the robot file assumes."""
+    """Describe measured errors beside the assumptions of the robot file."""
     sensors = robot.sensors
     lines: list[RenderableType] = [
         f"{found.seconds:.3g} s at standstill in {found.segments} pieces, {1.0 / found.period:.4g} Hz",

@@ -24,7 +24,7 @@ from sysid_ros.start_check import check_suite, require_movable
 from sysid_ros.view.address import LOOPBACK, free_port
 
 CLIENT_MODULE = "sysid_ros.nodes.identify_client"
-"""Sends the goal and shows progress and result; its exit status is that of the runner."""
+"""Sends the goal and shows progress and result; its exit status is the runner's."""
 
 
 def client_command(options: argparse.Namespace, results: Path) -> list[str]:

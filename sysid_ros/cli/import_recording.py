@@ -20,7 +20,7 @@ from sysid_ros.reports.recordings.tables import write_npz
 
 
 def summarize(recording: Recording) -> str:
-    """Return what a recording holds, a line each."""
+    """Return the contents of a recording, a line each."""
     samples = recording.samples
     steps = 1e-9 * np.diff(samples.stamps)
     speeds = np.abs(samples.v).max(axis=0)

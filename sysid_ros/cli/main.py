@@ -52,7 +52,7 @@ Identifies what a robot arm holds, with guaranteed bounds. Five things to begin 
   sysid new-robot ARM.urdf                      write the settings of another arm
   sysid identify --mode hardware --robot-ip IP  identify what a real arm holds"""
 TRACEBACK = "SYSID_ROS_TRACEBACK"
-"""Environment variable with which faults of the program are told in full."""
+"""Environment variable with which faults of the program are printed in full."""
 COMPLETING = "_ARGCOMPLETE"
 """Environment variable that a shell sets where it wants words instead of work."""
 

@@ -152,7 +152,7 @@ def _read_tare(options: argparse.Namespace, robot: RobotModel) -> Recording | No
 
 
 def _run_fleet(options: argparse.Namespace) -> int:
-    _robot_of(options)  # what is wrong for all of them is told once
+    _robot_of(options)  # a mistake for all of them is reported once
     jobs = fleet_jobs(options)
     path = Path(options.output) / "runs.jsonl"
     from sysid_ros.cli.many_runs import carry_out_runs

@@ -13,7 +13,7 @@ from sysid_ros.papers.names import SVA_EXPERIMENTS, SVA_ROBOTS
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what is missing, print the tables and draw the figures; return the exit status."""
+    """Make the missing runs, print the tables and draw the figures; return the exit status."""
     from sysid_ros.papers import sva_report
 
     wanted = SVA_EXPERIMENTS if options.experiment == "all" else (options.experiment,)

@@ -27,7 +27,7 @@ class ProcessGroup:
         name: Name for messages.
         command: Program and arguments.
         environment: All its environment variables.
-        log: File for what it prints; None shares the terminal.
+        log: File for its output; None shares the terminal.
         reads_terminal: Whether it may read what a person types; else there is nothing to read.
     """
 
@@ -91,7 +91,7 @@ class ProcessGroup:
                 pass
 
     def last_lines(self) -> str:
-        """Return the end of what it printed into its log."""
+        """Return the end of its log."""
         if self.log is None or not self.log.is_file():
             return ""
         return "\n".join(self.log.read_text(errors="replace").rstrip().splitlines()[-15:])
@@ -100,7 +100,7 @@ class ProcessGroup:
 def stop_groups(
     groups: Sequence[ProcessGroup], interrupt_seconds: float = STOP_TIMEOUT, terminate_seconds: float = 3.0
 ) -> None:
-    """End processes: SIGINT, then SIGTERM, then SIGKILL, to those that are left.
+    """End processes: SIGINT, then SIGTERM, then SIGKILL, to the remaining ones.
 
     One that was stopped by a signal goes on, for otherwise it would hear of none but the last.
 

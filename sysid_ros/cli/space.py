@@ -40,7 +40,7 @@ from sysid_ros.space.report import read_known_robot, write_free_flyer, write_hel
 from sysid_ros.start_check import require_modules, require_parameters
 
 CLIENT_MODULE = "sysid_ros.space.nodes.free_flyer_client"
-"""Sends the goal and shows progress; its exit status is that of the runner."""
+"""Sends the goal and shows progress; its exit status is the runner's."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summarize(identification: FreeFlyerIdentification) -> str:
-    """Return what was found of a robot in a few lines."""
+    """Summarize the result for a robot in a few lines."""
     estimate, before, bounds = identification.estimate, identification.believed, identification.bounds
     scale = np.maximum(np.abs(estimate.values), 1e-12)
     change, deviation = np.abs(estimate.values - before) / scale, estimate.deviations / scale
@@ -103,7 +103,7 @@ def summarize(identification: FreeFlyerIdentification) -> str:
 
 
 def summarize_object(held: ObjectIdentification) -> str:
-    """Return what was found of an object in a few lines."""
+    """Summarize the result for an object in a few lines."""
     if held.inconsistency is not None or held.estimate is None:
         return f"nothing is certain: {held.inconsistency}"
     box, com, frame = held.estimate.bounds.box, held.estimate.com_box, held.estimate.frame

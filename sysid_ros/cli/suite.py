@@ -61,7 +61,7 @@ class Suite:
         self._nodes: list[ProcessGroup] = []  # in the order of the processes
         self._again: dict[int, float] = {}  # which of them are started again, and when: monotonic [s]
         self._standing: dict[int, float] = {}  # which of their numbers stand still, and since when: monotonic [s]
-        self._named: set[int] = set()  # those of them that were named
+        self._named: set[int] = set()  # already named ones
         self._client: ProcessGroup | None = None
 
     def run(self) -> int:

@@ -87,7 +87,7 @@ def hanging(prefix: str, text: str) -> RenderableType:
 
 
 def working(text: str) -> Status:
-    """Return a context that tells a person at a terminal what is being done, and leaves nothing behind."""
+    """Return a context that shows a person at a terminal the work in progress, and leaves nothing behind."""
     return make_console(sys.stderr).status(escape(text))
 
 

@@ -161,7 +161,7 @@ def describe_margins(checked: Sequence[CheckedPlan], joint_names: Sequence[str])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, and print what was found; return the exit status."""
+    """Check, and print the findings; return the exit status."""
     ground, cuts, estimates = _ground_of(options.ground), list[str](), list[Box]()
     with watching(f"reading {options.file}") as watch:
         plans = read_plans(options.file, watch, cuts.append, estimates.append)

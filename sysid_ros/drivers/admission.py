@@ -230,7 +230,7 @@ SOURCE_MEMORY = 2.0
 
 
 class SceneGuard:
-    """Compares certificates with the present scene, and the present scene with that of the motion.
+    """Compares certificates with the present scene, and the present scene with the motion's.
 
     While two sources publish scenes, the scene is unknown: certificates of one would be judged by the scene of the
     other.

@@ -87,7 +87,7 @@ class ArmState:
         ok: Whether the values are fresh; if not they repeat the last known ones (a missed cycle).
         faults: Faults that the arm reports while it still obeys, in words.
         missed: Cycles without a state between this one and the one before [-].
-        is_exact: Whether the errors are within those of the sensor model; if not, the values are good enough to hold
+        is_exact: Whether the errors are within the sensor model's; if not, the values are good enough to hold
             the arm with, but not to estimate from.
     """
 

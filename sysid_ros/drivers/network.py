@@ -146,7 +146,7 @@ _LARGEST = 2048
 _MOST_QUEUED = 1000
 _BUFFER = 1 << 20
 _FREE_PORTS = (61_000, 65_500)
-"""Range of free ports: above the ports that Linux chooses itself (to 60999) and those of ROS 2 domains."""
+"""Range of free ports: above the ports that Linux chooses itself (to 60999) and the ports of ROS 2 domains."""
 
 Address = tuple[str, int]
 

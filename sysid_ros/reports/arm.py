@@ -1,4 +1,4 @@
-"""The files of an identified arm: its calibration, updated robot descriptions, and a page about what was found."""
+"""The files of an identified arm: its calibration, updated robot descriptions, and a page about the result."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MEAN_TIME = 0.1
 class TorqueCheck:
     """Torque residuals of a motion that the calibration did not use; for people, no guarantee rests on them.
 
-    They are those of means over :data:`MEAN_TIME` in which the joint moves: in single samples the noise of the sensors
+    They are of means over :data:`MEAN_TIME` in which the joint moves: in single samples the noise of the sensors
     hides what parameters change, and at rest friction may be anything up to its limit. Of a joint that never moves for
-    so long they are those of all means.
+    so long they are of all means.
 
     Attributes:
         name: Name of the recording.
@@ -81,7 +81,7 @@ def make_result(
     check: LoadedRecording | None = None,
     warnings: Sequence[str] = (),
 ) -> ArmResult:
-    """Work out what a calibration says of its arm.
+    """Evaluate a calibration of an arm.
 
     Args:
         robot: The arm as it was before.
@@ -97,7 +97,7 @@ def make_result(
 
 
 def check_torques(before: RobotModel, after: RobotModel, gains: Array, recording: LoadedRecording) -> TorqueCheck:
-    """Compare measured torques with those of two models of the same arm.
+    """Compare measured torques with two models of the same arm.
 
     Args:
         before: The arm as it was.

@@ -49,7 +49,7 @@ def _converge(result: IdentificationResult, i: int) -> Plot:
 
 
 def shrinkage(result: IdentificationResult) -> str | None:
-    """Width of the bounds over that of the prior, every parameter over time, in a plot for each kind."""
+    """Width of the bounds over the prior's, every parameter over time, in a plot for each kind."""
     history, prior = result.history, result.prior.width
     if not np.isfinite(history.lower).any():
         return None
@@ -167,7 +167,7 @@ def _mark_plans(plot: Plot, result: IdentificationResult) -> None:
 
 
 def excitation(result: IdentificationResult) -> str | None:
-    """Draw what the data see: singular values of the windows, scaled by the prior, and the condition number."""
+    """Draw the information of the data: singular values of the windows over the prior, and the condition number."""
     is_seen = result.information is not None and np.any(result.information)
     if not is_seen and not np.isfinite(result.history.condition_number).any():
         return None

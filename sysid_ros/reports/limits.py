@@ -1,4 +1,4 @@
-"""What keeps bounds from being narrower, and what a person can do about it."""
+"""Limits of the bounds, and what a person can do about them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sysid_ros.reports.payload_files import find_well_known
 from sysid_ros.reports.result import IdentificationResult
 
 TOLD = 3
-"""Causes that are told; the error budget has all."""
+"""Causes that are named; the error budget has all."""
 _LEAST_OF_MASS = 0.2
-"""Parts of the half width of the mass are told where the last windows made at least this share of it [-]."""
+"""Parts of the half width of the mass are named where the last windows made at least this share of it [-]."""
 _STILL = 0.05
 """Bounds of the mass that the second half of a recording narrowed by less will hardly get narrower [-]."""
 _LEAST = 0.05

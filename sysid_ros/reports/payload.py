@@ -355,7 +355,7 @@ def felt_torques(robot: RobotModel, load: PayloadSummary, assumed: ArrayLike, q:
 
 
 def notices(result: IdentificationResult) -> tuple[str, ...]:
-    """Everything a reader must be told: the warnings of the run, and what the numbers themselves give rise to."""
+    """Everything a reader must know: the warnings of the run, and notices that the numbers themselves cause."""
     change = [result.estimate.payload_change] if result.estimate.payload_change else []
     doubt = [result.agreement.doubt] if result.agreement is not None and result.agreement.doubt else []
     texts = [

@@ -1,4 +1,4 @@
-"""Pictures of the arm with what is known of its payload, as SVG; the script of the page turns them with the pointer."""
+"""Pictures of the arm and the bounds of its payload, as SVG; the script of the page turns them with the pointer."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class _Picture:
         return middle, float(np.linalg.norm(points - middle, axis=1).max())
 
     def svg(self, description: str, center: Array, reach: float) -> str:
-        """Return the picture; what is within ``reach`` [m] of the centre (3,) [m] fits into it."""
+        """Return the picture; it shows everything within ``reach`` [m] of the centre (3,) [m]."""
         scale = 0.52 * min(SIZE) / max(reach, 1e-3)
         drawn = []
         for index, part in enumerate(self._parts):

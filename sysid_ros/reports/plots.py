@@ -79,14 +79,14 @@ class Axis:
         self.end: float | None = None
 
     def show(self, values: ArrayLike) -> None:
-        """Make room for numbers; those that are not finite, or not positive on a logarithmic axis, are left out."""
+        """Make room for numbers; numbers that are not finite, or not positive on a logarithmic axis, are left out."""
         array = np.ravel(np.asarray(values, dtype=float))
         array = array[np.isfinite(array) & ((array > 0.0) | (not self.is_log))]
         if array.size:
             self._seen += [float(array.min()), float(array.max())]
 
     def settle(self) -> None:
-        """Choose the range: that of the data with a margin, and the ends that are set."""
+        """Choose the range: the data with a margin, and the ends that are set."""
         lower, upper = (min(self._seen), max(self._seen)) if self._seen else (0.1 if self.is_log else 0.0, 1.0)
         if self.is_log:
             spare = (upper / lower) ** _MARGIN if upper > lower else 1.5

@@ -261,7 +261,7 @@ class IdentificationResult:
         commanded_tau: Commanded torques, (N, n) [Nm], None where unknown.
         predicted_tau: Torques the estimated model predicts for the samples, (N, n) [Nm], None where not computed.
             Without a usable estimate: those of the payload of ``windows``, for diagnosis.
-        windows: The windows beside what the estimate explains of them, None where not computed.
+        windows: The windows beside their explanation by the estimate, None where not computed.
         explanation: Hypotheses about data that no payload agrees with, None where some do or none were tried.
         statistical: Statistical interval from the residuals, None where there is none; it guarantees nothing.
         agreement: How much of the allowed errors the data use, None where that was not computed.
@@ -344,7 +344,7 @@ class IdentificationResult:
 _START_ERROR, _START_STEP = 0.1, 0.001
 """Starts are known this well, and are looked for in steps of this [s]."""
 _SAME = 2e-3
-"""Desired positions this far apart are still those of the plan [rad]; a stamp may be half a step off."""
+"""Desired positions this far apart still count as the plan's [rad]; a stamp may be half a step off."""
 _BLUR = 0.25
 """A plan that takes over leaves its predecessor's path slowly: for about so long they cannot be told apart [s]."""
 
@@ -381,7 +381,7 @@ def followed_motions(motions: Sequence[MotionRecord], seconds: Array, reference_
 
 
 def _match(motion: MotionRecord, seconds: Array, reference_q: Array) -> tuple[float, float] | None:
-    """First and last time at which the desired position was that of the plan [s]; None if it never was."""
+    """First and last time at which the desired position was the plan's [s]; None if it never was."""
     end = motion.start + motion.trajectory.duration
     inside = np.flatnonzero((seconds >= motion.start - _START_ERROR) & (seconds <= end))
     if inside.size < 2:

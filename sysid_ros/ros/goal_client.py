@@ -198,7 +198,7 @@ class GoalClient:
             raise GoalLost(f"the goal ended without a result; see the log of {self._server}")
         if self._key is not None and not is_genuine(response.result, self._key):
             raise GoalLost(
-                f"the result of {self._name} is not signed with the key of this suite, so somebody else has answered: "
+                f"the result of {self._name} is not signed with the key of this suite, so another program answered: "
                 "nothing it says is to be believed; end that program, or use a network of your own"
             )
         return response.result

@@ -37,7 +37,7 @@ _POSE_STEPS = 4
 
 @dataclass(frozen=True, eq=False)
 class FloatingState:
-    """State of a free-flying robot; inertial axes are those of the base at the start.
+    """State of a free-flying robot; inertial axes are the base's at the start.
 
     Attributes:
         time: Since the start [s].

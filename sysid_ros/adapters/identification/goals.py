@@ -143,7 +143,7 @@ class GoalBase:
             self._monitor.begin(RecordingWriter(self._folder / RECORDING, metadata))
 
     def _end_recording(self, final: ParameterEstimate | None = None) -> str:
-        """Complete the recording; return what is missing in it, in words."""
+        """Complete the recording; return the fault, in words."""
         try:
             self._monitor.end(final)
         except SysidError as error:

@@ -112,7 +112,7 @@ class KortexClient:
         return self._tcp.wait(request, self._settings.call_timeout)
 
     def clear_faults(self) -> TcpCall[bytes]:
-        """Request the base to clear its faults and those of its actuators."""
+        """Request the base to clear its own and its actuators' faults."""
         return self._tcp.start(Function.CLEAR_FAULTS)
 
     def set_servoing_mode(self, mode: ServoingMode) -> TcpCall[bytes]:

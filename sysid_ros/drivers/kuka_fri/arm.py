@@ -168,7 +168,7 @@ class FriArm(Arm):
         self._link = None
 
     def health(self) -> dict[str, object]:
-        """See :meth:`Arm.health`: state of the session and counters of the network, those of the last one if closed."""
+        """See :meth:`Arm.health`: state of the session and counters of the network, the last session's if closed."""
         return self._closed_health if self._link is None else self._link.health()
 
     @property

@@ -278,7 +278,7 @@ class Measured:
         tau: Efforts in joint direction [Nm].
         missed: States missing just before it [-].
         gap: Time since the one before [s].
-        is_exact: Whether its errors are within those of the sensor model.
+        is_exact: Whether its errors are within the sensor model's.
         alarm: Why the arm does not obey commands; None if it does, or without this field.
     """
 

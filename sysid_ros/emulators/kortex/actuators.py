@@ -4,7 +4,7 @@ An actuator holds a position or applies a torque. It holds with the true gravity
 controller would have found it. There is no compensation of gravity or friction under torque control; the inner velocity
 and current loops of a real actuator are not modelled: the torque commanded is the torque of the motor.
 
-Following error, velocity and torque limits are those of Kinova's user guide. That a fault of one actuator makes the
+Following error, velocity and torque limits are from Kinova's user guide. That a fault of one actuator makes the
 whole arm hold, and after how long without commands the tick counts as lost, is this emulator's own rule.
 """
 

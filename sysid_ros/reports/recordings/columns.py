@@ -1,4 +1,4 @@
-"""Finds out what the columns of a table are: its time, and positions, velocities and torques of joints, by name.
+"""Finds the columns of a table: its time, and positions, velocities and torques of joints, by name.
 
 Tables come from loggers, from PlotJuggler, from ``numpy.savetxt`` and from spreadsheets, and all name columns in ways
 of their own: ``q_joint_1``, ``joint_1/position``, ``/joint_states/effort[0]``, ``time [ms]``. What is found is by name,
@@ -42,7 +42,7 @@ class Columns:
     Attributes:
         time: The column of the time, or those of seconds and nanoseconds.
         joints: Of ``q``, ``tau`` and, where there are all, ``v`` the columns in the robot's joint order.
-        units: Units that the names tell, by quantity.
+        units: Units in the names, by quantity.
         notices: What was chosen among several, a sentence each.
     """
 

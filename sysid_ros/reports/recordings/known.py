@@ -75,7 +75,7 @@ def read_recordings(
 
 
 def names_apart(paths: Sequence[Path]) -> list[str]:
-    """Return names that tell files apart: the file's, with as many folders before it as that takes.
+    """Return different names for files: the file's, with as many folders before it as that takes.
 
     A file ``recording.mcap`` of this suite is always named with its folder, which says which run it is of.
     """

@@ -205,7 +205,7 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return what the writer said about the recording; empty if nothing."""
+    """Return the writer's words about the recording; empty if there are none."""
     found: dict[str, str] = {}
     try:
         with open(path, "rb") as file:

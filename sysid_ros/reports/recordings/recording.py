@@ -101,7 +101,7 @@ METADATA = "sysid_ros"
 QUEUE_LENGTH = 5000
 """Messages that may wait for the disk before the next one is dropped and counted."""
 CHUNK_BYTES = 256 * 1024
-"""Size of a chunk: what a killed process may lose."""
+"""Size of a chunk; a killed process may lose one."""
 CLOSE_TIMEOUT = 20.0
 """Longest wait for the disk when closing [s]."""
 
@@ -214,7 +214,7 @@ class RecordingWriter:
         return True
 
     def close(self) -> None:
-        """Write what is waiting, finish the file and close it; doing so twice is harmless.
+        """Write all waiting messages, finish the file and close it; doing so twice is harmless.
 
         Raises:
             SysidError: Not everything that was taken is in the file.
@@ -271,7 +271,7 @@ class RecordingWriter:
             self._error = error
 
     def _add(self, file: _McapFile, entry: _Entry) -> None:
-        """One message; what is wrong with it must not cost the others."""
+        """One message; its faults must not cost the others."""
         try:
             file.add(entry)
             self._written += 1

@@ -1,4 +1,4 @@
-"""Reads what a recording of a run says beside its samples: which arm it was, how it moved, what it truly held."""
+"""Reads everything in a recording of a run but its samples: the arm, its motions, its true load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads tables of samples: CSV files, with a small header or with columns that tell by their names, and NPZ files."""
+"""Reads tables of samples: CSV files, with a small header or with columns that need none, and NPZ files."""
 
 from __future__ import annotations
 

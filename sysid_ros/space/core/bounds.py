@@ -237,7 +237,7 @@ def estimate_object(
 
 
 def object_columns(robot: FreeFlyer, frame: str) -> Array:
-    """Return the effect of an object's parameters in a frame on those of the tree, (10 B, 10)."""
+    """Return the effect of an object's parameters in a frame on the tree's, (10 B, 10)."""
     body, placement = robot.frame(frame)
     matrix = np.zeros((PARAMETERS * robot.tree.count, PARAMETERS))
     part = slice(PARAMETERS * body, PARAMETERS * (body + 1))

@@ -151,7 +151,7 @@ class _AxisJoints:
     """All revolute and prismatic joints of a tree, A of them, so that they are evaluated at once.
 
     Attributes:
-        joints: Their indices, those of the moved bodies less one, (A,).
+        joints: Their indices, one less than the moved bodies' indices, (A,).
         q: Where their positions begin in those of the joints, (A,).
         v: Where their velocities are, (A,).
         unbounded: Which of them have cosine and sine for their position, indices among the A.
