@@ -51,6 +51,9 @@ def compare_description(
         model: Settings of the arm, which say how it is mounted and which joints move; None for none.
         settings: Measured quantities, motions, and unknown parameters.
         options: Details missing in the URDF.
+
+    Raises:
+        SysidError: It cannot be analysed, or the settings are for another robot; the message names the fault.
     """
     if model is None:
         return compare_urdf(text, settings, options)
@@ -71,6 +74,9 @@ class PayloadAnswers:
             estimate: Its estimate; bounds count where they are guaranteed.
             information: Its Gram matrix, (10, 10).
             with_advice: Whether to look for a motion that would determine the parameters the data do not.
+
+        Raises:
+            ParameterOutOfRange: The target is unknown, or the information is of another arm.
         """
         if estimate.target not in self._targets:
             prior = describe_unknowns(self._robot, EstimatorSettings(target=estimate.target)).prior

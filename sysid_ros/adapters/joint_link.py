@@ -74,6 +74,9 @@ class RosJointLink:
 
     Args:
         setup: Names.
+
+    Raises:
+        SysidError: The messages of the arm are not there.
     """
 
     def __init__(self, setup: LinkSetup):

@@ -55,6 +55,10 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
 
     Returns:
         The processes, and parameters by executable over those of the processes.
+
+    Raises:
+        SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
+            be moved.
     """
     is_simulated = options.mode == "mock" or is_emulated(options.mode)
     values = launch_values(options, ARGUMENTS)

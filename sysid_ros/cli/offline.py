@@ -79,7 +79,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions) -> tuple[Recording, bool]:
-    """Read a recording, show a person at a terminal how far it is; on Ctrl-C end with what is read, and say so."""
+    """Read a recording, show a person at a terminal how far it is, and end with what is read by then on Ctrl-C.
+
+    Returns:
+        The recording, and whether it was stopped on the way.
+    """
     is_shown = sys.stderr.isatty()
     with ProgressDisplay(sys.stderr) as display, Interrupts(patience=1) as interrupts:
 
@@ -94,7 +98,11 @@ def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions
 def identify_with_progress(
     recording: Recording, robot: RobotModel, settings: EstimatorSettings, tare: Recording | None = None
 ) -> tuple[IdentificationResult, bool]:
-    """Identify a payload, show how far it is; on Ctrl-C end with what is known by then, and say so."""
+    """Identify a payload, show how far it is, and end with what is known by then on Ctrl-C.
+
+    Returns:
+        The result, and whether it was stopped on the way.
+    """
     box, seconds = robot.payload_prior.box, float(recording.samples.seconds[-1])
     prior = float(box.lower[0]), float(box.upper[0])
 
@@ -169,7 +177,11 @@ def _run_fleet(options: argparse.Namespace) -> int:
 
 
 def fleet_jobs(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the job of each recording: options, file with its size and age, and the folder of its results."""
+    """Return the job of each recording: options, file with its size and age, and the folder of its results.
+
+    Raises:
+        ParameterOutOfRange: A file does not exist.
+    """
     shared = {name: value for name, value in vars(options).items() if name not in ("files", "workers", "scheduler")}
     shared["output"] = str(Path(options.output).absolute())  # workers may stand in another folder
     jobs = []
@@ -189,6 +201,9 @@ def identify_file(**job: Any) -> dict[str, Any]:
 
     Args:
         job: See :func:`fleet_jobs`.
+
+    Returns:
+        Mass and CoM with bounds, and what they are worth.
     """
     options = argparse.Namespace(**job)
     robot = _robot_of(options)

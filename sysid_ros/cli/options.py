@@ -98,7 +98,11 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
 
 
 def recording_options(options: argparse.Namespace) -> ReadOptions:
-    """Return what the command line says of a file of samples."""
+    """Return what the command line says of a file of samples.
+
+    Raises:
+        ParameterOutOfRange: A pair lacks its sign of equality, or a unit is unknown.
+    """
 
     def pairs(option: str, words: Sequence[str], example: str) -> dict[str, str]:
         split = [word.partition("=") for word in words]
@@ -126,13 +130,21 @@ def _scale(word: str) -> tuple[str, float]:
 
 
 def read_settings(options: argparse.Namespace) -> EstimatorSettings:
-    """Return the settings of the estimator from the command line of ``sysid offline``."""
+    """Return the settings of the estimator from the command line of ``sysid offline``.
+
+    Raises:
+        ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
+    """
     values = {name: getattr(options, name) for name in ("method", "body", "target")}
     return parse_settings(options.set, {**values, "window_duration": options.window})
 
 
 def parse_settings(words: Sequence[str], values: Mapping[str, object] | None = None) -> EstimatorSettings:
-    """Read settings of the estimator from words ``NAME=VALUE`` on top of given values."""
+    """Read settings of the estimator from words ``NAME=VALUE`` on top of given values.
+
+    Raises:
+        ParameterOutOfRange: A setting is unknown, has the wrong type or is out of range.
+    """
     defaults = EstimatorSettings()
     known = {entry.name: getattr(defaults, entry.name) for entry in dataclasses.fields(EstimatorSettings)}
     chosen: dict[str, object] = dict(values or {})
@@ -159,13 +171,21 @@ def _parse(name: str, text: str, default: object) -> object:
 
 
 def check_view(options: argparse.Namespace) -> None:
-    """Refuse ``--view`` where nothing can be shown."""
+    """Refuse ``--view`` where nothing can be shown.
+
+    Raises:
+        SysidError: viser is missing, or it names no free port.
+    """
     if options.view_port != "0":
         free_port(options.view_port)
 
 
 def check_arm(options: argparse.Namespace) -> None:
-    """Refuse an arm that is not there, and what cannot be known of one."""
+    """Refuse an arm that is not there, and what cannot be known of one.
+
+    Raises:
+        SysidError: Names the option, or the file.
+    """
     require_robot(options.model, getattr(options, "prior", None))
     if getattr(options, "known_within", None) is not None:
         require_numbers(options, "known_within", most=1.0)

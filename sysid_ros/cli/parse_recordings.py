@@ -113,7 +113,11 @@ def report_parser() -> CommandParser:
 
 
 def locate(source: Path) -> tuple[Path, str | None]:
-    """Return the recording of a results folder, or of what is one itself, and the name of the arm where it is known."""
+    """Return the recording of a results folder, or of what is one itself, and the name of the arm where it is known.
+
+    Raises:
+        InvalidRecording: It is missing, or a folder with results but no recording.
+    """
     if not source.exists():
         raise InvalidRecording(source, "the folder or file", "missing", "a results folder, or a recording")
     if not (source / ESTIMATE).is_file():

@@ -233,6 +233,9 @@ def suite_environment(
         log_directory: Where logs go.
         domain_id: ROS domain; on this machine alone by default one that is free, else that of this process.
         values: Launch arguments that say which network; by default this machine alone.
+
+    Raises:
+        ParameterOutOfRange: There is no such domain.
     """
     network = {} if values is None else network_of(values)
     if values is None or "ROS_AUTOMATIC_DISCOVERY_RANGE" in network:

@@ -92,6 +92,9 @@ def verify_plans(
         encloses_terms: Whether limits must be kept with tracking bounds that are proven throughout, too; of plans that
             say they are, that is always proven.
         known: What else is known of the arm, to compare the plans with.
+
+    Raises:
+        ModelError: The robot is not known here.
     """
     tools: dict[tuple[str, str], tuple[RobotModel, list[BoundRechecker]]] = {}
     for plan, in_sequence in zip(plans, check_sequence(plans), strict=True):

@@ -46,6 +46,9 @@ def admit_trajectory(
         certificate: Its certificate; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
         now: Time of the loop's clock [s].
+
+    Returns:
+        The certificate.
     """
     if certificate is None:
         raise LoopRefusal(_WHAT, NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)

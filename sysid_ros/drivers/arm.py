@@ -181,7 +181,11 @@ def is_all_finite(values: Array) -> bool:
 
 
 def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
-    """Check torques (n,) [Nm] before they are sent to a motor."""
+    """Check torques (n,) [Nm] before they are sent to a motor.
+
+    Raises:
+        ArmError: An entry is not finite.
+    """
     if not is_all_finite(tau):
         joint = int(np.isfinite(tau).argmin())
         raise ArmError(f"torque command of {joint_names[joint]} is {tau[joint]} Nm; it must be a finite number")
@@ -226,7 +230,11 @@ class InjectedFaults(Settings):
     """Power fails: brakes engage, the arm is lost until it is connected again."""
 
     def require_joints(self, joint_names: Sequence[str]) -> None:
-        """Check the joint names."""
+        """Check the joint names.
+
+        Raises:
+            ParameterOutOfRange: A fault names a joint the arm does not have.
+        """
         for name in (*self.stuck_encoders, *self.nan_torques, *self.nan_positions):
             if name not in joint_names:
                 raise ParameterOutOfRange("joint", name, f"one of {', '.join(joint_names)}")
@@ -240,11 +248,18 @@ class SimulatedArm(Arm):
         """Attach, change or (None) detach the payload at once; position and velocity stay.
 
         It is given by its true parameters about the frame of the last joint, (10,).
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
         """
 
     @abstractmethod
     def inject(self, faults: InjectedFaults) -> None:
-        """Replace all injected faults."""
+        """Replace all injected faults.
+
+        Raises:
+            ParameterOutOfRange: A fault names a joint the arm does not have.
+        """
 
     @abstractmethod
     def start_clock(self, stamp_ns: int) -> None:

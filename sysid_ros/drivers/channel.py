@@ -204,7 +204,11 @@ class SampleRing:
 
     @classmethod
     def allocate(cls, n: int, capacity: int) -> int:
-        """Allocate nameless shared memory for a ring; return its file descriptor, which the caller closes."""
+        """Allocate nameless shared memory for a ring; return its file descriptor, which the caller closes.
+
+        Raises:
+            ParameterOutOfRange: The capacity is too small.
+        """
         if capacity < 4 * _GUARD:
             raise ParameterOutOfRange("capacity [samples]", capacity, f"{4 * _GUARD} or more")
         if hasattr(os, "memfd_create"):

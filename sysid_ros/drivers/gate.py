@@ -17,7 +17,13 @@ from sysid_ros.drivers.proof import OwnAssumptions, PlanProver
 
 @dataclass(frozen=True)
 class OfferedPlan:
-    """A plan offered for execution."""
+    """A plan offered for execution.
+
+    Attributes:
+        trajectory: Its path.
+        certificate: Its certificate.
+        authentication: Its stated origin and session.
+    """
 
     trajectory: Trajectory
     certificate: Certificate

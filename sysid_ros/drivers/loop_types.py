@@ -311,7 +311,11 @@ class LoopModel:
                 raise LoopRefusal("model", f"{names[i]} = {values[i]:.6g} is not in {limits}{why}")
 
     def require_inside(self, other: LoopModel, robot: RobotModel) -> None:
-        """Check that this model is at least as certain as another."""
+        """Check that this model is at least as certain as another.
+
+        Raises:
+            LoopRefusal: A box is not inside that of the other model; names the parameter.
+        """
         parts = (
             (self.theta_box, other.theta_box, parameter_names(robot)),
             (self.payload_box, other.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),

@@ -181,6 +181,9 @@ class UdpEndpoint:
         peer: Destination of :meth:`send`; None without a peer.
         ignored: Datagrams of others so far.
         first_ignored: Sender of the first of them; None before.
+
+    Raises:
+        ArmError: The port is in use or forbidden, or a host is unknown.
     """
 
     def __init__(

@@ -104,6 +104,9 @@ def request_scheduling(is_real_time: bool) -> Scheduling:
     """Request exact timers and no garbage collection for this process, and for hardware real-time priority.
 
     A simulated arm (not ``is_real_time``) would only take the processors away from its own planner.
+
+    Returns:
+        The granted scheduling.
     """
     gc.collect()
     gc.freeze()

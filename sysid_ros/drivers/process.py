@@ -79,6 +79,9 @@ class LoopProcess(ChildProcess):
 
         Returns:
             Time until it takes over [s]; 0 for a start from rest.
+
+        Raises:
+            LoopRefusal: It may not be executed.
         """
         seconds: float = self._call("execute", trajectory, certificate, model)
         return seconds
@@ -154,6 +157,9 @@ class LoopProcess(ChildProcess):
 
         Returns:
             Sequence number of the last sample before the change; those after it belong to the new payload.
+
+        Raises:
+            LoopRefusal: The arm is not simulated, or the payload is impossible.
         """
         return self._call("set_payload", payload)
 

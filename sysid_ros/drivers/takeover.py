@@ -69,6 +69,9 @@ def check_gravity(robot: RobotModel, q: Array, tau: Array) -> str:
 
     Returns:
         Why this posture does not show the sign of the efforts; empty where it does.
+
+    Raises:
+        TakeoverRefused: An effort is outside its interval.
     """
     sensors = robot.sensors
     lower, upper = static_effort_interval(robot, q)

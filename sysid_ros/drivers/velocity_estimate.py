@@ -84,7 +84,11 @@ def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
 
 
 def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
-    """Return the plan, if the robot's settings allow its error: the estimator's error budget uses them."""
+    """Return the plan, if the robot's settings allow its error: the estimator's error budget uses them.
+
+    Raises:
+        ParameterOutOfRange: ``sensors.velocity_error`` of a joint is smaller than the guaranteed error.
+    """
     plan = plan_velocity(robot, period)
     allowed = robot.sensors.velocity_error
     worst = int(np.argmax(plan.error - allowed))

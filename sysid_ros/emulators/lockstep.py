@@ -15,6 +15,9 @@ def run_for(loop: ControlLoop, duration: float) -> LoopSamples:
     Args:
         loop: The loop.
         duration: Simulated time [s].
+
+    Returns:
+        The usable samples.
     """
     return collect_samples(_step(loop, round(duration / loop.arm.period)), loop.robot.n)
 
@@ -26,6 +29,9 @@ def run_trajectory(
 
     Returns:
         The usable samples from the start of the trajectory on.
+
+    Raises:
+        LoopRefusal: It may not be executed.
     """
     loop.execute(trajectory, certificate)
     samples: list[LoopSample] = []

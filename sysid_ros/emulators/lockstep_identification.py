@@ -119,6 +119,9 @@ class LockstepBackend:
         scene: Environment of the arm.
         settings: Timing.
         on_cycle: Called after every cycle, with None where there was no sample; may change the arm or the scene.
+
+    Attributes:
+        records: Records of the run.
     """
 
     def __init__(

@@ -79,7 +79,11 @@ class UntilHandedBack:
 
 
 def require_real_time_factor(value: float) -> None:
-    """Refuse an invalid factor, and one above the real arm's speed."""
+    """Refuse an invalid factor, and one above the real arm's speed.
+
+    Raises:
+        ParameterOutOfRange: With the value.
+    """
     if not 0.01 <= value <= 1.0:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
 
@@ -96,7 +100,14 @@ class EmulatorServer(Protocol):
 
 @dataclass(frozen=True)
 class RunningEmulator:
-    """An emulated controller that is ready to serve."""
+    """An emulated controller that is ready to serve.
+
+    Attributes:
+        server: Serves its clients.
+        title: Its name and address, in words.
+        is_in_use: Whether a client commands the arm.
+        arm: The arm, if it has one.
+    """
 
     server: EmulatorServer
     title: str

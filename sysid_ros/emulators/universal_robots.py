@@ -58,7 +58,11 @@ class ControllerState:
     has_inertia: bool = True
 
     def run(self, call: str) -> None:
-        """Execute one call."""
+        """Execute one call.
+
+        Raises:
+            SysidError: It is unknown, or an argument is not allowed.
+        """
         found = _CALL.match(call)
         if found is None:
             raise SysidError(f"{call!r} is not emulated")
@@ -107,6 +111,9 @@ class EmulatedController:
         script_port: Port of scripts; 0 takes a free one.
         rtde_port: Port of RTDE; 0 takes a free one.
         say: Called with a sentence about every script.
+
+    Raises:
+        SysidError: A port is not free.
     """
 
     def __init__(

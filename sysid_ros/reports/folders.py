@@ -31,7 +31,11 @@ def make_results_directory(root: Path | str = "results", now: datetime | None = 
 
 
 def require_results_root(root: Path | str) -> None:
-    """Refuse a place for folders of results where none can be made, before the work; nothing is made."""
+    """Refuse a place for folders of results where none can be made, before the work; nothing is made.
+
+    Raises:
+        SysidError: It, or the nearest folder above that exists, is none, or closed.
+    """
     folder = Path(root).absolute()
     nearest = next(one for one in (folder, *folder.parents) if one.exists())
     if not nearest.is_dir():

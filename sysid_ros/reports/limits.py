@@ -23,7 +23,13 @@ _LEAST = 0.05
 
 @dataclass(frozen=True)
 class Cause:
-    """What limits bounds: some terms of the error budget that have one cure."""
+    """What limits bounds: some terms of the error budget that have one cure.
+
+    Attributes:
+        name: What it is called.
+        terms: The terms.
+        cure: What makes it smaller.
+    """
 
     name: str
     terms: tuple[str, ...]

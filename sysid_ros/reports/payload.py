@@ -309,6 +309,9 @@ def summarize_payload(result: IdentificationResult, frame: str | None = None) ->
     Args:
         result: What was found.
         frame: Name of the link; None takes the frame of the last joint.
+
+    Raises:
+        ModelError: There is no such frame, or it is not fixed to the last body.
     """
     robot = result.robot
     placement = (np.eye(3), np.zeros(3)) if frame is None else frame_placement(robot, frame)

@@ -95,6 +95,9 @@ def check_windows(
         rows: Rows of the windows.
         estimate: Point estimate, (10,); None takes the least-squares fit to all rows, for diagnosis.
         origin_ns: Stamp of the first sample [ns].
+
+    Returns:
+        The comparison, None without windows.
     """
     if not rows:
         return None

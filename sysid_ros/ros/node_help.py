@@ -14,7 +14,11 @@ from sysid_ros.ros.parameters import NodeParameter, NodeParameters, declared
 
 
 def parameters_of(module: ModuleType) -> type[NodeParameters]:
-    """Return the class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``."""
+    """Return the class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``.
+
+    Raises:
+        LookupError: There is none, or more than one.
+    """
     homes = (module.__name__, "sysid_ros.adapters.")
     kinds = [
         value

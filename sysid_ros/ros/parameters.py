@@ -108,7 +108,11 @@ class NodeParameter:
         return list(self.default) or [""]
 
     def checked(self, value: Any) -> Any:
-        """Return a value that was given as a plain Python one."""
+        """Return a value that was given as a plain Python one.
+
+        Raises:
+            ParameterOutOfRange: It has the wrong type or is not allowed.
+        """
         value = _plain(value)
         inner = typing.get_args(self.value_type)
         if inner:
@@ -215,6 +219,10 @@ class NodeParameters:
 
         Args:
             values: New values by name of the parameter, as ROS has them.
+
+        Raises:
+            SysidError: There is no parameter of that name.
+            ParameterOutOfRange: A value has the wrong type, is outside its range or breaks a rule.
         """
         known = declared(type(self))
         groups: dict[str, dict[str, Any]] = {}

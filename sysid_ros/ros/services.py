@@ -56,6 +56,9 @@ class ServiceCaller:
 
     Args:
         kinds: Types of services and messages that will be needed, such as ``std_srvs/srv/Trigger``.
+
+    Raises:
+        SysidError: A package of them is not installed.
     """
 
     def __init__(self, kinds: Sequence[str]) -> None:
@@ -106,7 +109,11 @@ class ServiceCaller:
         return answer
 
     def receive(self, kind: str, topic: str) -> Any:
-        """Return the next message of a topic."""
+        """Return the next message of a topic.
+
+        Raises:
+            SysidError: None comes.
+        """
         found: list[Any] = []
         subscription = self._node.create_subscription(self._kinds[kind], topic, found.append, qos_profile_sensor_data)
         try:
@@ -123,6 +130,9 @@ def fill_message(message: Any, fields: Mapping[str, object]) -> Any:
     Args:
         message: Any message.
         fields: Values by field: a mapping for a message, a list for a sequence.
+
+    Raises:
+        ParameterOutOfRange: There is no such field.
     """
     kinds = message.get_fields_and_field_types()
     for name, value in fields.items():

@@ -93,7 +93,11 @@ def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSP
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
-    """Wait until a condition holds; return false if it does not within the time [s]."""
+    """Wait until a condition holds; return false if it does not within the time [s].
+
+    Raises:
+        Cancelled: ``is_cancelled()`` became true.
+    """
     end = time.monotonic() + seconds
     while not condition():
         if is_cancelled():
@@ -114,6 +118,10 @@ def wait_for_service(
         client: The client.
         seconds: How long to wait [s].
         is_cancelled: Ends the waiting early.
+
+    Raises:
+        SysidError: There is none.
+        Cancelled: ``is_cancelled()`` became true.
     """
     if not wait_until(client.service_is_ready, seconds, is_cancelled):
         nodes = [_full_name(namespace, name) for name, namespace in node.get_node_names_and_namespaces()]
@@ -139,6 +147,9 @@ def call_service(
         seconds: How long to wait for the service, and again for its answer [s].
         is_cancelled: Ends the waiting early.
         repeat_after: Time without an answer after which the request is repeated [s]; only for idempotent services.
+
+    Returns:
+        The response.
 
     Raises:
         SysidError: No server offers the service.

@@ -75,7 +75,11 @@ def write_held_object(result: ObjectIdentification, directory: Path, simulation:
 
 
 def read_known_robot(path: Path | str, robot: FreeFlyer) -> KnownRobot:
-    """Read the bounds of a robot from ``estimate.yaml`` of an earlier identification."""
+    """Read the bounds of a robot from ``estimate.yaml`` of an earlier identification.
+
+    Raises:
+        SysidError: It cannot be read, is of another robot, or has no bounds.
+    """
     file, minimal = Path(path), build_minimal_parameters(robot.tree)
     try:
         content = read_yaml(file)

@@ -70,7 +70,13 @@ class SceneGuard(admission.SceneGuard):
 
 
 class ArmCommands:
-    """Pass requests of other nodes on to the loop: callbacks of services, subscriptions and timers."""
+    """Pass requests of other nodes on to the loop: callbacks of services, subscriptions and timers.
+
+    Attributes:
+        scene: The known scene.
+        authenticator: Checks the signatures of certificates.
+        is_proving: Whether a plan is being proven.
+    """
 
     def __init__(self, node: Node, arm: DrivenArm, outputs: ArmOutputs):
         self._node, self._log = node, node.get_logger()

@@ -54,7 +54,11 @@ class ContactTopics:
         self._was_proven = None
 
     def add(self, block: SampleBlock) -> None:
-        """Publish the contacts in a block that the estimator has taken."""
+        """Publish the contacts in a block that the estimator has taken.
+
+        Raises:
+            InvalidSamples: The block has another number of joints than the robot.
+        """
         publishers = (*self._torques, *self._wrenches, self._contact)
         if not any(publisher.get_subscription_count() for publisher in publishers):
             self._monitor.follow(block)

@@ -350,7 +350,11 @@ class ArmGoalRun(GoalBase):
 
 
 def load_of(robot: RobotModel, goal: IdentifyArm.Goal) -> KnownLoad:
-    """Return the held load, as a goal states it."""
+    """Return the held load, as a goal states it.
+
+    Raises:
+        SysidError: A field is out of range.
+    """
     com = np.array(goal.load_com, dtype=float)
     if goal.load_mass == 0.0:
         if goal.load_mass_tolerance != 0.0 or com.size:

@@ -83,6 +83,9 @@ def write_files(
 
     Returns:
         Files that were left out, with the reason, a sentence each.
+
+    Raises:
+        SysidError: A file cannot be written.
     """
     result = build_result(robot, outcome, records, settings, evidence)
     if result is None:

@@ -509,6 +509,9 @@ def settings_of(settings: IdentificationSettings, goal: Identify.Goal) -> Identi
     """Return the settings of a goal: the node's, with the fields that the goal gives (not 0).
 
     A goal that allows less motion than one trajectory takes gets a shorter trajectory.
+
+    Raises:
+        ParameterOutOfRange: A field is out of range.
     """
     given = {
         "max_motion_time": goal.max_motion_time,

@@ -251,6 +251,9 @@ class SuiteMonitor:
 
         Args:
             final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
+
+        Raises:
+            SysidError: Not everything is in the recording.
         """
         with self._lock:
             self._is_recording = False

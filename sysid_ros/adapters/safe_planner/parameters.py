@@ -31,7 +31,11 @@ class SafePlannerParameters(FrameParameters, FixedSceneParameters):
 
     @property
     def search(self) -> RecedingSettings:
-        """Settings of the search, which keeps a little more of the torque limits than the proof asks for."""
+        """Settings of the search, which keeps a little more of the torque limits than the proof asks for.
+
+        Raises:
+            ParameterOutOfRange: Nothing is left.
+        """
         fraction = self.planner.torque_fraction * self.verifier.torque_fraction
         return replace(self.planner, torque_fraction=fraction, brake_time=self.verifier.brake_times[-1])
 

@@ -103,7 +103,11 @@ class PlanRequests:
             self._loop_ns, self._heard_ns = stamp_from_message(status.header.stamp), time.monotonic_ns()
 
     def require_ready(self) -> None:
-        """Check that plans can be proven."""
+        """Check that plans can be proven.
+
+        Raises:
+            PlanFailure: The driver's control law cannot be used.
+        """
         if self._law_fault is not None:
             raise not_ready(self._law_fault)
 

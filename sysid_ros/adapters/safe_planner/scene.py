@@ -72,7 +72,11 @@ class SceneStore:
 
     @property
     def scene(self) -> Scene:
-        """The scene."""
+        """The scene.
+
+        Raises:
+            ParameterOutOfRange: The scene is not known.
+        """
         if self.fault is not None:
             raise ParameterOutOfRange("the scene", f"not known ({self.fault})", "obstacles that can be used")
         return self._joined(self._received)

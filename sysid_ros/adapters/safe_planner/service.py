@@ -92,7 +92,11 @@ class Searches:
 
 
 class PlanService:
-    """Answer requests to plan and to certify, and publish plans and judgements."""
+    """Answer requests to plan and to certify, and publish plans and judgements.
+
+    Attributes:
+        searches: Which searches run.
+    """
 
     def __init__(self, node: Node, robot: RobotModel, requests: PlanRequests):
         self._node, self._robot, self._requests = node, robot, requests

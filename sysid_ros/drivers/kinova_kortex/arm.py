@@ -306,7 +306,11 @@ class KortexArm(Arm):
 
     @property
     def exchange(self) -> CyclicExchange:
-        """The cyclic exchange of the present connection."""
+        """The cyclic exchange of the present connection.
+
+        Raises:
+            ArmError: There is none.
+        """
         return self._require("the exchange")
 
     def _open(self) -> KortexClient:

@@ -100,7 +100,11 @@ class CyclicExchange:
         self._longest = 0.0
 
     def read(self) -> ArmState:
-        """Do the exchange of this cycle and return its state, or the last one as not fresh."""
+        """Do the exchange of this cycle and return its state, or the last one as not fresh.
+
+        Raises:
+            ArmLost: The arm no longer obeys.
+        """
         try:
             feedback = self._exchange()
         except KortexConnectionLost as error:

@@ -85,7 +85,12 @@ class TcpCall(Generic[T]):
 
 
 class TcpSession:
-    """Connection and session on TCP; nothing waits but :meth:`open`."""
+    """Connection and session on TCP; nothing waits but :meth:`open`.
+
+    Attributes:
+        is_open: Whether the connection stands.
+        reason: Why it does not.
+    """
 
     def __init__(self, settings: KortexSettings):
         self._settings = settings
@@ -248,6 +253,9 @@ def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], obje
         call: The call.
         seconds: Longest time [s].
         meanwhile: Called repeatedly while waiting, with the time it may spend [s].
+
+    Returns:
+        The answer.
     """
     deadline = time.monotonic() + seconds
     while not call.is_done():

@@ -62,6 +62,9 @@ class MujocoArm(SimulatedArm):
         payload: True payload about the frame of the last joint, (10,); None for no payload.
         start: Start position, (n,) [rad]; home if None.
         settings: Settings of the simulation.
+
+    Attributes:
+        physics: Its physics.
     """
 
     def __init__(

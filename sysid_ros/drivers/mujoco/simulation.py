@@ -285,6 +285,10 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 
     Returns:
         Its parameters about the frame of the last joint, (10,); None for ``none``.
+
+    Raises:
+        ParameterOutOfRange: There is none of this name.
+        NotPhysicallyConsistent: No body has the listed inertia.
     """
     if name == "none":
         return None
@@ -319,6 +323,9 @@ def draw_truth(robot: RobotModel, truth: str, seed: int, gripper: str = "") -> A
         truth: The choice, one of :data:`TRUTHS`.
         seed: Of the random choice.
         gripper: State of its gripper; empty for any of them.
+
+    Raises:
+        ParameterOutOfRange: There is no such way, or state.
     """
     if truth not in TRUTHS:
         raise ParameterOutOfRange("truth", truth, "one of " + ", ".join(TRUTHS))

@@ -52,7 +52,11 @@ _BY_PROTOCOL = {FRI: Driver.FRI, KORTEX: Driver.KORTEX}
 
 
 def find_driver(robot: RobotModel, mode: Mode) -> Driver:
-    """Find the driver of a robot in a mode."""
+    """Find the driver of a robot in a mode.
+
+    Raises:
+        ParameterOutOfRange: There is none.
+    """
     driver = _BY_MODE.get(mode) or _BY_PROTOCOL.get(robot.protocol)
     if driver is None:
         raise ParameterOutOfRange(
@@ -91,7 +95,11 @@ class LoopSetup:
         return cls(model, Driver.MOCK, (MockSettings(**settings),), controller)
 
     def build_arm(self, robot: RobotModel) -> Arm:
-        """Make the arm, not yet connected."""
+        """Make the arm, not yet connected.
+
+        Raises:
+            SysidError: Robot and settings do not match, or the calibration is of another arm.
+        """
         require_same_arm(robot, self.serial_number)
         arm = ARMS[self.driver](robot, *self.connection)
         arm.serial_number = self.serial_number

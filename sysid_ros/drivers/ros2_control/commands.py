@@ -95,7 +95,11 @@ class CommandSender:
 
 
 class DelayMonitor:
-    """Finds states that are late, missing or waiting, and commands without a receiver."""
+    """Finds states that are late, missing or waiting, and commands without a receiver.
+
+    Attributes:
+        most_waiting: Largest number of states that waited.
+    """
 
     def __init__(self, settings: Ros2ControlSettings):
         self._settings = settings

@@ -213,7 +213,11 @@ class MonitorLoop:
         """Do nothing: the arm has to be stopped by its own controller."""
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
-        """Keep the model for the status; nothing is controlled with it."""
+        """Keep the model for the status; nothing is controlled with it.
+
+        Raises:
+            LoopRefusal: It does not fit the arm, or a box is not inside the one in use.
+        """
         model.require_fits(self.robot)
         if not is_reset:
             model.require_inside(self._model, self.robot)

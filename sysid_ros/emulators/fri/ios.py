@@ -20,6 +20,9 @@ def read_io(text: str) -> IoValue:
 
     Args:
         text: ``NAME:TYPE:DIRECTION`` or ``NAME:TYPE:DIRECTION=VALUE``; without a value it begins with 0.
+
+    Raises:
+        ParameterOutOfRange: It has another form, or the value does not fit the type.
     """
     head, _, value = text.partition("=")
     name, *words = head.split(":")
@@ -35,7 +38,11 @@ def read_io(text: str) -> IoValue:
 
 
 class IoTable:
-    """The inputs and outputs of an application with their present values."""
+    """The inputs and outputs of an application with their present values.
+
+    Raises:
+        ParameterOutOfRange: There are too many, or two of one name.
+    """
 
     def __init__(self, ios: Iterable[IoValue] = ()):
         listed = list(ios)
@@ -51,11 +58,19 @@ class IoTable:
         return tuple(self._ios.values())
 
     def set_input(self, name: str, value: float) -> None:
-        """Set an input, as the cell around the robot does."""
+        """Set an input, as the cell around the robot does.
+
+        Raises:
+            SysidError: There is no such input, or the value does not fit its type.
+        """
         self._ios[name] = self._changed(name, IoDirection.INPUT, value)
 
     def set_outputs(self, wanted: Iterable[IoValue]) -> list[str]:
-        """Set the outputs a client asks for, all or none; return what changes, each as ``name = value``."""
+        """Set the outputs a client asks for, all or none; return what changes, each as ``name = value``.
+
+        Raises:
+            SysidError: With the first that cannot be set.
+        """
         changed = [self._changed(one.name, IoDirection.OUTPUT, one.value, one.kind) for one in wanted]
         news = [f"{io.name} = {io.value:g}" for io in changed if self._ios[io.name].value != io.value]
         self._ios.update({io.name: io for io in changed})

@@ -48,6 +48,9 @@ class EmulatorServer(CyclicServer[FriController]):
             simulated time slip instead of ending the motion on a busy computer. May be changed at any time.
         real_time_factor: Speed of simulated time [-].
         is_paced: Whether cycles keep to the clock; without, and with patience, they run as fast as the client answers.
+
+    Raises:
+        ArmError: The own port cannot be opened.
     """
 
     def __init__(

@@ -56,6 +56,9 @@ class EmulatorServer(CyclicServer[KortexBase]):
         patience: While torques act, time that stands still for the next request [s]; after that the tick is lost. 0 is
             real time. Pauses of this computer do not count. May be changed at any time.
         tcp_delay: Delay of an answer over TCP [s].
+
+    Raises:
+        ArmError: A port cannot be opened.
     """
 
     def __init__(

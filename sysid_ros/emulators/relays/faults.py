@@ -51,7 +51,11 @@ class Delivery:
 
 
 class FaultyDirection:
-    """One direction of a bad network."""
+    """One direction of a bad network.
+
+    Attributes:
+        counts: Number of faults by name.
+    """
 
     def __init__(self, faults: NetworkFaults, seed: int):
         self.faults = faults
@@ -151,7 +155,11 @@ class Piece(NamedTuple):
 
 
 class FaultyStream:
-    """One direction of a bad connection."""
+    """One direction of a bad connection.
+
+    Attributes:
+        passed: Number of bytes that were taken.
+    """
 
     def __init__(self, faults: StreamFaults):
         self.faults = faults

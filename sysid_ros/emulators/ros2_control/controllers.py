@@ -87,6 +87,10 @@ class ForwardController:
     Args:
         robot: Joint names.
         joints: Joints in the order of the commands; empty for the model's order.
+
+    Attributes:
+        joints: The same.
+        taken: Number of accepted commands.
     """
 
     def __init__(self, robot: RobotModel, joints: Sequence[str] = ()):

@@ -68,6 +68,9 @@ def find_columns(path: Path, names: Sequence[str], robot: RobotModel, options: R
         names: Names of the columns, as they are written.
         robot: The arm; columns of other joints are ignored.
         options: Names of joints that are others, and ``topics`` with which the names of the columns must begin.
+
+    Raises:
+        InvalidRecording: A column is missing, or there more than once, or names a unit that is unknown.
     """
     parsed = [_without_unit(path, name) for name in names]
     time, notices = _find_time(path, names, parsed, options.joint_names)

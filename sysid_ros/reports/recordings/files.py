@@ -83,6 +83,9 @@ def read_plans(
         on_cut: Told why a recording ends before its end; the plans are those before.
         on_estimate: Told the box of each estimate of a payload in a recording, with its torque at rest.
 
+    Returns:
+        The plans in the order they are in the file.
+
     Raises:
         DamagedRecording: The recording cannot be read, or not as far as a plan.
         InvalidRecording: The file holds no certified plan.

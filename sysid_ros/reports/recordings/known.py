@@ -56,6 +56,9 @@ def read_recordings(
         on_progress: Called with the share of the files that is read.
         gripper: State of the gripper in all of them; empty where it is not stated. Recordings that name another one are
             refused.
+
+    Raises:
+        SysidError: One of them cannot be used; says what, where and what is allowed.
     """
     loaded, warnings, computed, state = list[LoadedRecording](), list[str](), robot, gripper
     read = [read_load(text, robot) for text in texts]
@@ -97,7 +100,11 @@ def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
 
 
 def weighed(robot: RobotModel, mass: str | None) -> RobotModel:
-    """Return the arm with a payload that has been on a scale, as ``MASS[+-TOLERANCE]`` [kg]; itself without that."""
+    """Return the arm with a payload that has been on a scale, as ``MASS[+-TOLERANCE]`` [kg]; itself without that.
+
+    Raises:
+        SysidError: It is no number, or the payload prior has no such mass.
+    """
     return with_known_mass(robot, *read_mass(mass)) if mass else robot
 
 

@@ -54,6 +54,9 @@ class ReadOptions:
             stated, efforts that fit no payload are a caveat; else they are refused.
         needs_torques: Whether torques that nobody measured are refused; which parameters a motion tells does not depend
             on them.
+
+    Raises:
+        ParameterOutOfRange: A unit or the sign is not one of those.
     """
 
     topics: tuple[str, ...] = ()
@@ -76,7 +79,11 @@ class ReadOptions:
 
 
 def require_recording(path: Path | str) -> None:
-    """Refuse what can be no file of samples."""
+    """Refuse what can be no file of samples.
+
+    Raises:
+        InvalidRecording: It is missing, or has another ending.
+    """
     file = Path(path)
     if file.is_dir():
         return
@@ -98,6 +105,10 @@ def read_mass(text: str) -> tuple[float, float]:
 
 
 def split_load(text: str) -> tuple[Path, tuple[float, float] | None]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and mass and tolerance of what the hand held, or None."""
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and mass and tolerance of what the hand held, None for nothing.
+
+    Raises:
+        ParameterOutOfRange: The mass or its tolerance is no number.
+    """
     name, separator, mass = text.rpartition("=")
     return (Path(name), read_mass(mass)) if separator else (Path(text), None)

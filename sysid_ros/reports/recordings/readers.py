@@ -116,7 +116,11 @@ def missing_joints(path: Path, robot: RobotModel, missing: Sequence[str], names:
 
 
 def choose_joints(path: Path, found: Sequence[str], robot: RobotModel) -> list[int]:
-    """For every joint of the robot its position among the names a file gives, which may have others, too."""
+    """For every joint of the robot its position among the names a file gives, which may have others, too.
+
+    Raises:
+        InvalidRecording: A joint is missing or comes twice.
+    """
     names = list(found)
     missing = [name for name in robot.joint_names if name not in names]
     if missing:
@@ -169,6 +173,9 @@ def estimate_velocity(stamps: ArrayLike, q: Array, resolution: ArrayLike) -> tup
     Returns:
         Velocities (N, n) [rad/s], their estimated largest errors (n,) [rad/s] apart from outliers, and which samples
         are outliers, (N,).
+
+    Raises:
+        SysidError: There are too few samples to differentiate.
     """
     times = np.asarray(stamps, dtype=np.int64)
     period = 1e-9 * float(np.median(np.diff(times)))

@@ -54,6 +54,9 @@ def message_definition(type_name: str, shares: Sequence[Path] | None = None) -> 
     Returns:
         The text of the ``.msg`` file; then, for every message it uses directly or indirectly, a line of 80 ``=``, a
         line ``MSG: package/Name`` and that message's text.
+
+    Raises:
+        SysidError: A definition is not installed.
     """
     folders = share_directories() if shares is None else tuple(map(Path, shares))
     package, _, name = type_name.split("/")
@@ -137,6 +140,9 @@ class RecordingWriter:
         path: The file; its folder must exist.
         metadata: Texts that describe the recording, by name (robot, versions, settings).
         definitions: Full definitions of messages by type name; others are looked up where ROS packages are installed.
+
+    Raises:
+        SysidError: The file cannot be created.
     """
 
     def __init__(

@@ -90,6 +90,10 @@ def make_recording(
         raw: The samples.
         options: What was stated about them.
         usual_sign: Sign of the efforts in files of this form where none is stated; None asks gravity.
+
+    Raises:
+        InvalidRecording: The numbers are not those of this arm.
+        ParameterOutOfRange: A scale is stated of a joint that it does not have.
     """
     if unknown := sorted(set(options.effort_scale) - {"", *robot.joint_names}):
         raise ParameterOutOfRange("--effort-scale", unknown[0], f"a number, or JOINT=NUMBER, of {robot.joint_names}")

@@ -120,6 +120,9 @@ def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
     """Write a recording as a table that :func:`read_npz` reads.
 
     Velocities that were computed are left out, so that they are computed again, and named as such, by whoever reads it.
+
+    Raises:
+        InvalidRecording: The file cannot be written.
     """
     samples = recording.samples
     arrays: dict[str, Any] = {"t": samples.stamps, "q": samples.q, "tau": samples.tau}

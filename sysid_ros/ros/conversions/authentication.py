@@ -37,6 +37,9 @@ def require_authentic(estimate: ParameterEstimate, key: AuthenticationKey, sessi
         key: Key of the suite.
         session: Session of the driver.
         payload_epoch: Number of the payload, as the driver counts them.
+
+    Raises:
+        NotAuthentic: It has not, or it was about another payload.
     """
     if not estimate.authentication:
         text = "it has no authentication code; driver, estimator and identification need the same key"

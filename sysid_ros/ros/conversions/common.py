@@ -119,7 +119,12 @@ def rest_fields(rest: RestTorque | None, prefix: str = "rest") -> dict[str, Any]
 
 
 def rest_from_message(message: Any, prefix: str = "rest") -> RestTorque | None:
-    """Return the torque at rest in a message; None where there is none."""
+    """Return the torque at rest in a message; None where there is none.
+
+    Raises:
+        SysidError: A lower bound is above its upper bound.
+        ParameterOutOfRange: Lengths do not fit, or a number is not finite.
+    """
     names = tuple(getattr(message, f"{prefix}_joint_names"))
     posture, lower, upper = (
         np.array(getattr(message, f"{prefix}_{name}"), dtype=float)

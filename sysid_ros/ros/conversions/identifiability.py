@@ -53,7 +53,11 @@ def no_report(method: str, reason: str, stamp_ns: int) -> messages.Identifiabili
 def analysis_from_request(
     request: services.AnalyzeIdentifiability.Request,
 ) -> tuple[AnalysisSettings, MechanismOptions]:
-    """Return the question about a mechanism; the URDF itself stays in the request."""
+    """Return the question about a mechanism; the URDF itself stays in the request.
+
+    Raises:
+        ParameterOutOfRange: A field is out of range; the message gives the allowed values.
+    """
     tolerance = float(request.tolerance)
     settings = AnalysisSettings(
         measured=request.measured or "generalized_forces",
@@ -73,7 +77,11 @@ def analysis_from_request(
 
 
 def require_no_mechanism(request: services.AnalyzeIdentifiability.Request) -> None:
-    """Refuses a question about data that also describes a mechanism."""
+    """Refuses a question about data that also describes a mechanism.
+
+    Raises:
+        ParameterOutOfRange: A field is given that would have no effect.
+    """
     empty = services.AnalyzeIdentifiability.Request(method=request.method)
     given = [name for name in request.get_fields_and_field_types() if getattr(request, name) != getattr(empty, name)]
     if given:

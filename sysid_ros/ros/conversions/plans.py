@@ -57,7 +57,12 @@ def trajectory_to_message(
 
 
 def trajectory_from_message(message: messages.Trajectory, joint_names: Sequence[str]) -> Trajectory:
-    """Convert a received trajectory. Its joints must be in the robot's order: its hash is in the certificate."""
+    """Convert a received trajectory. Its joints must be in the robot's order: its hash, thus its certificate, needs it.
+
+    Raises:
+        InvalidMessage: Joint names, shapes or the hash do not fit.
+        ParameterOutOfRange: The coefficients make no trajectory.
+    """
     order = joint_order("Trajectory", message.joint_names, joint_names)
     if np.any(np.diff(order) != 1):
         raise InvalidMessage(
@@ -227,7 +232,12 @@ def certified_plan_to_message(
 
 
 def certified_plan_from_message(message: messages.CertifiedTrajectory, joint_names: Sequence[str]) -> CertifiedPlan:
-    """Convert a received certified plan with all that its certificate rests on."""
+    """Convert a received certified plan with all that its certificate rests on.
+
+    Raises:
+        InvalidMessage: It has no certificate, or boxes and scene are not given or do not fit.
+        SysidError: As the parts do.
+    """
     trajectory, certificate = certified_from_message(message, joint_names)
     if certificate is None or not message.robot_name:
         missing = "certificate" if certificate is None else "robot_name"
@@ -284,6 +294,10 @@ def scene_from_message(message: messages.Scene, last_body: int) -> Scene:
     Args:
         message: The message; an empty hash leaves the hash unchecked, as from a sender that cannot compute it.
         last_body: Index of the body that carries the payload, the number of joints.
+
+    Raises:
+        InvalidMessage: Lengths or the hash do not fit.
+        ParameterOutOfRange: A number is not finite or out of range.
     """
     count = len(message.obstacle_names)
     arrays = {}

@@ -74,6 +74,9 @@ def samples_to_message(samples: Samples, joint_names: Sequence[str], frame: str)
         samples: At least one sample, without a gap in its numbers.
         joint_names: Names of the n joints.
         frame: Base frame of the arm.
+
+    Raises:
+        InvalidMessage: There is no sample, or a number is missing between them.
     """
     count = samples.stamps.size
     if count == 0:

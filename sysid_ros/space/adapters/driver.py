@@ -180,7 +180,11 @@ class FreeFlyerLoop:
 
 
 def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> None:
-    """Require that cycloids of joints and wheels stay within the limits, by their exact extrema."""
+    """Require that cycloids of joints and wheels stay within the limits, by their exact extrema.
+
+    Raises:
+        SysidError: A limit is exceeded, or the number of columns is wrong.
+    """
     names = (*robot.joint_names, *robot.wheels.names)
     if trajectory.n != len(names):
         raise SysidError(

@@ -65,6 +65,9 @@ class SensorBounds:
             block: Samples of a mean.
             count: Number of samples times number of velocities.
             probability: Largest probability that any of the bounds is exceeded [-].
+
+        Raises:
+            ParameterOutOfRange: The probability is not between 0 and 1.
         """
         if not 0.0 < probability < 1.0:
             raise ParameterOutOfRange("probability [-]", probability, "between 0 and 1")

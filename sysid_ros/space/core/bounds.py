@@ -144,6 +144,9 @@ def bound_minimal(
         is_cancelled: Polled between groups of linear programs.
         on_progress: Called with the done share, 0..1, and the present step.
 
+    Returns:
+        The bounds.
+
     Raises:
         Cancelled: ``is_cancelled`` returned true.
         InconsistentMomentum: No parameters in the prior are consistent with the data.

@@ -49,6 +49,9 @@ def simulate(
         times: Ascending, (N,) [s].
         momentum: Linear and angular momentum of robot and wheels at times (M,), in the axes of the first sample and
             about its origin, (M, 6) [kg m/s, kg m^2/s]; zero by default.
+
+    Returns:
+        The motion, without errors.
     """
     theta, stamps = np.asarray(parameters, dtype=float), np.asarray(times, dtype=float)
     nodes = np.empty(2 * stamps.size - 1)

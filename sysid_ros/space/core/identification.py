@@ -214,7 +214,11 @@ class FreeFlyerIdentification:
 
     @property
     def known_robot(self) -> KnownRobot:
-        """Its bounds of the robot, for the identification of an object in its hand."""
+        """Its bounds of the robot, for the identification of an object in its hand.
+
+        Raises:
+            ParameterOutOfRange: There are no bounds.
+        """
         if self.bounds is None:
             raise ParameterOutOfRange("bounds of the robot", MISSING, "an identification with guaranteed bounds")
         recording = self.task.assumptions.recording(self.task.robot, self.data, holds_object=False)
@@ -330,7 +334,11 @@ def estimate_free_flyer(
 
 
 def known_before(robot: FreeFlyer) -> KnownRobot:
-    """Return the prior from the settings of a robot."""
+    """Return the prior from the settings of a robot.
+
+    Raises:
+        ParameterOutOfRange: They give no ranges.
+    """
     if robot.prior is None:
         allowed = "ranges of mass, CoM and inertia of every body, or the estimate of an identification with bounds"
         raise ParameterOutOfRange(f"section 'prior' of {robot.name}", MISSING, allowed)
@@ -359,6 +367,10 @@ def estimate_held(
         before: Result from fewer samples of the same object; bounds only become narrower.
         is_cancelled: Polled between programs.
         on_progress: Called with every change.
+
+    Raises:
+        Cancelled: ``is_cancelled`` returned true.
+        ParameterOutOfRange: There is no such frame.
     """
 
     def tell(share: float, text: str) -> None:
@@ -392,6 +404,9 @@ def select_motion(robot: FreeFlyer, samples: Samples, windows: list[tuple[float,
         robot: The robot.
         samples: All samples, without gaps in their times.
         windows: First and last times of motions [s]; None finds them by the speeds of joints and wheels.
+
+    Raises:
+        ParameterOutOfRange: There are none, or samples do not match.
     """
     n = robot.n
     if len(samples.times) < 2:

@@ -102,6 +102,9 @@ class IntervalInformation:
         columns: Effect of the P parameters of interest on those of the tree, (10 B, P), see
             :func:`~sysid_ros.space.core.bounds.object_columns`; None for the minimal parameters.
 
+    Attributes:
+        minimal: The minimal parameters.
+
     Raises:
         ModelError: A joint has no axis.
     """

@@ -153,6 +153,10 @@ def data_from_euler_rates(
         start: See :func:`data_from_rates`.
         rule: See :func:`data_from_rates`.
 
+    Raises:
+        SysidError: The middle angle comes close to a right angle.
+        ParameterOutOfRange: See :func:`data_from_rates`.
+
     Source: SPACE (44) to (47), appendix 7.2.
     """
     stamps = np.asarray(times, dtype=float)
@@ -238,6 +242,9 @@ def euler_rate_matrices(angles: Array, times: Array) -> Array:
 
     ``times`` (N,) [s] are for the error.
 
+    Raises:
+        SysidError: The middle angle is close to a right angle.
+
     Source: SPACE (46).
     """
     (_, cx, cy), (_, sx, sy) = np.cos(angles).T, np.sin(angles).T
@@ -254,7 +261,11 @@ def euler_rate_matrices(angles: Array, times: Array) -> Array:
 
 
 def require_plausible_rates(robot: FreeFlyer, rates: Array) -> None:
-    """Raise an error for joint rates (N, n) that are far beyond the limits."""
+    """Raise an error for joint rates (N, n) that are far beyond the limits.
+
+    Raises:
+        ParameterOutOfRange: A joint is faster than it can be.
+    """
     limit = _TOO_FAST * robot.v_max + 10.0 * robot.noise[2]
     for joint in np.flatnonzero(np.abs(rates).max(axis=0) > limit):
         raise ParameterOutOfRange(

@@ -51,7 +51,11 @@ class Unknowns:
 
 
 def build_problem(robot: FreeFlyer, unknowns: Unknowns, recordings: list[Recording]) -> Problem:
-    """Build the rows of all recordings, centred on the box of the unknowns."""
+    """Build the rows of all recordings, centred on the box of the unknowns.
+
+    Raises:
+        ParameterOutOfRange: There is no recording, or one is shorter than its block.
+    """
     if not recordings:
         raise ParameterOutOfRange("recordings", 0, "one or more")
     target, center, radius = unknowns.target, unknowns.box.center, unknowns.box.radius

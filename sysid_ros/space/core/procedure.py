@@ -110,6 +110,12 @@ def identify_object(
         port: The link to the robot.
         is_cancelled: Polled while planning and bounding; the port ends a motion by itself.
         on_progress: Called with every change; after each part with the estimate of the object.
+
+    Raises:
+        Cancelled: ``is_cancelled`` returned true.
+        PlanRejected: No motion that keeps clear was found.
+        ParameterOutOfRange: There is no such frame.
+        SysidError: An error of the port.
     """
     minimal = build_minimal_parameters(task.robot.tree)
     parameters = _usable(task.robot, embed(minimal, known_robot.values), task.robot.tree.parameters)

@@ -49,6 +49,9 @@ class ReactionWheels:
 
         Returns:
             Linear (zero) and angular momentum in the axes of the base, (N, 6) [kg m/s, kg m^2/s].
+
+        Raises:
+            ParameterOutOfRange: A wheel is too fast.
         """
         values = np.asarray(rates, dtype=float)
         if values.ndim != 2 or values.shape[1] != self.count:
@@ -111,7 +114,11 @@ class FreeFlyer:
         return _links(self.tree.model, self.tree)[0]
 
     def frame(self, name: str) -> tuple[int, pin.SE3]:
-        """Return the body (0..B-1) that a joint or link of the URDF belongs to, and the pose of its frame on it."""
+        """Return the body (0..B-1) that a joint or link of the URDF belongs to, and the pose of its frame on it.
+
+        Raises:
+            ParameterOutOfRange: There is none of that name; lists those there are.
+        """
         if name in self.tree.body_names:
             return self.tree.body_names.index(name), pin.SE3.Identity()
         frames = {f.name: f for f in self.tree.model.frames if f.type == pin.FrameType.BODY and f.parentJoint > 0}
