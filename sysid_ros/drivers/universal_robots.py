@@ -69,7 +69,11 @@ class RtdeClient:
         self.close()
 
     def read(self) -> ControllerPayload:
-        """Return the next report of the controller."""
+        """Return the next report of the controller.
+
+        Raises:
+            ArmError: It does not answer.
+        """
         body = self._answer(Package.DATA)
         counts = [_SIZES[_WANTED[name]] for name in self._names]
         if len(body) != 1 + 8 * sum(counts) or body[0] != self._recipe:
@@ -157,6 +161,9 @@ def send_payload(host: str, call: str, port: int = SCRIPT_PORT) -> None:
         host: Address of the controller.
         call: A line of URScript that takes no time.
         port: Port of the secondary interface.
+
+    Raises:
+        ArmError: It cannot be reached.
     """
     with _connect(host, port) as connection:
         try:

@@ -72,6 +72,9 @@ def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
     Args:
         robot: Encoder steps, stamp jitter, speed and acceleration limits.
         period: Time between two readings [s].
+
+    Raises:
+        ParameterOutOfRange: The period is not positive.
     """
     if not period > 0.0:
         raise ParameterOutOfRange("period [s]", period, "more than 0")

@@ -55,7 +55,11 @@ class EmulatorSetup:
     gripper: str = ""
 
     def build_arm(self, robot: RobotModel, stamp_ns: int = 0) -> EmulatedArm:
-        """Build the arm; it starts at ``stamp_ns`` [ns]."""
+        """Build the arm; it starts at ``stamp_ns`` [ns].
+
+        Raises:
+            SysidError: There is no such truth, payload or state of the gripper.
+        """
         truth = draw_truth(robot, self.truth, self.plant.seed, self.gripper)
         return EmulatedArm(robot, truth, load_payload(robot, self.payload), self.plant, stamp_ns)
 
@@ -165,7 +169,11 @@ def is_wanted(
 
 
 def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
-    """Return the settings of the simulation from the options of :func:`add_arm_options`."""
+    """Return the settings of the simulation from the options of :func:`add_arm_options`.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
     values = vars(options) | {
         "noise": Noise(options.noise),
         "measured_sign": options.measured_sign or PlantSettings().measured_sign,

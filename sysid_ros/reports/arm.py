@@ -151,6 +151,9 @@ def write_arm_result(result: ArmResult, folder: Path, model: str) -> tuple[str, 
 
     Returns:
         What was left out, a sentence each.
+
+    Raises:
+        SysidError: A file cannot be written.
     """
     record, left_out = result.identification.calibration.record, []
     texts: dict[str, str] = {}

@@ -140,7 +140,11 @@ class Load:
 
     @classmethod
     def from_parameters(cls, theta: ArrayLike, frame: str) -> Load:
-        """Make a load from its ten parameters about the frame's origin, (10,)."""
+        """Make a load from its ten parameters about the frame's origin, (10,).
+
+        Raises:
+            NotPhysicallyConsistent: No body can have these parameters.
+        """
         inertia.require_physically_consistent(theta, f"load at {frame}")
         return cls(*inertia.to_com_form(theta), frame)
 
@@ -149,6 +153,9 @@ class Load:
         """Return the body of a payload in the digits that its bounds support, with its bounds.
 
         What is rounded is still a body, and inside all bounds.
+
+        Raises:
+            NotPhysicallyConsistent: No body can have these parameters.
         """
         exact, upper = cls.from_parameters(summary.parameters.values, summary.frame), np.triu_indices(3)
 

@@ -116,6 +116,9 @@ def explained_torque(result: IdentificationResult) -> tuple[NDArray[np.int64], A
 
     Returns:
         At most :data:`EXPLAINED` samples, (K,), and the largest difference at each, (K, n) [Nm].
+
+    Raises:
+        ValueError: It has no samples.
     """
     samples, robot = result.samples, result.robot
     if samples is None or len(samples) == 0:

@@ -91,6 +91,9 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
 
     Without a usable estimate only ``estimate.yaml`` and the report are written: both say so, and nothing that a robot
     could be fed with is left behind. The same holds for each file with a quantity that is no narrower than its prior.
+
+    Raises:
+        SysidError: A file cannot be written.
     """
     folder = Path(directory)
     known = result.estimate.narrower

@@ -65,6 +65,9 @@ def write_free_flyer(
         result: The result.
         directory: An existing folder.
         simulation: Truth of a simulated robot, for comparison.
+
+    Raises:
+        SysidError: A file cannot be written.
     """
     _write(directory, free_flyer_yaml(result, simulation), free_flyer_html(result, simulation))
 

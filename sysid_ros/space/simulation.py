@@ -96,7 +96,11 @@ class SimulatedFreeFlyer(ABC):
 
     @abstractmethod
     def change(self, parameters: ArrayLike) -> None:
-        """Change the inertial parameters of the robot, (10 B,), at unchanged velocities."""
+        """Change the inertial parameters of the robot, (10 B,), at unchanged velocities.
+
+        Raises:
+            NotPhysicallyConsistent: A body cannot have them.
+        """
 
     @property
     @abstractmethod
@@ -157,7 +161,11 @@ class ConservationSimulation(SimulatedFreeFlyer):
 
 
 class MujocoSimulation(SimulatedFreeFlyer):
-    """Rigid bodies in MuJoCo, without gravity and contacts."""
+    """Rigid bodies in MuJoCo, without gravity and contacts.
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters.
+    """
 
     usual_timestep = 0.002
 
@@ -216,6 +224,9 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
 
     Returns:
         A free joint, then the joints in their order, then the wheels; without gravity and contacts, Runge-Kutta steps.
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters.
     """
     spec = mujoco.MjSpec()
     spec.compiler.degree = False

@@ -98,6 +98,9 @@ def set_inertial_parameters(model: Any, robot: RobotModel, theta: Array, payload
         robot: The robot it was built from.
         theta: Parameters of the arm, (14 n,).
         payload: Parameters of the payload about the frame of the last joint, (10,); None for no payload.
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters; the model is unchanged.
     """
     inertial = np.array(theta[: 10 * robot.n], dtype=float).reshape(robot.n, 10)
     if payload is not None:

@@ -191,7 +191,11 @@ def to_message(states: JointStates) -> JointState:
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings]:
-    """Return arm and controllers of the options."""
+    """Return arm and controllers of the options.
+
+    Raises:
+        SysidError: A value is not allowed.
+    """
     require_numbers(options, "update_rate", least=50.0, most=1000.0)
     try:
         validate_namespace(f"/{options.namespace.strip('/')}")

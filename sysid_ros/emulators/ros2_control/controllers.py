@@ -46,7 +46,11 @@ class BroadcastFaults(Settings):
 
 
 class Broadcaster:
-    """Converts states into messages, in an order of joints, the model's and others; empty for the model's order."""
+    """Converts states into messages, in an order of joints, the model's and others; empty for the model's order.
+
+    Raises:
+        ParameterOutOfRange: A joint of the model is missing in the order.
+    """
 
     def __init__(self, robot: RobotModel, order: Sequence[str] = ()):
         self._order = tuple(order) or robot.joint_names
@@ -91,6 +95,9 @@ class ForwardController:
     Attributes:
         joints: The same.
         taken: Number of accepted commands.
+
+    Raises:
+        ParameterOutOfRange: A joint is not one of the model.
     """
 
     def __init__(self, robot: RobotModel, joints: Sequence[str] = ()):

@@ -94,7 +94,11 @@ def names_apart(paths: Sequence[Path]) -> list[str]:
 
 
 def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held."""
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
+
+    Raises:
+        ParameterOutOfRange: The mass or its tolerance is no number.
+    """
     path, mass = split_load(text)
     return path, empty_hand() if mass is None else reference_weight(robot, *mass)
 

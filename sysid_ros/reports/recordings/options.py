@@ -96,7 +96,11 @@ def require_recording(path: Path | str) -> None:
 
 
 def read_mass(text: str) -> tuple[float, float]:
-    """Read ``MASS[+-TOLERANCE]`` [kg]."""
+    """Read ``MASS[+-TOLERANCE]`` [kg].
+
+    Raises:
+        ParameterOutOfRange: The mass or its tolerance is no number.
+    """
     value, _, tolerance = text.partition("+-")
     try:
         return float(value), float(tolerance or 0.0)

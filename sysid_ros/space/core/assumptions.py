@@ -34,6 +34,9 @@ class SensorBounds:
         place: Distance by which its positions may be wrong, a number or (N,) [m].
         probability: Probability that any of the first three, or of their means, is exceeded in a recording [-]: 0 for
             given bounds, else see :meth:`of_noise`.
+
+    Raises:
+        ParameterOutOfRange: A bound is negative or not finite.
     """
 
     linear: float
@@ -128,7 +131,11 @@ class Recording:
 
 @dataclass(frozen=True)
 class Assumptions(Settings):
-    """Assumptions about sensors and environment for guaranteed bounds."""
+    """Assumptions about sensors and environment for guaranteed bounds.
+
+    Raises:
+        ParameterOutOfRange: A value is out of range.
+    """
 
     probability: float = setting(1e-6, "-", above=0.0, below=1.0)
     """Probability that white noise of the sensors' standard deviations exceeds any of the error bounds made of it."""

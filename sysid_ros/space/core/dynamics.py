@@ -105,6 +105,9 @@ def predict_torques(
     Returns:
         Twist of the base in its own axes, (N, 6) [m/s, rad/s], and joint torques, (N, n) [Nm].
 
+    Raises:
+        ParameterOutOfRange: A shape is wrong, or the robot as a whole has no positive definite inertia.
+
     Source: SPACE section 6.4.
     """
     theta, accelerations = np.asarray(parameters, dtype=float), np.asarray(a, dtype=float)

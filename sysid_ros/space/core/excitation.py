@@ -48,7 +48,11 @@ _RESERVES = (0.02, 0.04, 0.08)
 
 @dataclass(frozen=True)
 class ExcitationSettings(Settings):
-    """Settings of the search."""
+    """Settings of the search.
+
+    Raises:
+        ParameterOutOfRange: A value is out of range.
+    """
 
     period: float = setting(1.0, "s", lower=0.01, upper=1000.0)
     """Length of an interval."""

@@ -40,7 +40,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ProcedureSettings(Settings):
-    """Settings of the identification."""
+    """Settings of the identification.
+
+    Raises:
+        ParameterOutOfRange: A value is out of range.
+    """
 
     intervals: int = setting(60, "-", lower=2, upper=100000)
     """Intervals of the whole motion."""
@@ -54,7 +58,11 @@ class ProcedureSettings(Settings):
 
 @dataclass(frozen=True)
 class ObjectSettings(Settings):
-    """Range of objects in the hand."""
+    """Range of objects in the hand.
+
+    Raises:
+        ParameterOutOfRange: A value is out of range.
+    """
 
     frame: str = setting("")
     """Link or joint in whose frame the object is described, and whose body holds it; empty: the robot's ``tool``."""

@@ -91,6 +91,9 @@ class FloatingTree:
         Args:
             q: Joint positions, (N, nq) [rad, m].
             v: Joint velocities, (N, nv) [rad/s, m/s].
+
+        Raises:
+            ParameterOutOfRange: A shape is wrong or a number is not finite.
         """
         positions, velocities = self._checked("q", q, self.nq), self._checked("v", v, self.nv)
         if len(positions) != len(velocities):

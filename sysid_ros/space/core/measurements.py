@@ -39,6 +39,9 @@ class FloatingData:
         wheel_rates: Speeds of the reaction wheels, (N, W) [rad/s].
         rotations: Axes of the base seen from those at the first sample, (N, 3, 3).
         positions: Origin of the base seen from the first sample, (N, 3) [m].
+
+    Raises:
+        ParameterOutOfRange: A shape differs, a number is not finite, or times do not ascend.
     """
 
     times: Array

@@ -59,6 +59,9 @@ def system_kinematic_matrix(tree: FloatingTree, q: ArrayLike, v: ArrayLike, base
     Returns:
         K, (N, 6, 10 B): momentum in the axes of the base and about its origin.
 
+    Raises:
+        ParameterOutOfRange: A shape is wrong or a number is not finite.
+
     Source: SPACE (11).
     """
     states = tree.evaluate(q, v)

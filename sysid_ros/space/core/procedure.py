@@ -258,7 +258,11 @@ def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:
 
 
 def require_usable(robot: FreeFlyer, parameters: Array) -> None:
-    """Require that the robot as a whole has a positive inertia with parameters, at home."""
+    """Require that the robot as a whole has a positive inertia with parameters, at home.
+
+    Raises:
+        ParameterOutOfRange: It has not.
+    """
     compute_base_twist(robot.tree, parameters, robot.home[None], np.zeros((1, robot.n)))
 
 
