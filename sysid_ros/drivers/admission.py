@@ -1,7 +1,4 @@
-"""Conditions on a trajectory before an arm executes it, whatever its source, and the scene it must be certified for.
-
-What is refused is a :class:`LoopRefusal` that names the joint and by how much, or the mismatch.
-"""
+"""Conditions on a trajectory before an arm executes it, whatever its source, and the scene it must be certified for."""
 
 from __future__ import annotations
 
@@ -49,6 +46,9 @@ def admit_trajectory(
 
     Returns:
         The certificate.
+
+    Raises:
+        LoopRefusal: With the joint and by how much, or the mismatch.
     """
     if certificate is None:
         raise LoopRefusal(_WHAT, NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)
@@ -70,7 +70,11 @@ def admit_trajectory(
 
 
 def admit_uncertified(robot: RobotModel, trajectory: Trajectory, reference: Array) -> None:
-    """Check a motion without a certificate: its start at the desired position (n,) [rad], duration and limits."""
+    """Check a motion without a certificate: its start at the desired position (n,) [rad], its duration and its limits.
+
+    Raises:
+        LoopRefusal: With the joint and by how much.
+    """
     _require_size(robot, trajectory)
     _require_start_at_rest(robot, trajectory)
     _require_small(robot, trajectory.start - reference, _SAME_START, _OTHER_PLACE)
@@ -81,6 +85,9 @@ def admit_control(certificate: Certificate, law: ControlLaw, nominal_payload: Ar
     """Check that the tracking bound of an admitted certificate holds for this controller.
 
     ``nominal_payload`` (10,) is the payload of its torque during the motion.
+
+    Raises:
+        LoopRefusal: Something differs from the certificate's assumptions.
     """
     try:
         certificate.matches_control(law, nominal_payload)
@@ -99,6 +106,9 @@ def admit_start(
         certificate: Its certificate.
         reference: Desired position, (n,) [rad].
         rested: How long the arm has been held undisturbed [s].
+
+    Raises:
+        LoopRefusal: With the joint and by how much, or how long the arm must rest.
     """
     try:
         certificate.matches_start(rested)
@@ -149,6 +159,9 @@ def admit_load(
         trajectory: The motion.
         certificate: Its certificate, which bounds its torques.
         held: Torques that hold the arm now, (n,) [Nm]; None where it moves.
+
+    Raises:
+        LoopRefusal: With the joint, and how long to wait.
     """
     squares, limits = certificate.torque_squares, robot.limits
     if held is not None:

@@ -2,7 +2,7 @@
 
 Calls do not block unless they say so. The memory has no name in any file system: it lives as long as one of the two
 processes, however they end. The writer never waits; a reader that is too slow loses the oldest samples and receives
-their number. An ``EOFError`` says that the other end is gone.
+their number.
 """
 
 from __future__ import annotations
@@ -52,13 +52,21 @@ class Channel:
         self._outgoing = bytearray()
 
     def send(self, message: object) -> None:
-        """Queue a message and send as much as fits; :meth:`flush` sends the rest."""
+        """Queue a message and send as much as fits; :meth:`flush` sends the rest.
+
+        Raises:
+            EOFError: The other end is gone.
+        """
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self._outgoing += _LENGTH.pack(len(body)) + body
         self.flush()
 
     def flush(self) -> bool:
-        """Send as much as fits into the socket, and return whether everything has been sent."""
+        """Send as much as fits into the socket, and return whether everything has been sent.
+
+        Raises:
+            EOFError: The other end is gone.
+        """
         while self._outgoing:
             try:
                 sent = self._socket.send(self._outgoing[:_CHUNK])
@@ -89,7 +97,11 @@ class Channel:
         return list(self._take_messages())
 
     def wait(self, timeout: float) -> list[Any]:
-        """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none."""
+        """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none.
+
+        Raises:
+            EOFError: The other end is gone.
+        """
         deadline = time.monotonic() + timeout
         while True:
             messages = self.poll()

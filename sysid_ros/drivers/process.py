@@ -1,7 +1,7 @@
 """The control loop as a process of its own, seen from the ROS side.
 
 Commands and replies go through a socket pair, samples through shared memory without a name. The loop keeps running when
-this side is slow, and brakes and ends when it dies. Before it was started every call is a ``ChildProcessFailed``.
+this side is slow, and brakes and ends when it dies.
 """
 
 from __future__ import annotations
@@ -136,20 +136,36 @@ class LoopProcess(ChildProcess):
         return self._ring
 
     def read_samples(self) -> LoopSamples:
-        """Return the samples since the last call. Works also after the process has ended."""
+        """Return the samples since the last call. Works also after the process has ended.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
         with self._reading:
             return self._started_ring.read()
 
     def latest_stamp_ns(self) -> int:
-        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first."""
+        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
         return self._started_ring.latest_stamp_ns()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
-        """How regularly the latest cycles ran."""
+        """How regularly the latest cycles ran.
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
         return self._started_ring.timing(cycles)
 
     def cycle_times(self, cycles: int) -> Array:
-        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s].
+
+        Raises:
+            ChildProcessFailed: Never started.
+        """
         return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:

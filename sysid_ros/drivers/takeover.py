@@ -3,8 +3,6 @@
 At rest the effort lies in ``g(q, theta, payload) + beta`` for some parameters of the robot's boxes, give or take the
 sensor's error and, on the motor side of a gear, Coulomb friction. Gravity is linear in the parameters, so this interval
 is exact. An arm outside it has another payload, mount, zero of its sensors or sign than its settings say.
-
-What does not fit is a :class:`TakeoverRefused` that names the joint, by how much, and a remedy.
 """
 
 from __future__ import annotations
@@ -148,6 +146,9 @@ class RestMonitor:
 
         Returns:
             Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
+
+        Raises:
+            TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold it.
         """
         q, tau = np.mean(self._positions, axis=0), np.mean(self._efforts, axis=0)
         check_rest(self._robot, q, tau)
@@ -180,6 +181,9 @@ def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
         robot: The arm.
         q: Mean positions at rest, (n,) [rad].
         tau: Mean efforts at rest in joint direction, (n,) [Nm].
+
+    Raises:
+        TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold the arm.
     """
     if doubt := check_gravity(robot, q, tau):
         raise TakeoverRefused(doubt)
@@ -216,6 +220,9 @@ class HoldingTorque:
             q: Positions, (n,) [rad].
             allowed: Largest distance [rad].
             question: Question to the user where it is not.
+
+        Raises:
+            TakeoverRefused: It has moved too far.
         """
         drift = np.abs(q - self.q)
         joint = int(drift.argmax())
@@ -246,6 +253,9 @@ def require_holdable(robot: RobotModel, effort: Array) -> None:
     """Refuse an arm that needs nearly all of its torque limit, or more, at rest: under torque control it would sink.
 
     To be called while another controller still holds the arm; efforts at rest are in joint direction, (n,) [Nm].
+
+    Raises:
+        TakeoverRefused: Which joints, how much they need, and a remedy.
     """
     limits, needed = np.minimum(robot.limits.tau_max, robot.limits.tau_continuous), np.abs(effort) / _LARGEST_SHARE
     enough = needed + robot.sensors.lasting_error  # the next time another effort may be measured
@@ -278,6 +288,9 @@ def hold_and_probe(
 
     Returns:
         The latest state, not answered yet.
+
+    Raises:
+        TakeoverRefused: The arm moves where it should not, or not the way it should.
     """
     holding = HoldingTorque(robot.limits, state.q, effort)
 
@@ -313,6 +326,9 @@ def probe_last_joint(name: str, largest: float, period: float, cycle: Callable[[
         largest: Largest torque [Nm].
         period: Duration of a cycle [s].
         cycle: Runs one cycle with this torque added to the holding torque [Nm]; returns the joint's position [rad].
+
+    Raises:
+        TakeoverRefused: It does not move, or not the right way.
     """
     start, moved = cycle(0.0), 0.0
     steps = round(_PROBE_TIME / period)

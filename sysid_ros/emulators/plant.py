@@ -91,7 +91,11 @@ class EmulatedArm:
         self.place(robot.home)
 
     def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach the load, unknown to the controller."""
+        """Attach, change or (None) detach the load, unknown to the controller.
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
         self._physics.set_payload(payload)
         self.payload = None if payload is None else np.array(payload, dtype=float)
 

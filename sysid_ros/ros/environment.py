@@ -1,8 +1,7 @@
 """Keeps ROS on this machine: a private domain, and a transport that never leaves loopback.
 
 The Fast DDS profile beside this file binds every socket to 127.0.0.1. ``ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST`` would
-add a transport of its own that opens sockets on all addresses, so discovery is left to the profile. Ids of domains
-outside 0 to 101 are a ``ParameterOutOfRange``.
+add a transport of its own that opens sockets on all addresses, so discovery is left to the profile.
 """
 
 from __future__ import annotations
@@ -31,7 +30,11 @@ _PORTS_PER_DOMAIN = 250
 
 
 def domain_ports(domain_id: int) -> range:
-    """UDP ports of a domain."""
+    """UDP ports of a domain.
+
+    Raises:
+        ParameterOutOfRange: The id is not within 0 to 101.
+    """
     if domain_id not in DOMAIN_IDS:
         raise ParameterOutOfRange("ROS_DOMAIN_ID", domain_id, f"{DOMAIN_IDS[0]} to {DOMAIN_IDS[-1]}")
     first = _PORT_BASE + _PORTS_PER_DOMAIN * domain_id
@@ -39,7 +42,11 @@ def domain_ports(domain_id: int) -> range:
 
 
 def is_domain_in_use(domain_id: int) -> bool:
-    """Return whether some process on this machine takes part in a domain: its first port is where all are found."""
+    """Return whether some process on this machine takes part in a domain: its first port is where all are found.
+
+    Raises:
+        ParameterOutOfRange: The id is not within 0 to 101.
+    """
     return domain_ports(domain_id)[0] in _bound_udp_ports()
 
 
@@ -75,6 +82,9 @@ def loopback_environment(domain_id: int | None = None) -> dict[str, str]:
 
     Args:
         domain_id: ROS domain, 0 to 101; by default a random one that is not in use.
+
+    Raises:
+        ParameterOutOfRange: The id is not within 0 to 101.
     """
     domain_id = choose_domain_id() if domain_id is None else domain_id
     domain_ports(domain_id)

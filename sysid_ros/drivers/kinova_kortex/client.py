@@ -96,7 +96,12 @@ class KortexClient:
         self.sent_at = time.monotonic()
 
     def open(self) -> None:
-        """Connect both transports and open a session on each."""
+        """Connect both transports and open a session on each.
+
+        Raises:
+            KortexConnectionLost: The base cannot be reached.
+            KortexServerError: It refuses, because of user or password for instance.
+        """
         self._tcp.open()
         self._udp = self._open_endpoint()
         self._message = self._session = 0
@@ -148,6 +153,9 @@ class KortexClient:
 
         Returns:
             The reply to this very request; None if none came in time.
+
+        Raises:
+            KortexServerError: The base refused, for instance because it has left low-level servoing.
         """
         function = Function.REFRESH_FEEDBACK if command is None else Function.REFRESH
         payload = b"" if command is None else encode_command(command)

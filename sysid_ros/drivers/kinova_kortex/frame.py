@@ -6,8 +6,6 @@
 | message_info | session 16, message 16                                                   |
 | service_info | service version 4, service 12, function 16                               |
 | payload_info | reserved 8, payload length 24                                            |
-
-Bytes that are no frame, or no such message, are an :class:`InvalidFrame`.
 """
 
 from __future__ import annotations
@@ -162,7 +160,11 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def decode_frame(data: bytes) -> Frame:
-    """Decode a frame."""
+    """Decode a frame.
+
+    Raises:
+        InvalidFrame: It is invalid, of another version, or its length does not match.
+    """
     size = len(data)
     if size > LARGEST_FRAME:
         raise InvalidFrame(f"longer than {LARGEST_FRAME} bytes", size)
@@ -191,7 +193,11 @@ def encode(name: str, **fields: object) -> bytes:
 
 
 def parse(name: str, data: bytes) -> Any:
-    """Parse a message of the schema."""
+    """Parse a message of the schema.
+
+    Raises:
+        InvalidFrame: The bytes are no such message.
+    """
     try:
         return message_class(name).FromString(data)
     except DecodeError:

@@ -79,7 +79,11 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(data: bytes, n: int) -> Command:
-    """Decode a command for ``n`` actuators."""
+    """Decode a command for ``n`` actuators.
+
+    Raises:
+        InvalidFrame: It is invalid, for another arm, or its ids differ.
+    """
     message = parse("Command", data)
     actuators, size = message.actuators, len(data)
     if len(actuators) != n:
@@ -107,7 +111,11 @@ def encode_feedback(feedback: Feedback) -> bytes:
 
 
 def decode_feedback(data: bytes, n: int) -> Feedback:
-    """Decode a feedback of an arm with ``n`` actuators; 0 takes any number."""
+    """Decode a feedback of an arm with ``n`` actuators; 0 takes any number.
+
+    Raises:
+        InvalidFrame: It is invalid, of another arm, or a value is no measurement.
+    """
     message, size = parse("Feedback", data), len(data)
     actuators = message.actuators
     if len(actuators) != (n or len(actuators)):
@@ -127,7 +135,11 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
 
 
 def decode_arm_state(data: bytes) -> ArmState:
-    """Decode the state of the arm."""
+    """Decode the state of the arm.
+
+    Raises:
+        InvalidFrame: It is invalid.
+    """
     return _arm_state(parse("ArmStateInformation", data).active_state, len(data))
 
 
@@ -139,7 +151,11 @@ def _arm_state(value: int, size: int) -> ArmState:
 
 
 def decode_serial_number(data: bytes) -> str:
-    """Decode a serial number; empty where the base has none."""
+    """Decode a serial number; empty where the base has none.
+
+    Raises:
+        InvalidFrame: The text is invalid.
+    """
     value = bytes(parse("SerialNumber", data).serial_number)
     text = value.decode("ascii", "replace").strip()
     if len(text) > _LONGEST_SERIAL or not (text.isascii() and text.isprintable()):
@@ -148,7 +164,11 @@ def decode_serial_number(data: bytes) -> str:
 
 
 def decode_actuators(data: bytes) -> tuple[int, ...]:
-    """Decode the devices of an arm; return the ids of its actuators in ascending order, from the base to the flange."""
+    """Decode the devices of an arm; return the ids of its actuators in ascending order, from the base to the flange.
+
+    Raises:
+        InvalidFrame: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the base).
+    """
     message, size = parse("DeviceHandles", data), len(data)
     kinds = {kind.value for kind in DeviceType if kind.is_actuator}
     ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)

@@ -1,8 +1,4 @@
-"""The TCP session: requests and answers of the services of the base.
-
-A call that the base refuses is a :class:`KortexServerError`, one that it does not answer a
-:class:`KortexConnectionLost`.
-"""
+"""The TCP session: requests and answers of the services of the base."""
 
 from __future__ import annotations
 
@@ -72,7 +68,12 @@ class TcpCall(Generic[T]):
         return self._frame is not None or not self._session.is_open
 
     def result(self) -> T:
-        """Return the answer."""
+        """Return the answer.
+
+        Raises:
+            KortexServerError: The base refused.
+            KortexConnectionLost: There will be none.
+        """
         frame = self._frame
         if frame is None:
             raise KortexConnectionLost(self._session.reason or f"no answer to {self.name} yet")
@@ -110,7 +111,12 @@ class TcpSession:
         self._keep_alive: TcpCall[bytes] | None = None
 
     def open(self) -> None:
-        """Connect and open a session."""
+        """Connect and open a session.
+
+        Raises:
+            KortexConnectionLost: The base cannot be reached.
+            KortexServerError: It refuses.
+        """
         settings = self._settings
         address = settings.robot_ip, settings.port
         try:
@@ -123,7 +129,12 @@ class TcpSession:
         self.open_session()
 
     def open_session(self) -> None:
-        """Open a session on the socket that is connected."""
+        """Open a session on the socket that is connected.
+
+        Raises:
+            KortexConnectionLost: The base does not answer.
+            KortexServerError: It refuses.
+        """
         self._reset()
         self.is_open, self.reason = True, None
         request = self.start(Function.CREATE_SESSION, session_request(self._settings))
@@ -148,7 +159,12 @@ class TcpSession:
         return TcpCall(self, name, self._message, read)
 
     def wait(self, call: TcpCall[T], seconds: float) -> T:
-        """Wait for an answer."""
+        """Wait for an answer.
+
+        Raises:
+            KortexServerError: The base refused.
+            KortexConnectionLost: None came.
+        """
         return wait_for(call, seconds, self._wait_for_data)
 
     def _wait_for_data(self, seconds: float) -> None:
@@ -256,6 +272,10 @@ def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], obje
 
     Returns:
         The answer.
+
+    Raises:
+        KortexServerError: The base refused.
+        KortexConnectionLost: No answer came.
     """
     deadline = time.monotonic() + seconds
     while not call.is_done():

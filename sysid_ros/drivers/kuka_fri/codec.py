@@ -193,7 +193,11 @@ class FriCodec:
         self._is_framed = version is FriVersion.V2_7
 
     def decode_monitoring(self, datagram: bytes) -> Monitoring:
-        """Decode a message of the controller."""
+        """Decode a message of the controller.
+
+        Raises:
+            InvalidFrame: It is not one.
+        """
         message = self._parse(self._monitoring_class, datagram, MONITORING_ID)
         size, header = len(datagram), message.header
         fields: dict[str, Any] = {}
@@ -219,7 +223,11 @@ class FriCodec:
         return Monitoring(header.sequenceCounter, header.reflectedSequenceCounter, state, quality, **fields)
 
     def decode_command(self, datagram: bytes) -> Command:
-        """Decode a message of the client."""
+        """Decode a message of the client.
+
+        Raises:
+            InvalidFrame: It is not one.
+        """
         message = self._parse(self._command_class, datagram, COMMAND_ID)
         size, header = len(datagram), message.header
         q = tau = wrench = None

@@ -1,4 +1,4 @@
-"""Taking a resting arm over, step by step; any mismatch is a :class:`TakeoverRefused`, before a motion."""
+"""Taking a resting arm over, step by step; any mismatch ends it before a motion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _PERIOD_TOLERANCE = 1e-9
 
 
 def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
-    """Wait until the controller monitors, and answer it."""
+    """Wait until the controller monitors, and answer it.
+
+    Raises:
+        TakeoverRefused: It sends nothing, stays IDLE, sends messages of another version, or at another period.
+    """
     before = link.session.last
     message = _follow(link, settings, lambda m: m.state is not SessionState.IDLE)
     if message is None:
@@ -50,6 +54,9 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
     Returns:
         Mean positions (7,) [rad] and efforts in joint direction (7,) [Nm].
+
+    Raises:
+        TakeoverRefused: The arm moves, or its torque limits are too low to hold it.
     """
     rest = RestMonitor(robot, settings.rest_time, settings.period)
     sign = robot.sensors.effort_sign
@@ -77,6 +84,9 @@ def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, 
         robot: Names of the joints.
         effort: Efforts in joint direction, (7,) [Nm].
         modelled: Compensation that this driver expects, (7,) [Nm].
+
+    Raises:
+        TakeoverRefused: They differ by more than the tolerance.
     """
     message = link.session.last
     if settings.setup is not TorqueSetup.OVERLAY or message is None or message.tau_external is None:
@@ -93,7 +103,11 @@ def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, 
 
 
 def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
-    """Mirror the interpolated position, with zero torque, until torques act."""
+    """Mirror the interpolated position, with zero torque, until torques act.
+
+    Raises:
+        TakeoverRefused: The application does not start commanding, or not in torque mode.
+    """
     message = _follow(link, settings, _is_active_in_torque_mode, mirrors=True)
     if message is None:
         raise TakeoverRefused(

@@ -65,6 +65,9 @@ class MujocoArm(SimulatedArm):
 
     Attributes:
         physics: Its physics.
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters.
     """
 
     def __init__(

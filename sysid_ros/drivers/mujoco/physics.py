@@ -1,7 +1,4 @@
-"""The moving parts of a simulated arm: links and, with elastic joints, motors behind springs; no sensors, no driver.
-
-Parameters that no body can have are a ``NotPhysicallyConsistent``.
-"""
+"""The moving parts of a simulated arm: links and, with elastic joints, motors behind springs; no sensors, no driver."""
 
 from __future__ import annotations
 
@@ -37,6 +34,9 @@ class ArmPhysics:
     Attributes:
         dynamics: Torques of the links.
         friction: True friction of the joints, (n, 4).
+
+    Raises:
+        NotPhysicallyConsistent: A body cannot have its parameters.
     """
 
     def __init__(
@@ -88,7 +88,11 @@ class ArmPhysics:
         return data.qpos[self._motors] - data.qpos[links], data.qvel[self._motors] - data.qvel[links]
 
     def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach the payload; positions and velocities stay."""
+        """Attach, change or (None) detach the payload; positions and velocities stay.
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
         set_inertial_parameters(self._model, self._robot, self._theta, payload)
         self.dynamics = ArmDynamics(self._robot, self._theta, payload)
 

@@ -1,4 +1,4 @@
-"""Taking a resting arm over, step by step; any mismatch is a :class:`TakeoverRefused`, before a motion."""
+"""Taking a resting arm over, step by step; any mismatch ends it before a motion."""
 
 from __future__ import annotations
 
@@ -78,7 +78,11 @@ def measure_rest(
     name: str,
     on_state: Callable[[Measured], None] = lambda _: None,
 ) -> RestMeasurement:
-    """Measure the arm for a while; again where states were missing, as while other programs start."""
+    """Measure the arm for a while; again where states were missing, as while other programs start.
+
+    Raises:
+        TakeoverRefused: No states come, or without needed fields, or at another rate.
+    """
     deadline = stream.now + settings.connect_timeout
     while True:
         try:
@@ -115,7 +119,11 @@ def _measure_once(
 
 
 def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> None:
-    """Refuse an arm that moves."""
+    """Refuse an arm that moves.
+
+    Raises:
+        TakeoverRefused: Which joint, by how much.
+    """
     motion = find_motion(robot, rest.spread, seconds)
     if motion is not None:
         raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
@@ -146,7 +154,11 @@ def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel
 
 
 def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
-    """Wait until exactly the expected receiver of commands is there."""
+    """Wait until exactly the expected receiver of commands is there.
+
+    Raises:
+        TakeoverRefused: There is none, or another commander.
+    """
     deadline = time.monotonic() + settings.connect_timeout
     while (problem := link.find_command_problem()) is not None:
         if time.monotonic() > deadline:

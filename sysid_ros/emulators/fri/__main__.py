@@ -24,7 +24,11 @@ from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_pl
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
-    """Return arm, application and joint impedance of the options."""
+    """Return arm, application and joint impedance of the options.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
     values = vars(options) | {
         "version": FriVersion(options.version),
         "command_mode": CommandMode[options.command_mode.upper()],

@@ -18,7 +18,11 @@ from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_pl
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
-    """Return arm and base of the options."""
+    """Return arm and base of the options.
+
+    Raises:
+        ParameterOutOfRange: A value is not allowed.
+    """
     arm = EmulatorSetup(
         options.robot, options.truth, options.payload, plant=build_plant_settings(options), gripper=options.gripper
     )

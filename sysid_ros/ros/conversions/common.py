@@ -1,7 +1,4 @@
-"""Shared by all conversions: errors, stamps, names of joints and parameters, arrays.
-
-Every function raises :class:`InvalidMessage` where names, lengths or numbers of a message do not fit.
-"""
+"""Shared by all conversions: errors, stamps, names of joints and parameters, arrays."""
 
 from __future__ import annotations
 
@@ -60,6 +57,9 @@ def joint_order(kind: str, given: Sequence[str], wanted: Sequence[str]) -> NDArr
 
     Returns:
         Indices, (n,): ``values[..., order]`` has the robot's order.
+
+    Raises:
+        InvalidMessage: A name is missing, unknown or given twice.
     """
     given = list(given)
     expected = ", ".join(wanted)
@@ -77,7 +77,11 @@ def joint_order(kind: str, given: Sequence[str], wanted: Sequence[str]) -> NDArr
 def joint_vector_from_message(
     kind: str, field: str, names: Sequence[str], values: ArrayLike, wanted: Sequence[str]
 ) -> Array:
-    """Numbers by joint in the robot's order, (n,)."""
+    """Numbers by joint in the robot's order, (n,).
+
+    Raises:
+        InvalidMessage: The names or the number of values do not fit, or a value is not finite.
+    """
     order = joint_order(kind, names, wanted)
     numbers = np.asarray(values, dtype=float)
     if numbers.shape != (len(wanted),):
@@ -97,6 +101,9 @@ def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
 
     Returns:
         Indices, (10,).
+
+    Raises:
+        InvalidMessage: The names are not exactly our ten.
     """
     given = list(names)
     if sorted(given) != sorted(PARAMETER_NAMES):

@@ -152,6 +152,9 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
     Args:
         what: Type of the message, for the error.
         values: The field ``nominal_payload``.
+
+    Raises:
+        InvalidMessage: They are not ten finite numbers.
     """
     if not len(values):
         return None
@@ -162,7 +165,11 @@ def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | 
 
 
 def information_from_message(message: messages.ParameterEstimate) -> Array:
-    """Return the Gram matrix in a received estimate in our parameter order, (10, 10); zeros without an estimate."""
+    """Return the Gram matrix in a received estimate in our parameter order, (10, 10); zeros when no estimate is given.
+
+    Raises:
+        InvalidMessage: The names do not fit.
+    """
     gram = np.array(message.information, dtype=float).reshape(10, 10)
     if not any(message.names):
         return np.zeros((10, 10))
@@ -207,7 +214,11 @@ def truth_to_message(
 
 
 def truth_from_message(message: messages.SimulationTruth) -> Array | None:
-    """Return the true payload in our parameter order, (10,); None where nothing is attached."""
+    """Return the true payload in our parameter order, (10,); None where nothing is attached.
+
+    Raises:
+        InvalidMessage: The names do not fit.
+    """
     if not message.valid:
         return None
     return np.array(message.payload, dtype=float)[parameter_order("SimulationTruth", message.names)]

@@ -182,7 +182,11 @@ def control_law_to_message(law: ControlLaw) -> messages.ControlLaw:
 
 
 def control_law_from_message(message: messages.ControlLaw) -> ControlLaw:
-    """Convert a received control law."""
+    """Convert a received control law.
+
+    Raises:
+        InvalidMessage: There are not as many settings as names.
+    """
     if len(message.setting_names) != len(message.settings):
         text = f"has {len(message.settings)} entries for {len(message.setting_names)} names"
         raise InvalidMessage("ControlLaw", "settings", text)

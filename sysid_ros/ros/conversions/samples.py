@@ -100,7 +100,11 @@ def samples_to_message(samples: Samples, joint_names: Sequence[str], frame: str)
 
 
 def samples_from_message(batch: SampleBatch, joint_names: Sequence[str]) -> Samples:
-    """Return a received batch in the robot's joint order."""
+    """Return a received batch in the robot's joint order.
+
+    Raises:
+        InvalidMessage: Joint names or the length of an array do not fit.
+    """
     order = joint_order("SampleBatch", batch.joint_names, joint_names)
     stamps = np.asarray(batch.stamps, dtype=np.int64)
     count, n = stamps.size, len(joint_names)
