@@ -140,7 +140,7 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
         ("sensors.position_resolution", ..., ParameterOutOfRange, "position_resolution None"),
         ("sensors.noise", 0.1, ParameterOutOfRange, "sensors.noise 0.1: expected no setting of that name"),
         ("rated_payload", -1.0, ParameterOutOfRange, "rated_payload -1.0"),
-        ("payload_prior", "nothing", ParameterOutOfRange, "one of held_object, safe_id_table_1"),
+        ("payload_prior", "nothing", ParameterOutOfRange, "one of held_object, at_fingertips, safe_id_table_1"),
         ("payload_priors.held_object.mass", [0.0, math.inf], ParameterOutOfRange, r"held_object.mass\[1\] inf"),
         ("payload_priors.safe_id_table_1.nominal", [9.0] * 10, SysidError, "safe_id_table_1|nominal payload"),
         ("spheres.elbow", [[0, 0, 0, 1]], ParameterOutOfRange, "spheres.elbow 'elbow': expected a link; this robot"),
