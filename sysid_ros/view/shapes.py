@@ -13,8 +13,9 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.model.mesh_spheres import find_mesh, placement_of
+from sysid_ros.core.model.mesh_spheres import find_mesh
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.spheres import placement_of
 
 Array = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ _COMMENTS = {
     "Unknown: from zero up to a share of the torque limit. A sensor on the link side sees only beta.",
     "inertial_uncertainty": "How wrong the URDF's inertias may be: a share of each parameter, and for what each joint "
     "moves ten numbers more: m [kg], mc [kg m], I [kg m^2] in the order m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, "
-    "Iyz, Izz.",
+    "Iyz, Izz; or, in place of all these, their range.",
     "sensors": "effort_meaning: motor_side (currents times torque constants), gear_side (joint torque sensors that "
     "feel friction, but no rotor) or link_side (those behind the gear that feel neither). effort_sign: -1 where the "
     "vendor sends reactions; only hardware drivers use it. effort_is_held: a sample is the mean since the one before; "
