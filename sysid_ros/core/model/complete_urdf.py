@@ -21,7 +21,17 @@ from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.model.defaults import COM_UNCERTAINTY, INERTIAL_UNCERTAINTY, absolute_uncertainty
 from sysid_ros.core.model.inertia import from_com_form, to_com_form, transform_parameters
 from sysid_ros.core.model.spheres import form_of, placement_of, shapes_of_links
-from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model, can_exist, parts_of_bodies
+from sysid_ros.core.model.urdf import (
+    ROTARY,
+    UrdfDescription,
+    build_arm_model,
+    can_exist,
+    find_named,
+    parts_of_bodies,
+    remove_all,
+    words,
+    write_inertial,
+)
 
 Array = NDArray[np.float64]
 
@@ -30,6 +40,12 @@ SHAPE_FACTOR, LENGTH_FACTOR = 3.0, 8.0
 
 Of the shipped arms masses are 0.36 to 2.4 times the proposed ones, and 0.12 to 5 times without shapes
 (``test_complete_urdf.py``)."""
+_FORMS = {
+    "box": (np.full(3, 1.0 / 3.0), 8.0),
+    "cylinder": (np.array([0.25, 0.25, 1.0 / 3.0]), 2.0 * np.pi),
+    "sphere": (np.full(3, 0.2), 4.0 / 3.0 * np.pi),
+}
+"""Second moment over the squares of half the edges (3,) [-], and volume over their product [-]."""
 _THICKNESS = 0.06
 """A link without a shape reaches this share of the arm's length around the line to the next joint [-]."""
 _THINNEST = 1e-4
@@ -45,7 +61,7 @@ def lock_joints(description: UrdfDescription, positions: Mapping[str, float]) ->
     """
     tree = ET.fromstring(description.text)
     for name, position in positions.items():
-        joint, element = description.joint(name), _child(tree, "joint", name)
+        joint, element = description.joint(name), find_named(tree, "joint", name)
         if joint.type not in (*ROTARY, "prismatic"):
             raise ModelError(f"URDF, joint '{name}'", f"is {joint.type}; only joints with one position can be locked")
         unit, limit = "m" if joint.type == "prismatic" else "rad", joint.limit
@@ -60,11 +76,9 @@ def lock_joints(description: UrdfDescription, positions: Mapping[str, float]) ->
             xyz = xyz + rotation @ (position * axis)
         else:
             rotation = rotation @ pin.AngleAxis(position, axis).matrix()
-        for tag in ("origin", "axis", "limit", "dynamics", "mimic"):
-            for child in element.findall(tag):
-                element.remove(child)
+        remove_all(element, "origin", "axis", "limit", "dynamics", "mimic")
         element.set("type", "fixed")
-        ET.SubElement(element, "origin", xyz=_words(xyz), rpy=_words(pin.rpy.matrixToRpy(rotation)))
+        ET.SubElement(element, "origin", xyz=words(xyz), rpy=words(pin.rpy.matrixToRpy(rotation)))
     return ET.tostring(tree, encoding="unicode")
 
 
@@ -80,16 +94,16 @@ def repair_inertias(description: UrdfDescription) -> tuple[str, list[str]]:
     moved = {joint.child for joint in description.robot.joints}
     for head, parts in parts_of_bodies(description.robot).items():
         whole = np.sum(list(parts.values()), axis=0)
-        if head not in moved or can_exist(whole) or whole[0] <= 0.0:
+        alone = [name for name, theta in parts.items() if theta[0] > 0.0 and not can_exist(theta)]
+        if head not in moved or can_exist(whole) or whole[0] <= 0.0 or not alone:
             continue
         inertia = to_com_form(whole)[2]
         moments, axes = np.linalg.eigh(0.5 * np.trace(inertia) * np.eye(3) - inertia)
         change = axes @ np.diag(np.maximum(moments, _THINNEST * moments[-1]) - moments) @ axes.T
         change = np.trace(change) * np.eye(3) - change
-        link = next(name for name, theta in parts.items() if theta[0] > 0.0 and not can_exist(theta))
-        theta = parts[link] + from_com_form(0.0, np.zeros(3), change)
+        theta, link = parts[alone[0]] + from_com_form(0.0, np.zeros(3), change), alone[0]
         placement = _placement_in(description, link, head)
-        _write_inertial(_child(tree, "link", link), transform_parameters(theta, *inverse_placement(*placement)))
+        write_inertial(find_named(tree, "link", link), transform_parameters(theta, *inverse_placement(*placement)))
         size = float(np.abs(np.linalg.eigvalsh(change)).max())
         sentences.append(f"inertia of {link} repaired: the nearest body differs by {size:.2g} kg m^2")
     return ET.tostring(tree, encoding="unicode"), sentences
@@ -109,26 +123,22 @@ class Solid:
     Attributes:
         volume: [m^3].
         center: (3,) [m].
-        spread: Second moments about the centre for each kg, (3, 3) [m^2].
+        inertia: About the centre for each kg, (3, 3) [m^2].
         box: Box around it [m].
     """
 
     volume: float
     center: Array
-    spread: Array
+    inertia: Array
     box: Box
 
     @classmethod
     def of(cls, tag: str, half: Array, rotation: Array, center: Array) -> Solid:
         """Return a ``box``, ``cylinder`` or ``sphere`` with half edges (3,) [m] and its placement."""
-        share, fill = {"box": (1.0 / 3.0, 8.0), "cylinder": (0.25, 2.0 * np.pi), "sphere": (0.2, 4.0 / 3.0 * np.pi)}[
-            tag
-        ]
-        squares = share * half**2
-        if tag == "cylinder":
-            squares[2] = half[2] ** 2 / 3.0
-        spread = rotation @ np.diag(squares) @ rotation.T
-        return cls(fill * float(np.prod(half)), center, spread, Box.around(center, np.abs(rotation) @ half))
+        shares, fill = _FORMS[tag]
+        squares = shares * half**2
+        inertia = rotation @ np.diag(squares.sum() - squares) @ rotation.T
+        return cls(fill * float(np.prod(half)), center, inertia, Box.around(center, np.abs(rotation) @ half))
 
 
 def solids_of_links(
@@ -208,10 +218,8 @@ def propose_masses(
     boxes: dict[int, Box] = {}
     for frame in (f for f in links if f.name in proposed):
         parts = [(rest * solid.volume / volume, solid) for solid in proposed[frame.name]]
-        theta = np.sum(
-            [from_com_form(m, s.center, m * (np.trace(s.spread) * np.eye(3) - s.spread)) for m, s in parts], 0
-        )
-        _write_inertial(_child(tree, "link", frame.name), theta)
+        theta = np.sum([from_com_form(m, s.center, m * s.inertia) for m, s in parts], axis=0)
+        write_inertial(find_named(tree, "link", frame.name), theta)
         if (body := frame.parentJoint) > 0:
             known = model.inertias[body].toDynamicParameters()
             error = INERTIAL_UNCERTAINTY * np.abs(known) + absolute_uncertainty(known)
@@ -272,23 +280,3 @@ def _turned(solids: Iterable[Solid], placement: pin.SE3) -> Box:
     centers = np.array([placement.act(solid.box.center) for solid in solids])
     radii = np.array([np.abs(placement.rotation) @ solid.box.radius for solid in solids]) + COM_UNCERTAINTY
     return Box((centers - radii).min(axis=0), (centers + radii).max(axis=0))
-
-
-def _child(tree: ET.Element, tag: str, name: str) -> ET.Element:
-    return next(element for element in tree.findall(tag) if element.get("name") == name)
-
-
-def _write_inertial(link: ET.Element, theta: Array) -> None:
-    """Replace the ``<inertial>`` of a link by parameters (10,) in its frame."""
-    for old in link.findall("inertial"):
-        link.remove(old)
-    mass, com, inertia = to_com_form(theta)
-    inertial = ET.SubElement(link, "inertial")
-    ET.SubElement(inertial, "origin", xyz=_words(com), rpy="0 0 0")
-    ET.SubElement(inertial, "mass", value=f"{mass!r}")
-    names = {"ixx": (0, 0), "ixy": (0, 1), "ixz": (0, 2), "iyy": (1, 1), "iyz": (1, 2), "izz": (2, 2)}
-    ET.SubElement(inertial, "inertia", {key: f"{float(inertia[at])!r}" for key, at in names.items()})
-
-
-def _words(values: Array) -> str:
-    return " ".join(repr(float(value)) for value in values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
-from urdf_parser_py.urdf import URDF, Joint
+from urdf_parser_py.urdf import URDF, Joint, Link
 from urdf_parser_py.xml_reflection import core as reflection
 from urdf_parser_py.xml_reflection.core import ParseError
 
@@ -59,6 +59,34 @@ def check_numbers(tree: ET.Element) -> None:
                     problem = f'{key}="{element.attrib[key]}" in <{element.tag}> must be {wanted}'
                     problems.append(ModelError(f"URDF, {label(parent)}", problem))
     raise_together(problems)
+
+
+def find_named(tree: ET.Element, tag: str, name: str) -> ET.Element:
+    """Return the link or joint of a checked URDF that has this name."""
+    return next(element for element in tree.findall(tag) if element.get("name") == name)
+
+
+def remove_all(element: ET.Element, *tags: str) -> None:
+    """Remove the children with these tags."""
+    for child in [child for tag in tags for child in element.findall(tag)]:
+        element.remove(child)
+
+
+def write_inertial(link: ET.Element, theta: Array) -> None:
+    """Replace the ``<inertial>`` of a link by parameters (10,) in its frame."""
+    remove_all(link, "inertial")
+    mass, com, inertia = to_com_form(theta)
+    inertial = ET.Element("inertial")
+    ET.SubElement(inertial, "origin", xyz=words(com), rpy="0 0 0")
+    ET.SubElement(inertial, "mass", value=words([mass]))
+    entries = {f"i{'xyz'[i]}{'xyz'[j]}": words([inertia[i, j]]) for i in range(3) for j in range(i, 3)}
+    ET.SubElement(inertial, "inertia", entries)
+    link.insert(0, inertial)
+
+
+def words(values: Iterable[float]) -> str:
+    """Return numbers as an attribute, with all digits."""
+    return " ".join(repr(float(value)) for value in values)
 
 
 def require_name(element: ET.Element) -> None:
@@ -132,6 +160,14 @@ _ODD_RADIUS, _IMPOSSIBLE_RADIUS = 1.0, 3.0
 """Radii of gyration from which on units are asked about, and that no link of an arm has [m]."""
 
 
+def parameters_of(link: Link) -> Array:
+    """Return the parameters (10,) of a link in its frame, zeros without mass or inertia."""
+    if (inertial := link.inertial) is None or inertial.mass is None or inertial.inertia is None:
+        return np.zeros(10)
+    alone = from_com_form(inertial.mass, np.zeros(3), np.array(inertial.inertia.to_matrix()))
+    return transform_parameters(alone, *_placement(inertial.origin))
+
+
 def parts_of_bodies(robot: URDF) -> dict[str, dict[str, Array]]:
     """Return the bodies that joints move as a whole: links that are fixed to each other are one.
 
@@ -141,10 +177,9 @@ def parts_of_bodies(robot: URDF) -> dict[str, dict[str, Array]]:
     above = {joint.child: joint for joint in robot.joints}
     bodies: dict[str, dict[str, Array]] = {}
     for link in robot.links:
-        if (inertial := link.inertial) is None or inertial.mass is None or inertial.inertia is None:
+        theta, head = parameters_of(link), link.name
+        if not theta.any():
             continue
-        alone = from_com_form(inertial.mass, np.zeros(3), np.array(inertial.inertia.to_matrix()))
-        theta, head = transform_parameters(alone, *_placement(inertial.origin)), link.name
         while head in above and above[head].type == "fixed":
             theta, head = transform_parameters(theta, *_placement(above[head].origin)), above[head].parent
         bodies.setdefault(head, {})[link.name] = theta
@@ -309,60 +344,38 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     root = check_tree(skeleton)
     if massless:
         warnings.append(f"an inertia without a mass belongs to no body and is ignored: {', '.join(massless)}")
+    # urdf_parser_py prints a line for every tag and attribute that it does not know.
+    unknown = list[str]()
+    previous, reflection.on_error = reflection.on_error, unknown.append
     try:
-        robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
+        robot = URDF.from_xml_string(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
         raise ModelError("URDF", f"cannot be read: {error}") from error
+    finally:
+        reflection.on_error = previous
     problems, notes = judge_inertias(robot)
-    warnings += [*notes, *ignored]
+    warnings += notes
+    if unknown:
+        first = f"were passed over; first: {unknown[0]}"
+        warnings.append(f"{len(unknown)} tags or attributes of the URDF are unknown and {first}")
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
     return UrdfDescription(mended, robot, root, tuple(warnings), skeleton, tuple(problems))
 
 
-def parse_quietly(text: str) -> tuple[URDF, list[str]]:
-    """Read a URDF with urdf_parser_py, which prints a line for every tag and attribute that it does not know.
-
-    Returns:
-        The result, and one sentence about everything that was ignored; none if nothing was.
-
-    Raises:
-        ParseError: It is no URDF.
-    """
-    told: list[str] = []
-    previous, reflection.on_error = reflection.on_error, told.append
-    try:
-        robot = URDF.from_xml_string(text)
-    finally:
-        reflection.on_error = previous
-    if not told:
-        return robot, []
-    return robot, [f"{len(told)} tags or attributes of the URDF are unknown and were passed over; first: {told[0]}"]
-
-
-def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> str:
-    """Write the URDF for Pinocchio: the arm's joints revolute, every other joint fixed at zero, nothing to draw.
-
-    Limits in it are placeholders for the caller's.
-    """
-    tree = copy.deepcopy(description.skeleton)
-    for joint in tree.findall("joint"):
-        for tag in ("limit", "dynamics", "mimic"):
-            for child in joint.findall(tag):
-                joint.remove(child)
-        is_moving = joint.get("name") in joint_names
-        joint.set("type", "revolute" if is_moving else "fixed")
-        if is_moving:
-            ET.SubElement(joint, "limit", lower="-1e3", upper="1e3", velocity="1e3", effort="1e6")
-    return ET.tostring(tree, encoding="unicode")
-
-
 def build_arm_model(description: UrdfDescription, joint_names: Sequence[str]) -> pin.Model:
-    """Return Pinocchio's model of the arm; see :func:`build_arm_xml`.
+    """Return Pinocchio's model of the arm: its joints revolute, every other joint fixed at zero.
 
     A link and a joint may have one name, as in some vendors' files; the frame of the link keeps it, and the joint's
     becomes ``NAME (joint)``. Joints keep theirs.
     """
-    model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
+    tree = copy.deepcopy(description.skeleton)
+    for joint in tree.findall("joint"):
+        remove_all(joint, "limit", "dynamics", "mimic")
+        is_moving = joint.get("name") in joint_names
+        joint.set("type", "revolute" if is_moving else "fixed")
+        if is_moving:  # limits are the caller's
+            ET.SubElement(joint, "limit", lower="-1e3", upper="1e3", velocity="1e3", effort="1e6")
+    model = pin.buildModelFromXML(ET.tostring(tree, encoding="unicode"))
     links = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
     for frame in model.frames:
         if frame.type != pin.FrameType.BODY and frame.name in links:
