@@ -144,7 +144,6 @@ def make_settings(
     """
     meshes, comments = cover_meshes(description.text, options.urdf), dict[str, list[str]]()
     description, settings = complete(description, options, meshes)
-    settings["gravity"] = [0.0, 0.0, -9.81]
     if options.total_mass is not None:
         wide = "bounds of payloads will be wide until `sysid calibrate arm` narrows the assumed masses"
         comments["inertial_uncertainty"] = [wide]

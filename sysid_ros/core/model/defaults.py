@@ -88,6 +88,8 @@ def default_settings(
     efforts = [max(EFFORT_LEAST, round(EFFORT_SHARE * urdf_rate_limits(joint)[1], 3)) for joint in joints]
     return {
         "frames": {"base": joints[0].parent, "flange": tool, "tool": tool},
+        "gravity": [0.0, 0.0, -9.81],
+        "rated_payload": PAYLOAD_MASS_MAX,
         "joints": {joint.name: _joint_settings(joint) for joint in joints},
         "friction": {joint.name: unknown_friction(joint) for joint in joints},
         "inertial_uncertainty": {
@@ -108,7 +110,6 @@ def default_settings(
             "velocity_error": 0.005,
             "stamp_jitter": 1.0e-4,
         },
-        "rated_payload": PAYLOAD_MASS_MAX,
         "payload_prior": "anything",
         "payload_priors": {
             "anything": {

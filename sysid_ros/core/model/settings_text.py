@@ -36,20 +36,6 @@ _COMMENTS = {
     "spheres": "Collision spheres: x, y, z, radius [m] in the frame of the link. Nothing is planned for links without.",
     "assumptions": "Sentences for reports.",
 }
-_ORDER = (
-    "urdf",
-    "frames",
-    "gravity",
-    "rated_payload",
-    "joints",
-    "friction",
-    "inertial_uncertainty",
-    "sensors",
-    "payload_prior",
-    "payload_priors",
-    "spheres",
-    "assumptions",
-)
 _WIDTH = 116
 
 
@@ -72,13 +58,10 @@ class SettingsNotes:
 
 def settings_text(settings: Mapping[str, Any], notes: SettingsNotes) -> str:
     """Return a settings file with a comment on every section, from :func:`~.defaults.default_settings`."""
-    values = {"urdf": notes.urdf, **settings}
     blocks = ["\n".join(_comment(_HEADER.format(name=notes.name, urdf=notes.origin)))]
-    for key in (*_ORDER, *(key for key in values if key not in _ORDER)):
-        if key not in values:
-            continue
+    for key, value in {"urdf": notes.urdf, **settings}.items():
         lines = [line for text in [_COMMENTS.get(key, ""), *notes.more.get(key, ())] for line in _comment(text)]
-        blocks.append("\n".join([*lines, _block(key, values[key])]))
+        blocks.append("\n".join([*lines, _block(key, value)]))
     return "\n\n".join(blocks) + "\n"
 
 
