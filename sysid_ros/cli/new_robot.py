@@ -202,7 +202,7 @@ def run(options: argparse.Namespace) -> int:
     urdf, texts = options.urdf, {output: ""}
     if description is not given:
         urdf = output.with_name(f"{output.stem}_completed.urdf")
-        texts[urdf] = description.text
+        texts[urdf] = f"<!-- {options.urdf.name}, completed by `sysid new-robot` -->\n{description.text}\n"
         comments["urdf"] = [text for text in given.warnings if text not in description.warnings]
     place = Path(os.path.relpath(urdf.resolve(), output.resolve().parent)).as_posix()
     texts[output] = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
