@@ -207,14 +207,13 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
 def require_locked(description: UrdfDescription, joint_names: Sequence[str], tool: str) -> None:
     """Raise an error that names all joints between base and tool that move and are not joints of the arm."""
     joints = [description.joint(name) for name in description.path_to(tool) if name not in joint_names]
-    names = [f"{joint.name} ({joint.type})" for joint in joints if joint.type in (*ROTARY, "prismatic")]
-    if names:
-        problem = (
-            "carry the tool and are no joints of the arm, which are revolute or continuous; where they rest in all "
-            "recordings, lock them: sysid new-robot URDF --lock"
-        )
-        words = [f"{joint.name}=POSITION" for joint in joints]
-        raise ModelError(f"URDF, {', '.join(names)}", " ".join([problem, *words]))
+    joints = [joint for joint in joints if joint.type in (*ROTARY, "prismatic")]
+    if joints:
+        names = ", ".join(f"{joint.name} ({joint.type})" for joint in joints)
+        locks = " ".join(f"{joint.name}=POSITION" for joint in joints)
+        problem = "between base and tool, but no joint of the arm, which are revolute or continuous; if at rest in all "
+        problem += f"recordings, lock: sysid new-robot URDF --lock {locks}"
+        raise ModelError(f"URDF, {names}", problem)
 
 
 def _build_model(description: UrdfDescription, joint_names: Sequence[str], base: str, settings: Section) -> pin.Model:

@@ -42,7 +42,10 @@ def cover_meshes(urdf_text: str, urdf_path: Path) -> MeshSpheres:
     """
     found: dict[str, list[tuple[Array, Array, Array]]] = {}
     problems: dict[str, str] = {}
-    trimesh = _import_trimesh()
+    try:
+        trimesh: Any = import_module("trimesh")  # an extra, so that the package does not depend on it
+    except ImportError:
+        trimesh = None
     for link, shapes in shapes_of_links(urdf_text).items():
         for shape in shapes:
             if (mesh := shape.find("geometry/mesh")) is None:
@@ -85,13 +88,6 @@ def find_mesh(name: str, urdf_path: Path) -> Path | None:
     else:
         candidates = []
     return next((path for path in candidates if path.is_file()), None)
-
-
-def _import_trimesh() -> Any:
-    try:
-        return import_module("trimesh")  # an extra, so that the package does not depend on it
-    except ImportError:
-        return None
 
 
 def _box_around(trimesh: Any, path: Path, mesh: ET.Element, shape: ET.Element) -> tuple[Array, Array, Array]:
