@@ -49,7 +49,7 @@ _MUCH = 0.04
 _HEAVIER = 3.0
 """Payloads of so many times the prior are thought of before efforts count as too large."""
 _FACTOR = 2.0
-"""With a mass of a body known no better than this, another arm explains efforts of any size."""
+"""With a mass of a body known no better than this, odd efforts may be those of another arm in the box."""
 _POOR = 0.3
 """Efforts far too small of which any scale leaves more unexplained have no gravity in them, as external torques."""
 _SCALES = np.geomspace(1e-3, 1e4, 71)
@@ -400,6 +400,9 @@ def _in_joint_direction(
     finding = next(filter(None, (_find_fault(robot, compared, one) for one in signs)), None)
     if finding is not None:
         what, found, allowed = finding
+        masses = slice(0, INERTIAL * robot.n, INERTIAL)
+        if allowed and np.any(robot.theta_box.upper[masses] > _FACTOR * robot.theta_box.lower[masses]):
+            found, allowed = f"{found}, unless assumed masses of the arm explain it", ""
         if not allowed:
             notices = (*notices, f"{what} is {found}")
         elif not options.effort_scale:
@@ -428,9 +431,6 @@ def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> t
     plain = compared.fit(sign)[0]
     if plain <= _GOOD / 2 or not compared.is_moving:
         return None
-    masses = slice(0, INERTIAL * robot.n, INERTIAL)
-    if np.any(robot.theta_box.upper[masses] > _FACTOR * robot.theta_box.lower[masses]):
-        return "the size of the efforts", "not judged: masses of the arm are known within a factor only", ""
     needed = min(_UNCLEAR, _CLEARLY * plain)
     if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):  # nobody can say which
         doubt = "more than a payload of the prior needs: is it heavier (weigh it), or are they in another unit"
