@@ -256,8 +256,7 @@ CASES = (
     Case(
         "Missing inertia",
         urdf_case(lambda text: re.sub(r"<inertial>.*?</inertial>", "", text, flags=re.S)),
-        "Take the description of the vendor that has inertias, or estimate them from CAD; a guess is better than none "
-        "if its uncertainty is stated (`inertial_uncertainty`).",
+        "Take the description of the vendor that has inertias, or type the mass of the data sheet: `--total-mass`.",
     ),
 )
 

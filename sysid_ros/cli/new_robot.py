@@ -16,17 +16,19 @@ from rich.console import RenderableType
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import recording_options
 from sysid_ros.cli.terminal import hanging, show, working
-from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import measure_sensors
-from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings
+from sysid_ros.core.model.complete_urdf import lock_joints, propose_masses, repair_inertias, solids_of_links
+from sysid_ros.core.model.defaults import HOME_ASSUMED, default_settings, find_arm, last_fixed_link
 from sysid_ros.core.model.loader import load_robot, load_robot_from_urdf, read_urdf_file
-from sysid_ros.core.model.mesh_spheres import cover_meshes
+from sysid_ros.core.model.mesh_spheres import MeshSpheres, cover_meshes
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.robot_files import available_robots, read_settings
 from sysid_ros.core.model.settings_text import SettingsNotes, settings_text
 from sysid_ros.core.model.spheres import cover_links
-from sysid_ros.core.model.urdf import UrdfDescription, read_urdf
+from sysid_ros.core.model.urdf import UrdfDescription, build_arm_model, read_urdf
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
@@ -70,14 +72,68 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
 
 def _rounded_up(values: np.ndarray) -> list[float]:
     """Return numbers rounded up to three significant digits."""
-    exponents = np.floor(np.log10(np.maximum(values, 1e-12))) - 2
+    exponents = np.floor(np.log10(np.maximum(np.abs(values), 1e-12))) - 2
     return [float(f"{np.ceil(v / 10.0**e - 1e-9) * 10.0**e:.3g}") for v, e in zip(values, exponents, strict=True)]
+
+
+def complete(
+    description: UrdfDescription, options: argparse.Namespace, meshes: MeshSpheres
+) -> tuple[UrdfDescription, dict[str, Any]]:
+    """Lock joints, repair inertias and propose masses, as far as the command line asks for it.
+
+    Returns:
+        The URDF, and settings from it, with ranges that hold for the stated and the changed bodies.
+
+    Raises:
+        SysidError: It asks for something that is not possible, or the URDF cannot be used.
+    """
+    joints = None if options.joints is None else [name.strip() for name in options.joints.split(",") if name.strip()]
+    if joints == []:
+        raise ParameterOutOfRange("--joints", options.joints, "names of joints, with commas")
+    assumptions, ranges = list[str](), dict[str, Box]()
+    if options.lock:
+        description = read_urdf(lock_joints(description, _positions(options.lock)))
+        assumptions += [f"joints that rest in every recording, at [m or rad]: {', '.join(options.lock)}"]
+    names = joints or find_arm(description, options.tool)
+    stated = build_arm_model(description, names)
+    if options.repair:
+        text, changes = repair_inertias(description)
+        description, assumptions = read_urdf(text) if changes else description, assumptions + changes
+    repaired = build_arm_model(description, names)
+    if options.total_mass is not None:
+        tool = options.tool or last_fixed_link(description, description.joint(names[-1]).child)
+        solids = solids_of_links(description.text, meshes.boxes)
+        proposal = propose_masses(description, names, tool, options.total_mass, solids)
+        description, ranges = read_urdf(proposal.text), proposal.ranges
+        assumptions = [*assumptions, proposal.assumption]
+    settings = default_settings(description, names, options.tool, {**meshes.spheres, **cover_links(description.text)})
+    settings["assumptions"] += assumptions
+    absolute = settings["inertial_uncertainty"]["absolute"]
+    for body, name in enumerate(names, start=1):
+        before, after = (model.inertias[body].toDynamicParameters() for model in (stated, repaired))
+        change = np.abs(after - before)
+        if name in ranges:
+            del absolute[name]
+            lower = [-end for end in _rounded_up(change - ranges[name].lower)]
+            entry = {"lower": lower, "upper": _rounded_up(ranges[name].upper + change)}
+            settings["inertial_uncertainty"].setdefault("range", {})[name] = entry
+        elif change.any():
+            absolute[name] = _rounded_up(absolute[name] + change)
+    return description, settings
+
+
+def _positions(words: list[str]) -> dict[str, float]:
+    """Read ``JOINT=POSITION`` of the command line."""
+    try:
+        return {name: float(position) for name, _, position in (word.partition("=") for word in words)}
+    except ValueError:
+        raise ParameterOutOfRange("--lock", " ".join(words), "JOINT=POSITION, in m or rad") from None
 
 
 def make_settings(
     description: UrdfDescription, options: argparse.Namespace
-) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Return the settings of an arm, and comments on them by section.
+) -> tuple[UrdfDescription, dict[str, Any], dict[str, list[str]]]:
+    """Return the URDF, completed as far as asked, the settings of its arm, and comments on them by section.
 
     Args:
         description: The URDF.
@@ -86,24 +142,21 @@ def make_settings(
     Raises:
         SysidError: The URDF or the recording cannot be used.
     """
-    joints = None if options.joints is None else [name.strip() for name in options.joints.split(",") if name.strip()]
-    if joints == []:
-        raise ParameterOutOfRange("--joints", options.joints, "names of joints, with commas")
-    simple, meshes = cover_links(description.text), cover_meshes(description.text, options.urdf)
-    settings = default_settings(description, joints, options.tool, {**meshes.spheres, **simple})
-    settings["gravity"] = [0.0, 0.0, -9.81]
-    bare = {link: why for link, why in meshes.problems.items() if link not in simple}
-    comments: dict[str, list[str]] = {"spheres": []}
+    meshes, comments = cover_meshes(description.text, options.urdf), dict[str, list[str]]()
+    description, settings = complete(description, options, meshes)
+    if options.total_mass is not None:
+        wide = "bounds of payloads will be wide until `sysid calibrate arm` narrows the assumed masses"
+        comments["inertial_uncertainty"] = [wide]
+    bare = {link: why for link, why in meshes.problems.items() if link not in settings["spheres"]}
     if bare:
         (first, why), *_ = bare.items()
         comments["spheres"] = [f"{', '.join(bare)} have none; of {first}, for instance, {why}"]
     robot = load_robot_from_urdf(description.text, joint_names=list(settings["joints"]), settings=settings)
     if options.from_bag is None:
-        return settings, comments
+        return description, settings, comments
     stated = recording_options(options)
-    raw = ReadOptions(
-        stated.topics, stated.joint_names, stated.units, 1.0, stated.effort_scale
-    )  # as they were recorded
+    # Efforts as they were recorded.
+    raw = ReadOptions(stated.topics, stated.joint_names, stated.units, 1.0, stated.effort_scale)
     recording = read_recording(options.from_bag, robot, raw)
     found, comments["sensors"] = describe_sensors(robot, recording, stated.effort_sign)
     settings["sensors"] |= found
@@ -113,7 +166,7 @@ def make_settings(
     settings["assumptions"].remove(HOME_ASSUMED)
     comments["joints"] = [f"home: where {recording.source} begins"]
     comments["sensors"] += [*recording.notices, *recording.caveats]
-    return settings, comments
+    return description, settings, comments
 
 
 def shipped_twins(description: UrdfDescription) -> str:
@@ -133,29 +186,41 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SysidError: The URDF or the bag cannot be used, or the file is there already.
     """
-    description = read_urdf(read_urdf_file(options.urdf))
+    given = read_urdf(read_urdf_file(options.urdf))
     name = options.name or options.urdf.stem
     output = options.output or Path(f"{name}.yaml")
-    shipped = shipped_twins(description)
+    shipped = shipped_twins(given)
     try:
         with working("making the settings"):
-            settings, comments = make_settings(description, options)
+            description, settings, comments = make_settings(given, options)
     except ModelError as error:
-        raise ModelError("\n".join([f"{error}", *([shipped] if shipped else [])])) from error
+        hints = [shipped] if shipped else []
+        if not options.repair and any(isinstance(problem, NotPhysicallyConsistent) for problem in given.problems):
+            hints.append("--repair takes the nearest possible body in place of each that cannot exist")
+        raise ModelError("\n".join([f"{error}", *hints])) from error
     comments["joints"] = [*comments.get("joints", []), *([shipped] if shipped else [])]
-    place = Path(os.path.relpath(options.urdf.resolve(), output.resolve().parent)).as_posix()
-    text = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
+    urdf, texts = options.urdf, {output: ""}
+    if description is not given:
+        urdf = output.with_name(f"{output.stem}_completed.urdf")
+        texts[urdf] = f"<!-- {options.urdf.name}, completed by `sysid new-robot` -->\n{description.text}\n"
+        comments["urdf"] = [text for text in given.warnings if text not in description.warnings]
+    place = Path(os.path.relpath(urdf.resolve(), output.resolve().parent)).as_posix()
+    texts[output] = settings_text(settings, SettingsNotes(name, place, options.urdf.name, comments))
+    written = []
     try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SysidError(f"cannot write {output}: {error.strerror or error}") from error
-    try:
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as file:
+                written.append(path)
+                file.write(text)
         robot = load_robot(output)
-    except SysidError:
-        output.unlink()
+    except (OSError, SysidError) as error:
+        for path in written:
+            path.unlink()
+        if isinstance(error, OSError):
+            raise SysidError(f"cannot write {error.filename}: {error.strerror or error}") from error
         raise
     show(*_summary(robot, comments))
-    show(f"Settings: {output}")
+    show(f"Settings: {', '.join(map(str, texts))}")
     show(f"Next: read it, then for instance  sysid offline BAG --model {output}")
     return ExitStatus.OK
 

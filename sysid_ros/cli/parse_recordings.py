@@ -182,8 +182,13 @@ def new_robot_parser() -> CommandParser:
     parser = CommandParser(
         prog="sysid new-robot",
         description="Writes the settings file of any arm from its URDF, and from a bag what it shows of the sensors. "
-        "It is a commented YAML file; with it every command takes the arm: --model my_arm.yaml.",
-        examples=("sysid new-robot ur5e.urdf", "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/"),
+        "It is a commented YAML file; with it every command takes the arm: --model my_arm.yaml. With --total-mass, "
+        "--lock or --repair it names a URDF of its own, NAME_completed.urdf, which is written beside it.",
+        examples=(
+            "sysid new-robot ur5e.urdf",
+            "sysid new-robot panda.urdf --tool panda_hand_tcp --from-bag motion/",
+            "sysid new-robot irb1200.urdf --total-mass 54 --lock lift=0.4",
+        ),
         check=_check_new_robot,
         endings=endings(),
     )
@@ -192,6 +197,11 @@ def new_robot_parser() -> CommandParser:
     add("--name", help="name of the arm (default: that of the URDF file)")
     add("--tool", metavar="LINK", help="link that holds the payload (default: the last)")
     add("--joints", help="joints of the arm from the base on, with commas (default: all to the tool)")
+    text = "mass of the arm and its base from the data sheet: links without one get a share, in wide boxes"
+    add("--total-mass", type=float, metavar="KG", help=text)
+    text = "joints (a lift, the vertical one of a SCARA) that rest in all recordings, where [m or rad]"
+    add("--lock", nargs="+", default=[], metavar="JOINT=POSITION", help=text)
+    add("--repair", action="store_true", help="take the nearest possible body for each that cannot exist")
     text = "a recording of the arm: home posture, and errors and sign of its sensors where it rests for a second"
     add("--from-bag", type=Path, metavar="BAG", help=text)
     add("--output", type=Path, help="the settings file (default: NAME.yaml)")

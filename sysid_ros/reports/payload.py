@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -201,30 +200,15 @@ def _payload_of(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
 
 def tool_parameters(robot: RobotModel) -> Array:
     """Nominal parameters (10,), about the frame of the last joint, of all links behind the flange (a gripper, say)."""
-    joints = _joints_behind(robot.urdf, robot.flange_frame)
-    theta = np.zeros(10)
-    for frame in robot.pin_model.frames:
-        if frame.parentJoint == robot.n and frame.name in joints:  # the inertia of a link is kept at its joint
+    model, theta = robot.pin_model, np.zeros(10)
+    behind = {model.getFrameId(robot.flange_frame)}
+    for index, frame in enumerate(model.frames):  # parents come before children
+        if frame.parentFrame in behind and frame.parentJoint == robot.n:
+            behind.add(index)
             theta += frame.placement.act(frame.inertia).toDynamicParameters()
     # What the state of a gripper changes is in the nominal parameters alone, not in the links of the URDF.
     of_links = robot.pin_model.inertias[robot.n].toDynamicParameters()
     return theta + (robot.theta_nominal[robot.inertial_slice(robot.n)] - of_links)
-
-
-def _joints_behind(urdf: str, link: str) -> set[str]:
-    """Names of all joints between a link and the leaves of its branch."""
-    edges = [
-        (joint.get("name", ""), joint.find("parent").get("link"), joint.find("child").get("link"))  # type: ignore[union-attr]
-        for joint in ElementTree.fromstring(urdf).findall("joint")
-    ]
-    names: set[str] = set()
-    open_links = [link]
-    while open_links:
-        parent = open_links.pop()
-        children = [(name, child) for name, origin, child in edges if origin == parent]
-        names.update(name for name, _ in children)
-        open_links.extend(child for _, child in children if child)
-    return names
 
 
 @dataclass(frozen=True)

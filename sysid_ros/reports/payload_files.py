@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model import inertia
-from sysid_ros.core.model.urdf import parse_quietly
+from sysid_ros.core.model.urdf import parameters_of, read_urdf
 from sysid_ros.reports.payload import Bounded, PayloadSummary
 
 PAYLOAD_LINK = "identified_payload"
@@ -91,18 +91,8 @@ def _require_names(urdf: str, parent: str, link: str) -> None:
             raise _unwritable(f"it has a {kind} '{name}' already; choose another name")
 
 
-def _without_geometry(text: str) -> str:
-    """Remove the shapes of a description: urdf_parser_py complains about every tag it does not know in them."""
-    root = ElementTree.fromstring(text)
-    for link in root.findall("link"):
-        for element in [*link.findall("visual"), *link.findall("collision")]:
-            link.remove(element)
-    return ElementTree.tostring(root, encoding="unicode")
-
-
 def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
-    read = parse_quietly(_without_geometry(text))[0].link_map[link].inertial
-    theta = inertia.from_com_form(read.mass, read.origin.xyz, np.array(read.inertia.to_matrix()))
+    theta = parameters_of(read_urdf(text, snap_angles=False).robot.link_map[link])
     model = pin.buildModelFromXML(text)
     frame = model.frames[model.getFrameId(f"{link}_joint")]
     for seen in (theta, frame.inertia.toDynamicParameters()):

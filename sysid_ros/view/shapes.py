@@ -13,8 +13,9 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from sysid_ros.core.model.mesh_spheres import find_mesh, placement_of
+from sysid_ros.core.model.mesh_spheres import find_mesh
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.spheres import form_of, placement_of
 
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ def visual_shapes(robot: RobotModel, folder: Path | None = None) -> list[Shape]:
             continue
         frame = model.frames[model.getFrameId(name)]
         for visual in link.iter("visual"):
-            mesh = _triangles(trimesh, visual.find("geometry"), folder or Path.cwd())
+            mesh = _triangles(trimesh, visual, folder or Path.cwd())
             if mesh is None:
                 continue
             place = frame.placement * pin.SE3(*placement_of(visual))
@@ -61,22 +62,20 @@ def visual_shapes(robot: RobotModel, folder: Path | None = None) -> list[Shape]:
     return shapes
 
 
-def _triangles(trimesh: Any, geometry: ET.Element | None, folder: Path) -> Any:
-    """Return a mesh of what a ``<geometry>`` describes, None where it cannot be read."""
-    makers: dict[str, Callable[[ET.Element], Any]] = {
-        "box": lambda e: trimesh.creation.box(_numbers(e, "size")),
-        "cylinder": lambda e: trimesh.creation.cylinder(float(e.get("radius", 0)), float(e.get("length", 0))),
-        "sphere": lambda e: trimesh.creation.icosphere(2, float(e.get("radius", 0))),
-        "mesh": lambda e: _read_mesh(trimesh, e, folder),
-    }
-    for kind, make in makers.items():
-        element = None if geometry is None else geometry.find(kind)
-        if element is not None:
-            try:
-                return make(element)
-            except Exception:  # a reader of meshes has no common error; the arm is drawn without it
-                return None
-    return None
+def _triangles(trimesh: Any, visual: ET.Element, folder: Path) -> Any:
+    """Return a mesh of a ``<visual>``, None where it cannot be read."""
+    (tag, half), mesh = form_of(visual), visual.find("geometry/mesh")
+    try:
+        if mesh is not None:
+            return _read_mesh(trimesh, mesh, folder)
+        makers: dict[str, Callable[[], Any]] = {
+            "box": lambda: trimesh.creation.box(2.0 * half),
+            "cylinder": lambda: trimesh.creation.cylinder(half[0], 2.0 * half[2]),
+            "sphere": lambda: trimesh.creation.icosphere(2, half[0]),
+        }
+        return makers[tag]() if tag else None
+    except Exception:  # a reader of meshes has no common error; the arm is drawn without it
+        return None
 
 
 def _read_mesh(trimesh: Any, element: ET.Element, folder: Path) -> Any:
@@ -84,9 +83,5 @@ def _read_mesh(trimesh: Any, element: ET.Element, folder: Path) -> Any:
     if path is None:
         return None
     mesh = trimesh.load(path, force="mesh")
-    mesh.apply_scale(_numbers(element, "scale") if element.get("scale") else 1.0)
+    mesh.apply_scale([float(word) for word in element.get("scale", "1 1 1").split()])
     return mesh
-
-
-def _numbers(element: ET.Element, name: str) -> list[float]:
-    return list(map(float, element.get(name, "").split()))

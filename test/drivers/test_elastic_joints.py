@@ -12,7 +12,14 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
 from sysid_ros.core.control.model import ControlModel
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns, unseen_friction
 from sysid_ros.core.estimation.streaming import StreamingEstimator
+from sysid_ros.core.estimation.windows.errors import integrate_torque, position_integral
+from sysid_ros.core.estimation.windows.model import quadrature_weights
+from sysid_ros.core.estimation.windows.rows import build_rows
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.robot import EffortMeaning, PositionSide
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.procedure import IdentificationSettings, run_identification
@@ -30,6 +37,10 @@ from sysid_ros.emulators.plant import EmulatedArm, PlantSettings
 PATIENCE = 200.0
 """How long a plan may take on a busy machine [s]."""
 
+NO_ERRORS = (
+    *("effort_relative_error", "effort_gain_error", "effort_absolute_error", "effort_mean_error"),
+    *("effort_integral_error", "position_resolution", "velocity_error"),
+)
 IDEAL = MujocoSettings(noise=Noise.NONE)
 
 
@@ -243,3 +254,63 @@ def test_gears_deflect_no_faster_than_the_estimator_counts_on(elastic, share):
         np.maximum(largest, np.abs(arm.physics.deflection[1]), out=largest)
     share_used = largest / elastic.elasticity.deflection_rate
     assert share_used.max() <= 1.0 and share_used.max() > 0.1
+
+
+@pytest.mark.parametrize("meaning", [EffortMeaning.GEAR_SIDE, EffortMeaning.MOTOR_SIDE, EffortMeaning.LINK_SIDE])
+@pytest.mark.parametrize("share", [-1.0, 1.0])
+@pytest.mark.parametrize("is_perfect", [False, True])
+def test_rows_of_measured_motors_hold_for_the_true_links(elastic, is_perfect, share, meaning):
+    """At either end of the stiffness, with the true errors of positions and velocities: mostly deflections."""
+    robot, noise, n = replace(elastic, sensors=replace(elastic.sensors, effort_meaning=meaning)), Noise.ADVERSARIAL, 7
+    theta = draw_truth(robot, "nominal" if is_perfect else "corner", 3).copy()
+    if is_perfect:  # nothing but the stiffness is uncertain
+        none = dict.fromkeys(NO_ERRORS, np.zeros(n)) | {"effort_meaning": meaning, "stamp_jitter": 0.0}
+        if meaning.has_friction:  # an offset of the motors acts like their friction
+            theta[10 * n + 3 :: 4] = 0.7 * np.array([1.0, -1.0, 1.0, -1.0, 0.5, -0.5, 0.5])
+        robot, noise = replace(robot, sensors=replace(robot.sensors, **none), theta_box=Box(theta, theta)), Noise.NONE
+    payload, still, period = load_payload(robot, "1.0"), np.zeros(n), 1e-3
+    settings = MujocoSettings(seed=3, noise=noise, stiffness_share=share)
+    arm, controller = MujocoArm(robot, theta, payload, settings=settings), build_controller("robust", elastic)
+    arm.connect()
+    path = BezierTrajectory(robot.home, still, still, robot.home + 0.3 * np.array([1, -1, 1, 1, -1, 1, 1]), 1.5)
+    states, links = [], []
+    for cycle in range(1700):
+        state, (q, v, a) = arm.read(), path.evaluate(min(max(cycle * period - 0.1, 0.0), 1.5))
+        states.append(state)
+        links.append((arm.physics.q, arm.physics.v))
+        torque = controller.compute(state.q, state.v, q, v, a)
+        arm.command(np.clip(torque, -robot.limits.tau_max, robot.limits.tau_max))
+    block = SampleBlock(
+        np.array([one.stamp_ns for one in states]), np.arange(len(states)),
+        *(np.array([getattr(one, name) for one in states]) for name in ("q", "v", "tau")),
+    )  # fmt: skip
+    true_q, true_v = np.swapaxes(links, 0, 1)
+    settings, size = EstimatorSettings(), 14 * n
+    unknowns = describe_unknowns(robot, settings)
+    stream, known = RowStream(robot, settings, unknowns), []
+    difference, gain = np.zeros(unknowns.radius.size), arm._sensors.gain_error
+    difference[:size] = theta - unknowns.center
+    difference[10 * n : size].reshape(n, 4)[:, unseen_friction(robot, settings)] = 0.0
+    difference[15 * n : 16 * n] = -gain / (1.0 + gain)
+    for window in stream.add(block)[0]:
+        signals, rows = window.signals(stream.model), build_rows(stream.model, window)
+        first = int(np.searchsorted(block.stamps, window.start_stamp))
+        inside = slice(first, first + len(signals.times))
+        off = np.concatenate([signals.v - true_v[inside], signals.q - true_q[inside]], axis=1)
+        assert np.all(np.abs(off[:, n:]) <= signals.position_error)
+        torque = integrate_torque(signals.torque_times, signals.tau, 0.0, signals.duration, stream.model.sensors)
+        middle, radius = position_integral(stream.model, signals, torque, rows.errors)
+        integral = quadrature_weights(signals.times, "trapezoid") @ off[:, n:]
+        assert np.all(np.abs(integral - middle) <= radius)
+        known.append(np.max(radius / (signals.duration * robot.deflection)))
+        # A row, less what the errors at its ends do, is within its own bounds and those of the integrals.
+        gains, unsure = rows.ends[..., :10] @ payload + rows.ends[..., 10], rows.ends[..., 11]
+        rest = rows.y @ payload + rows.b @ difference - rows.u
+        slack = rows.errors.sum(axis=1)
+        slack += ((np.abs(gains) + unsure) * unknowns.end_error)[:, :, 2 * n :].sum(axis=(1, 2))
+        for end, sample in ((0, off[0]), (1, off[-1])):
+            rest -= (2 * end - 1) * gains[:, end, : 2 * n] @ sample
+            slack += unsure[:, end, : 2 * n] @ np.abs(sample)
+
+        assert np.all(np.abs(rest) <= slack)
+    assert len(known) >= 3 and max(known) < 0.5

@@ -9,15 +9,13 @@ from textbook import load_textbook
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters
-from sysid_ros.core.model.urdf import build_arm_xml, read_urdf
+from sysid_ros.core.model.urdf import build_arm_model, read_urdf
 from sysid_ros.reports.arm_urdf import arm_urdf
-
-pin = pytest.importorskip("pinocchio")
 
 
 def inertias(robot, text):
-    model = pin.buildModelFromXML(build_arm_xml(read_urdf(text), robot.joint_names))
-    return np.array([inertia.toDynamicParameters() for inertia in model.inertias[1:]])
+    bodies = build_arm_model(read_urdf(text), robot.joint_names).inertias[1:]
+    return np.array([inertia.toDynamicParameters() for inertia in bodies])
 
 
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_med7", "kinova_gen3"])

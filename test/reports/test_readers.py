@@ -57,10 +57,11 @@ def test_joints_are_matched_by_name(robot, short, tmp_path):
     _same(read_recording(mcap, robot), short)
 
 
-def test_units_and_sign_are_converted(robot, short, tmp_path):
+@pytest.mark.parametrize(("unit", "count"), [("ms", 1e-6), ("ps", 1000)])
+def test_units_and_sign_are_converted(unit, count, robot, short, tmp_path):
     path = write_npz(
-        tmp_path / "a.npz", robot, short, "t=ms q=deg v=deg/s tau=mNm",
-        t=(short.stamps - short.stamps[0]) * 1e-6, q=np.degrees(short.q), v=np.degrees(short.v), tau=-1e3 * short.tau,
+        tmp_path / "a.npz", robot, short, f"t={unit} q=deg v=deg/s tau=mNm",
+        t=(short.stamps - short.stamps[0]) * count, q=np.degrees(short.q), v=np.degrees(short.v), tau=-1e3 * short.tau,
         effort_sign="-1",
     )  # fmt: skip
     found = read_recording(path, robot).samples
@@ -212,7 +213,7 @@ BAD = {
         _changed("tau", lambda tau: 1e3 * tau),
         "the size of the efforts is 1000 of what gravity needs .*mNm.*: say .* 'tau=mNm'",
     ),
-    "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ms'"),
+    "wrong unit of t": (_npz(units="t=s, q=rad, v=rad/s, tau=Nm"), "the usual time between samples is .*'t=ns'"),
     "falling stamps": (
         _changed("stamps", lambda t: np.roll(t, 150)),
         r"the time is not rising in 150 of 300 samples, first .* s after the first sample",

@@ -8,6 +8,7 @@ import pytest
 from recording_files import write_csv, write_npz
 from test_bags import HEADER, STATE, TIME, states, write_bag
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
@@ -91,6 +92,17 @@ def test_a_common_factor_is_named_with_its_size(factor, tmp_path):
         plain(tmp_path, robot, with_tau(samples, factor * samples.tau))
     assert float(caught.value.value.split()[0]) == pytest.approx(factor, rel=0.4)
     assert ("mNm" in str(caught.value)) == (factor == 1000.0)
+
+
+def test_masses_that_are_assumed_may_explain_the_size_of_efforts(tmp_path):
+    robot = load_robot("xarm7")
+    samples, lower = move(robot), robot.theta_box.lower.copy()
+    half = with_tau(samples, 0.5 * samples.tau)
+    with pytest.raises(InvalidRecording, match="the size of the efforts"):
+        plain(tmp_path, robot, half)
+    lower[: 10 * robot.n : 10] *= 0.3
+    wide = dataclasses.replace(robot, theta_box=Box(lower, robot.theta_box.upper))
+    assert "unless assumed masses of the arm explain it" in plain(tmp_path, wide, half).notices[-1]
 
 
 def test_percent_of_the_torque_limits_differ_by_joint(tmp_path):

@@ -242,8 +242,7 @@ def _choose(windows: Sequence[Window]) -> list[Window]:
 
 def _signs(model: WindowModel, window: Window) -> SignIntegral:
     signals = window.signals(model)
-    slack = signals.velocity_drift + model.motor_rate + model.settings.stiction_speed
-    return integrate_sign(signals.v, signals.steps, slack)
+    return integrate_sign(signals.v, signals.steps, model.sign_slack(signals))
 
 
 def _travel(window: Window) -> Array:

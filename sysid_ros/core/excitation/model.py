@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 STOP_STEP = 0.01
 """Time between the positions on a path at which stops are checked [s]."""
+_FASTEST = 0.995
+"""Share of the speed limits that desired speed and tracking error may use together [-]."""
 _STOP_POINTS = 9
 
 
@@ -277,10 +279,11 @@ def build_limits(model: ExcitationModel, q_start: Array, settings: ExcitationSet
     for name, value, low, high in zip(robot.joint_names, q_start, lower, upper, strict=True):
         if not (np.isfinite(value) and low <= value <= high):
             raise unusable_start(f"joint '{name}' [rad]", float(value), f"{low:.4g} to {high:.4g}")
-    velocity = settings.velocity_fraction * joint_limits.v_max - model.tracking_velocity
+    room = _FASTEST * joint_limits.v_max - model.tracking_velocity  # slow motions have more of it than they use
+    velocity = np.minimum(settings.velocity_fraction * joint_limits.v_max, room)
     for name, value in zip(robot.joint_names, velocity, strict=True):
         if value <= 0.0:
-            what = f"the speed left at joint '{name}' by velocity_fraction and tracking error [rad/s]"
+            what = f"the speed left at joint '{name}' by the tracking error [rad/s]"
             raise unusable_start(what, float(value), "above 0")
     return MotionLimits(
         position_lower=np.maximum(lower, q_start - settings.amplitude),

@@ -29,7 +29,7 @@ class ExcitationSettings(Settings):
     amplitude: float = setting(0.8, "rad", lower=0.01, upper=math.pi)
     """Largest distance of a joint from its start position; keeps the arm from flinging about."""
     velocity_fraction: float = setting(0.95, "-", lower=0.01, upper=1.0)
-    """Fraction of the velocity limits that may be used."""
+    """Fraction of the velocity limits that the desired motion may use; tracking errors may use the rest of them."""
     acceleration_fraction: float = setting(0.95, "-", lower=0.01, upper=1.0)
     """Fraction of the acceleration limits that may be used."""
     torque_fraction: float = setting(0.9, "-", lower=0.01, upper=1.0)

@@ -15,7 +15,7 @@ from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import parse_yaml
 from sysid_ros.core.identifiability.settings import MASSLESS
 from sysid_ros.core.identifiability.tree import WORLD, KinematicTree, Mimic, Rotor, TreeBody, build_tree
-from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf
+from sysid_ros.core.model.urdf import MOVABLE, UrdfDescription, read_urdf, remove_all
 
 Array = NDArray[np.float64]
 
@@ -212,9 +212,7 @@ def _with_locked(skeleton: ElementTree.Element, locked: Sequence[str]) -> str:
     for joint in copy.findall("joint"):
         if joint.get("name") in locked:
             joint.set("type", "fixed")
-        for tag in ("limit", "dynamics", "mimic"):
-            for child in joint.findall(tag):
-                joint.remove(child)
+        remove_all(joint, "limit", "dynamics", "mimic")
         if joint.get("type") in ("revolute", "prismatic"):
             ElementTree.SubElement(joint, "limit", lower="-1e3", upper="1e3", velocity="1e3", effort="1e6")
     return ElementTree.tostring(copy, encoding="unicode")

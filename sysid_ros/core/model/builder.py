@@ -140,6 +140,7 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
     frames = settings.section("frames")
     base, flange, tool = (frames.text(key) for key in ("base", "flange", "tool"))
     frames.finish()
+    require_locked(description, joint_names, tool)
     model = _build_model(description, joint_names, base, settings)
     for frame in (flange, tool):
         _require_fixed_to(model, frame, model.njoints - 1, "the last body")
@@ -203,6 +204,18 @@ def _check_chain(description: UrdfDescription, joint_names: Sequence[str]) -> li
     return [f"joints fixed at zero, not part of the arm: {', '.join(others)}"] if others else []
 
 
+def require_locked(description: UrdfDescription, joint_names: Sequence[str], tool: str) -> None:
+    """Raise an error that names all joints between base and tool that move and are not joints of the arm."""
+    joints = [description.joint(name) for name in description.path_to(tool) if name not in joint_names]
+    joints = [joint for joint in joints if joint.type in (*ROTARY, "prismatic")]
+    if joints:
+        names = ", ".join(f"{joint.name} ({joint.type})" for joint in joints)
+        locks = " ".join(f"{joint.name}=POSITION" for joint in joints)
+        problem = "between base and tool, but no joint of the arm, which are revolute or continuous; if at rest in all "
+        problem += f"recordings, lock: sysid new-robot URDF --lock {locks}"
+        raise ModelError(f"URDF, {names}", problem)
+
+
 def _build_model(description: UrdfDescription, joint_names: Sequence[str], base: str, settings: Section) -> pin.Model:
     model = build_arm_model(description, joint_names)
     model.name = description.robot.name
@@ -239,6 +252,7 @@ def _read_parameters(
         if key not in joint_names:
             absolute.sections_by_joint(joint_names)
         radius[joint_names.index(key)] += absolute.vector(key, 10, "SI", 0.0)
+    ranges = _read_ranges(section.section("range", {}), settings, joint_names, inertial)
     section.finish()
     radius[-1] += _any_state(settings)
     if order is not None:
@@ -254,7 +268,30 @@ def _read_parameters(
             allowed = "at most nominal for F_c, F_v and I_a, which are never negative"
             raise ParameterOutOfRange(f"{entry.path}.radius", friction_radius[i].tolist(), allowed)
     theta = np.concatenate([inertial.ravel(), friction.ravel()])
-    return theta, Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()])), order
+    box = Box.around(theta, np.concatenate([radius.ravel(), friction_radius.ravel()]))
+    lower, upper = box.lower.copy(), box.upper.copy()
+    for i, own in ranges.items():
+        lower[10 * i : 10 * i + 10], upper[10 * i : 10 * i + 10] = own.lower, own.upper
+    return theta, Box(lower, upper), order
+
+
+def _read_ranges(section: Section, settings: Section, joint_names: Sequence[str], inertial: Array) -> dict[int, Box]:
+    """Read the boxes of bodies, by their place in the arm, that replace shares of the nominal parameters (n, 10)."""
+    if not set(section.keys) <= set(joint_names):
+        section.sections_by_joint(joint_names)
+    ranges = {}
+    for i, name in enumerate(joint_names):
+        if name not in section:
+            continue
+        entry = section.section(name)
+        lower, upper = (entry.vector(key, 10, "SI") for key in ("lower", "upper"))
+        entry.finish()
+        if not np.all((lower <= inertial[i]) & (inertial[i] <= upper)):
+            raise ParameterOutOfRange(entry.path, inertial[i].tolist(), "the body of the URDF between lower and upper")
+        if "gripper" in settings:
+            raise ParameterOutOfRange(entry.path, name, "absent where a gripper has states")
+        ranges[i] = Box(lower, upper)
+    return ranges
 
 
 def require_masses(model: pin.Model, joint_names: Sequence[str]) -> None:
@@ -264,7 +301,8 @@ def require_masses(model: pin.Model, joint_names: Sequence[str]) -> None:
         who, verb = ("joint", "moves") if len(names) == 1 else ("joints", "move")
         problem = (
             f"{verb} nothing that has mass: give its links <inertial> with <mass> and <inertia>; xacro files may write "
-            "them only when asked (Franka's with gazebo:=true), and a data sheet helps where they are unpublished"
+            "them only when asked (Franka's with gazebo:=true); where they are unpublished, type the mass of the data "
+            "sheet: sysid new-robot URDF --total-mass KG"
         )
         raise ModelError(f"URDF, {who} {', '.join(names)}", problem)
 

@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pinocchio as pin
+from numpy.typing import NDArray
 from urdf_parser_py.urdf import Joint
 
 from sysid_ros.core.common.errors import ModelError, raise_together
-from sysid_ros.core.model.builder import require_masses, urdf_position_limits, urdf_rate_limits
+from sysid_ros.core.model.builder import require_locked, require_masses, urdf_position_limits, urdf_rate_limits
 from sysid_ros.core.model.spheres import cover_links
 from sysid_ros.core.model.urdf import ROTARY, UrdfDescription, build_arm_model
 
@@ -75,21 +77,27 @@ def default_settings(
         ModelError: The URDF branches and neither joints nor tool are given, or it has no rotary joint.
         ModelError: Joints of the arm lack limits or masses, or bodies cannot exist: all of it at once.
     """
-    names = list(joint_names) if joint_names is not None else _find_arm(description, tool_frame)
+    names = list(joint_names) if joint_names is not None else find_arm(description, tool_frame)
     joints = [description.joint(name) for name in names]
-    _require_all(description, names)
+    tool = tool_frame or last_fixed_link(description, joints[-1].child)
+    model = build_arm_model(description, names)
+    _require_all(description, model, names, tool)
     spheres = cover_links(description.text) if spheres is None else dict(spheres)
     uncovered = [joint.child for joint in joints if joint.child not in spheres]
     unseen = [f"no collision spheres: {', '.join(uncovered)} (no simple shapes)"] if uncovered else []
-    tool = tool_frame or _last_fixed_link(description, joints[-1].child)
     efforts = [max(EFFORT_LEAST, round(EFFORT_SHARE * urdf_rate_limits(joint)[1], 3)) for joint in joints]
     return {
         "frames": {"base": joints[0].parent, "flange": tool, "tool": tool},
+        "gravity": [0.0, 0.0, -9.81],
+        "rated_payload": PAYLOAD_MASS_MAX,
         "joints": {joint.name: _joint_settings(joint) for joint in joints},
         "friction": {joint.name: unknown_friction(joint) for joint in joints},
         "inertial_uncertainty": {
             "relative": INERTIAL_UNCERTAINTY,
-            "absolute": _absolute_uncertainty(description, names),
+            "absolute": {
+                name: absolute_uncertainty(model.inertias[body].toDynamicParameters())
+                for body, name in enumerate(names, start=1)
+            },
         },
         "sensors": {
             "effort_meaning": "motor_side",
@@ -102,7 +110,6 @@ def default_settings(
             "velocity_error": 0.005,
             "stamp_jitter": 1.0e-4,
         },
-        "rated_payload": PAYLOAD_MASS_MAX,
         "payload_prior": "anything",
         "payload_priors": {
             "anything": {
@@ -116,12 +123,12 @@ def default_settings(
     }
 
 
-def _require_all(description: UrdfDescription, joint_names: Sequence[str]) -> None:
+def _require_all(description: UrdfDescription, model: pin.Model, joint_names: Sequence[str], tool: str) -> None:
     """Raise an error with all faults of the bodies and joints of an arm."""
     problems, joints = list(description.problems), [description.joint(name) for name in joint_names]
     limits = [partial(check, joint) for joint in joints for check in (urdf_position_limits, urdf_rate_limits)]
-    masses = partial(require_masses, build_arm_model(description, joint_names), joint_names)
-    checks: tuple[Callable[[], object], ...] = (*limits, masses)
+    masses, locks = partial(require_masses, model, joint_names), partial(require_locked, description, joint_names, tool)
+    checks: tuple[Callable[[], object], ...] = (*limits, masses, locks)
     for check in checks:
         try:
             check()
@@ -148,27 +155,26 @@ def unknown_friction(joint: Joint) -> dict[str, list[float]]:
     return {"nominal": [*half, 0.0], "radius": [*half, _digits(OFFSET_SHARE * torque)]}
 
 
-def _absolute_uncertainty(description: UrdfDescription, joint_names: Sequence[str]) -> dict[str, list[float]]:
-    """Return the uncertainty of everything that each joint moves besides a share of each parameter."""
-    model = build_arm_model(description, joint_names)
-    result = {}
-    for body, name in enumerate(joint_names, start=1):
-        theta = model.inertias[body].toDynamicParameters()
-        moment, product = COM_UNCERTAINTY * theta[0], PRODUCT_UNCERTAINTY * float(np.max(theta[[4, 6, 9]]))
-        parts = [0.0, moment, moment, moment, 0.0, product, 0.0, product, product, 0.0]
-        result[name] = [_digits(max(part, 0.0)) for part in parts]
-    return result
+def absolute_uncertainty(theta: NDArray[np.float64]) -> list[float]:
+    """Return how wrong the parameters (10,) of a stated body may be besides a share of each, (10,)."""
+    moment, product = COM_UNCERTAINTY * theta[0], PRODUCT_UNCERTAINTY * float(np.max(theta[[4, 6, 9]]))
+    parts = [0.0, moment, moment, moment, 0.0, product, 0.0, product, product, 0.0]
+    return [_digits(max(part, 0.0)) for part in parts]
 
 
 def _digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]:
-    """List the rotary joints on the path to the tool, or on the only path there is."""
+def find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]:
+    """List the rotary joints on the path to the tool (with None on the only path there is).
+
+    Raises:
+        ModelError: There is none, or several; with all faults of bodies.
+    """
     robot = description.robot
     if tool_frame is not None:
-        names = description.path_to(tool_frame)
+        names = [name for name in description.path_to(tool_frame) if description.joint(name).type in ROTARY]
     else:
         copied = {j.mimic.joint for j in robot.joints if j.mimic is not None}
         movable = [j.name for j in robot.joints if j.type in ROTARY and j.mimic is None]
@@ -183,14 +189,15 @@ def _find_arm(description: UrdfDescription, tool_frame: str | None) -> list[str]
         if set(names) != set(movable):
             ends = [path[-1] for path in paths if not any(len(p) > len(path) and p[: len(path)] == path for p in paths)]
             problem = f"branches into {', '.join(ends)}; name the joints of the arm, or the link of its tool"
-            raise ModelError("URDF, robot", problem)
+            raise_together([*description.problems, ModelError("URDF, robot", problem)])
     if not names:
-        raise ModelError("URDF, robot", "has no revolute or continuous joint to form an arm")
+        problem = "has no revolute or continuous joint to form an arm"
+        raise_together([*description.problems, ModelError("URDF, robot", problem)])
     return names
 
 
-def _last_fixed_link(description: UrdfDescription, link: str) -> str:
-    """Follow fixed joints outwards while there is exactly one."""
+def last_fixed_link(description: UrdfDescription, link: str) -> str:
+    """Return the link at the end of fixed joints, followed outwards while there is exactly one."""
     children = description.robot.child_map.get(link, [])
     while len(children) == 1 and description.robot.joint_map[children[0][0]].type == "fixed":
         link = children[0][1]

@@ -146,6 +146,17 @@ class SensorModel:
         gain = np.broadcast_to(self.effort_gain_error, self.velocity_error.shape)
         return np.asarray(gain / (1.0 - gain))
 
+    def sample_error(self, tau: Array) -> tuple[Array, Array]:
+        """Return the relative and absolute part of the largest error of torque samples, each (N, n) [Nm].
+
+        Errors beyond a constant gain c with ``|c| <= C`` count, ``true = (1 + g) measured + error`` with the unknown
+        ``g = -c / (1 + c)``. The relative error rho may refer to the true or to the measured torque; both are covered
+        by ``|error| <= (rho |measured| / (1 - C) + a) / (1 - C - rho)``, see docs/theory/bounds.md.
+        """
+        gain, total = self.effort_gain_error, self.effort_relative_error
+        relative = (total - gain) / (1.0 - gain) / (1.0 - total) * np.abs(tau)
+        return relative, np.broadcast_to(self.effort_absolute_error / (1.0 - total), tau.shape)
+
     @property
     def _held(self) -> tuple[Array, Array]:
         """``effort_mean_error`` and ``effort_integral_error`` where they count, else the bound of a sample and zero."""

@@ -26,7 +26,7 @@ _COMMENTS = {
     "Unknown: from zero up to a share of the torque limit. A sensor on the link side sees only beta.",
     "inertial_uncertainty": "How wrong the URDF's inertias may be: a share of each parameter, and for what each joint "
     "moves ten numbers more: m [kg], mc [kg m], I [kg m^2] in the order m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, "
-    "Iyz, Izz.",
+    "Iyz, Izz; or, in place of all these, their range.",
     "sensors": "effort_meaning: motor_side (currents times torque constants), gear_side (joint torque sensors that "
     "feel friction, but no rotor) or link_side (those behind the gear that feel neither). effort_sign: -1 where the "
     "vendor sends reactions; only hardware drivers use it. effort_is_held: a sample is the mean since the one before; "
@@ -36,20 +36,6 @@ _COMMENTS = {
     "spheres": "Collision spheres: x, y, z, radius [m] in the frame of the link. Nothing is planned for links without.",
     "assumptions": "Sentences for reports.",
 }
-_ORDER = (
-    "urdf",
-    "frames",
-    "gravity",
-    "rated_payload",
-    "joints",
-    "friction",
-    "inertial_uncertainty",
-    "sensors",
-    "payload_prior",
-    "payload_priors",
-    "spheres",
-    "assumptions",
-)
 _WIDTH = 116
 
 
@@ -72,13 +58,10 @@ class SettingsNotes:
 
 def settings_text(settings: Mapping[str, Any], notes: SettingsNotes) -> str:
     """Return a settings file with a comment on every section, from :func:`~.defaults.default_settings`."""
-    values = {"urdf": notes.urdf, **settings}
     blocks = ["\n".join(_comment(_HEADER.format(name=notes.name, urdf=notes.origin)))]
-    for key in (*_ORDER, *(key for key in values if key not in _ORDER)):
-        if key not in values:
-            continue
+    for key, value in {"urdf": notes.urdf, **settings}.items():
         lines = [line for text in [_COMMENTS.get(key, ""), *notes.more.get(key, ())] for line in _comment(text)]
-        blocks.append("\n".join([*lines, _block(key, values[key])]))
+        blocks.append("\n".join([*lines, _block(key, value)]))
     return "\n\n".join(blocks) + "\n"
 
 

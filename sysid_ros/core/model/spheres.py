@@ -108,19 +108,33 @@ def _is_inside(shape: ET.Element, placement: pin.SE3, spheres: Sequence[Sphere])
     return bool(rows) and all(any(np.linalg.norm(p - s.center) < s.radius for s in spheres) for p in middles)
 
 
-def _cover_shape(shape: ET.Element) -> list[list[float]]:
+def placement_of(shape: ET.Element) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return rotation (3, 3) and position (3,) [m] of a ``<visual>`` or ``<collision>`` in the frame of its link."""
     origin = shape.find("origin")
     attributes = {} if origin is None else origin.attrib
-    center, rpy = (np.array([float(word) for word in attributes.get(key, "0 0 0").split()]) for key in ("xyz", "rpy"))
-    rotation = rotation_from_rpy(rpy)
-    geometry = shape.find("geometry")
-    form = geometry[0] if geometry is not None and len(geometry) else None
+    xyz, rpy = (np.array([float(word) for word in (attributes.get(key) or "0 0 0").split()]) for key in ("xyz", "rpy"))
+    return rotation_from_rpy(rpy), xyz
+
+
+def form_of(shape: ET.Element) -> tuple[str, NDArray[np.float64]]:
+    """Return the tag of a simple shape's form and half the edges of the box around it, (3,) [m]; "" for a mesh."""
+    form = shape.find("geometry/*")
     if form is None or form.tag not in ("sphere", "cylinder", "box"):
+        return "", np.zeros(3)
+    if form.tag == "box":
+        return form.tag, 0.5 * np.array([float(word) for word in form.get("size", "0 0 0").split()])
+    radius = float(form.get("radius", "0"))
+    return form.tag, np.array(
+        [radius, radius, radius if form.tag == "sphere" else 0.5 * float(form.get("length", "0"))]
+    )
+
+
+def _cover_shape(shape: ET.Element) -> list[list[float]]:
+    (rotation, center), (tag, half) = placement_of(shape), form_of(shape)
+    if not tag:
         return []
-    if form.tag == "sphere":
-        rows = [np.array([0.0, 0.0, 0.0, float(form.get("radius", "0"))])]
-    elif form.tag == "cylinder":
-        rows = cover_cylinder(float(form.get("radius", "0")), float(form.get("length", "0")))
+    if tag == "sphere":
+        rows = [np.array([0.0, 0.0, 0.0, half[0]])]
     else:
-        rows = cover_box(np.array([float(word) for word in form.get("size", "0 0 0").split()]))
+        rows = cover_cylinder(half[0], 2.0 * half[2]) if tag == "cylinder" else cover_box(2.0 * half)
     return [[*(rotation @ row[:3] + center).tolist(), float(row[3])] for row in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
-from urdf_parser_py.urdf import URDF, Joint
+from urdf_parser_py.urdf import URDF, Joint, Link
 from urdf_parser_py.xml_reflection import core as reflection
 from urdf_parser_py.xml_reflection.core import ParseError
 
@@ -37,30 +37,56 @@ def label(element: ET.Element) -> str:
 
 
 def check_numbers(tree: ET.Element) -> None:
-    """Raise an error for numbers that are not finite, except in elements for display only.
+    """Raise an error for numbers of links and joints that are not finite.
 
     Raises:
         ModelError: Such numbers, with element and attribute.
     """
     problems = []
-    numeric = {"xyz", "rpy", "value", "lower", "upper", "velocity", "effort", "damping", "friction"}
+    triples = {"xyz", "rpy", "size"}
+    numeric = triples | {"value", "lower", "upper", "velocity", "effort", "damping", "friction", "radius", "length"}
     numeric |= {"ixx", "ixy", "ixz", "iyy", "iyz", "izz"}
-    for parent in tree:
-        if parent.tag not in ("link", "joint"):
-            continue
-        top = parent.findall("inertial") if parent.tag == "link" else [parent]
-        for element in (item for part in top for item in part.iter()):
-            for key in numeric & element.attrib.keys():
+    for parent in (*tree.findall("link"), *tree.findall("joint")):
+        for element in parent.iter():
+            for key in sorted(numeric & element.attrib.keys()):
                 words = element.attrib[key].split()
                 try:
                     is_good = bool(words) and all(math.isfinite(float(word)) for word in words)
                 except ValueError:
                     is_good = False
-                if not is_good or (key in ("xyz", "rpy") and len(words) != 3):
-                    wanted = "three finite numbers" if key in ("xyz", "rpy") else "a finite number"
+                if not is_good or len(words) != (3 if key in triples else 1):
+                    wanted = "three finite numbers" if key in triples else "a finite number"
                     problem = f'{key}="{element.attrib[key]}" in <{element.tag}> must be {wanted}'
                     problems.append(ModelError(f"URDF, {label(parent)}", problem))
     raise_together(problems)
+
+
+def find_named(tree: ET.Element, tag: str, name: str) -> ET.Element:
+    """Return the link or joint of a checked URDF that has this name."""
+    return next(element for element in tree.findall(tag) if element.get("name") == name)
+
+
+def remove_all(element: ET.Element, *tags: str) -> None:
+    """Remove the children with these tags."""
+    for child in [child for tag in tags for child in element.findall(tag)]:
+        element.remove(child)
+
+
+def write_inertial(link: ET.Element, theta: Array) -> None:
+    """Replace the ``<inertial>`` of a link by parameters (10,) in its frame."""
+    remove_all(link, "inertial")
+    mass, com, inertia = to_com_form(theta)
+    inertial = ET.Element("inertial")
+    ET.SubElement(inertial, "origin", xyz=words(com), rpy="0 0 0")
+    ET.SubElement(inertial, "mass", value=words([mass]))
+    entries = {f"i{'xyz'[i]}{'xyz'[j]}": words([inertia[i, j]]) for i in range(3) for j in range(i, 3)}
+    ET.SubElement(inertial, "inertia", entries)
+    link.insert(0, inertial)
+
+
+def words(values: Iterable[float]) -> str:
+    """Return numbers as an attribute, with all digits."""
+    return " ".join(repr(float(value)) for value in values)
 
 
 def require_name(element: ET.Element) -> None:
@@ -77,17 +103,21 @@ def check_tree(skeleton: ET.Element) -> str:
     """
     links = [link.get("name", "") for link in skeleton.findall("link")]
     joints = skeleton.findall("joint")
+    problems, parent_of = list[ModelError](), dict[str, str]()
     for names in (links, [joint.get("name", "") for joint in joints]):
-        for name in names:
-            if names.count(name) > 1:
-                raise ModelError(f"URDF, '{name}'", "is defined twice")
-    parent_of: dict[str, str] = {}
+        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        problems += [ModelError(f"URDF, '{name}'", "is defined twice") for name in twice]
     for joint in joints:
-        parent, child = _check_joint(joint, links)
-        if child in parent_of:
-            problem = f"closes a loop: link '{child}' already has the parent link '{parent_of[child]}'"
-            raise ModelError(f"URDF, {label(joint)}", problem)
-        parent_of[child] = parent
+        try:
+            parent, child = _check_joint(joint, links)
+            if child in parent_of:
+                problem = f"closes a loop: link '{child}' already has the parent link '{parent_of[child]}'"
+                raise ModelError(f"URDF, {label(joint)}", problem)
+        except ModelError as problem_of_joint:
+            problems.append(problem_of_joint)
+        else:
+            parent_of[child] = parent
+    raise_together(problems)
     return _find_root(links, parent_of)
 
 
@@ -130,48 +160,63 @@ _ODD_RADIUS, _IMPOSSIBLE_RADIUS = 1.0, 3.0
 """Radii of gyration from which on units are asked about, and that no link of an arm has [m]."""
 
 
+def parameters_of(link: Link) -> Array:
+    """Return the parameters (10,) of a link in its frame, zeros without mass or inertia."""
+    if (inertial := link.inertial) is None or inertial.mass is None or inertial.inertia is None:
+        return np.zeros(10)
+    alone = from_com_form(inertial.mass, np.zeros(3), np.array(inertial.inertia.to_matrix()))
+    return transform_parameters(alone, *_placement(inertial.origin))
+
+
+def parts_of_bodies(robot: URDF) -> dict[str, dict[str, Array]]:
+    """Return the bodies that joints move as a whole: links that are fixed to each other are one.
+
+    Returns:
+        For the first link of each body, its links with inertia: their parameters (10,) in the frame of the first.
+    """
+    above = {joint.child: joint for joint in robot.joints}
+    bodies: dict[str, dict[str, Array]] = {}
+    for link in robot.links:
+        theta, head = parameters_of(link), link.name
+        if not theta.any():
+            continue
+        while head in above and above[head].type == "fixed":
+            theta, head = transform_parameters(theta, *_placement(above[head].origin)), above[head].parent
+        bodies.setdefault(head, {})[link.name] = theta
+    return bodies
+
+
 def judge_inertias(robot: URDF) -> tuple[list[ModelError], list[str]]:
-    """Judge the bodies that joints move as a whole: links that are fixed to each other are one; a rod is allowed.
+    """Judge the bodies that joints move as a whole; a rod is allowed.
 
     Returns:
         Faults: mass or inertia missing, a body that cannot exist, inertias in other units. And notes: links that could
             not exist alone, links that never move, and odd sizes.
     """
-    above = {joint.child: joint for joint in robot.joints}
-    bodies: dict[str, Array] = {}
-    alone: dict[str, list[str]] = {}
-    problems, notes, ignored, odd = list[ModelError](), list[str](), list[str](), 0
-    for link in robot.links:
-        if (inertial := link.inertial) is None:
+    half = [i for i in robot.links if i.inertial is not None and None in (i.inertial.mass, i.inertial.inertia)]
+    problems = [ModelError(f"URDF, link '{i.name}'", "has an <inertial> without <mass> or <inertia>") for i in half]
+    notes, ignored, odd = list[str](), list[str](), 0
+    moved = {joint.child for joint in robot.joints}
+    for head, parts in parts_of_bodies(robot).items():
+        alone = [name for name, theta in parts.items() if not can_exist(theta)]
+        if head not in moved:
+            ignored += alone
             continue
-        if inertial.mass is None or inertial.inertia is None:
-            problems.append(ModelError(f"URDF, link '{link.name}'", "has an <inertial> without <mass> or <inertia>"))
-            continue
-        placement, inertia = _placement(inertial.origin), np.array(inertial.inertia.to_matrix())
-        theta = transform_parameters(from_com_form(inertial.mass, np.zeros(3), inertia), *placement)
-        largest, is_bad = float(np.linalg.eigvalsh(inertia)[-1]), not _can_exist(theta)
-        size = np.sqrt(max(largest, 0.0) / max(inertial.mass, 1e-12))
-        head = link.name
-        while head in above and above[head].type == "fixed":
-            theta, head = transform_parameters(theta, *_placement(above[head].origin)), above[head].parent
-        if head not in above:
-            ignored += [link.name] if is_bad else []
-            continue
-        bodies[head] = bodies.get(head, np.zeros(10)) + theta
-        if is_bad:
-            alone.setdefault(head, []).append(link.name)
-        if inertial.mass > 0.0 and size > _ODD_RADIUS:
-            length = f"{1e-3 * size:.2g} km" if size >= 1e3 else f"{size:.2g} m"
-            what = f"link '{link.name}' of {inertial.mass:g} kg would have a radius of gyration of {length}: units?"
-            what += "" if odd else " <inertia> is in kg m^2; in g mm^2 its numbers are 1e9 times as large"
-            odd += 1
-            problems += [ModelError(f"URDF, {what}")] if size > _IMPOSSIBLE_RADIUS else []
-            notes += [what] if size <= _IMPOSSIBLE_RADIUS else []
-    for head, theta in bodies.items():
-        names = ", ".join(alone.get(head, [head]))
-        if not _can_exist(theta):
-            problems.append(NotPhysicallyConsistent(names, np.linalg.eigvalsh(pseudo_inertia(theta)).tolist()))
-        elif head in alone:
+        for name, theta in parts.items():
+            size = np.sqrt(max(np.linalg.eigvalsh(to_com_form(theta)[2])[-1], 0.0) / max(theta[0], 1e-12))
+            if theta[0] > 0.0 and size > _ODD_RADIUS:
+                length = f"{1e-3 * size:.2g} km" if size >= 1e3 else f"{size:.2g} m"
+                what = f"link '{name}' of {theta[0]:g} kg would have a radius of gyration of {length}: units?"
+                what += "" if odd else " <inertia> is in kg m^2; in g mm^2 its numbers are 1e9 times as large"
+                odd += 1
+                problems += [ModelError(f"URDF, {what}")] if size > _IMPOSSIBLE_RADIUS else []
+                notes += [what] if size <= _IMPOSSIBLE_RADIUS else []
+        whole = np.sum(list(parts.values()), axis=0)
+        if not can_exist(whole):
+            names = ", ".join(alone or [head])
+            problems.append(NotPhysicallyConsistent(names, np.linalg.eigvalsh(pseudo_inertia(whole)).tolist()))
+        elif alone:
+            names = ", ".join(alone)
             notes.append(f"no body has the inertia of {names} alone; everything that moves with it could exist")
     if ignored:
         notes.append(f"no body has the inertia of {', '.join(ignored)}; it counts for nothing, as nothing moves it")
@@ -184,7 +229,7 @@ def _placement(origin: Any) -> tuple[Array, Array]:
     return rotation_from_rpy(np.array(rpy or np.zeros(3))), np.array(xyz or np.zeros(3))
 
 
-def _can_exist(theta: Array) -> bool:
+def can_exist(theta: Array) -> bool:
     """Return whether a body (10,) can exist, up to rounding as thin as a rod or a point."""
     if theta[0] <= 0.0:
         return False
@@ -299,60 +344,38 @@ def read_urdf(text: str, snap_angles: bool = True) -> UrdfDescription:
     root = check_tree(skeleton)
     if massless:
         warnings.append(f"an inertia without a mass belongs to no body and is ignored: {', '.join(massless)}")
+    # urdf_parser_py prints a line for every tag and attribute that it does not know.
+    unknown = list[str]()
+    previous, reflection.on_error = reflection.on_error, unknown.append
     try:
-        robot, ignored = parse_quietly(ET.tostring(skeleton, encoding="unicode"))
+        robot = URDF.from_xml_string(ET.tostring(skeleton, encoding="unicode"))
     except (ParseError, ValueError, TypeError, AssertionError) as error:
         raise ModelError("URDF", f"cannot be read: {error}") from error
+    finally:
+        reflection.on_error = previous
     problems, notes = judge_inertias(robot)
-    warnings += [*notes, *ignored]
+    warnings += notes
+    if unknown:
+        first = f"were passed over; first: {unknown[0]}"
+        warnings.append(f"{len(unknown)} tags or attributes of the URDF are unknown and {first}")
     mended = ET.tostring(tree, encoding="unicode") if is_snapped else text
     return UrdfDescription(mended, robot, root, tuple(warnings), skeleton, tuple(problems))
 
 
-def parse_quietly(text: str) -> tuple[URDF, list[str]]:
-    """Read a URDF with urdf_parser_py, which prints a line for every tag and attribute that it does not know.
-
-    Returns:
-        The result, and one sentence about everything that was ignored; none if nothing was.
-
-    Raises:
-        ParseError: It is no URDF.
-    """
-    told: list[str] = []
-    previous, reflection.on_error = reflection.on_error, told.append
-    try:
-        robot = URDF.from_xml_string(text)
-    finally:
-        reflection.on_error = previous
-    if not told:
-        return robot, []
-    return robot, [f"{len(told)} tags or attributes of the URDF are unknown and were passed over; first: {told[0]}"]
-
-
-def build_arm_xml(description: UrdfDescription, joint_names: Sequence[str]) -> str:
-    """Write the URDF for Pinocchio: the arm's joints revolute, every other joint fixed at zero, nothing to draw.
-
-    Limits in it are placeholders for the caller's.
-    """
-    tree = copy.deepcopy(description.skeleton)
-    for joint in tree.findall("joint"):
-        for tag in ("limit", "dynamics", "mimic"):
-            for child in joint.findall(tag):
-                joint.remove(child)
-        is_moving = joint.get("name") in joint_names
-        joint.set("type", "revolute" if is_moving else "fixed")
-        if is_moving:
-            ET.SubElement(joint, "limit", lower="-1e3", upper="1e3", velocity="1e3", effort="1e6")
-    return ET.tostring(tree, encoding="unicode")
-
-
 def build_arm_model(description: UrdfDescription, joint_names: Sequence[str]) -> pin.Model:
-    """Return Pinocchio's model of the arm; see :func:`build_arm_xml`.
+    """Return Pinocchio's model of the arm: its joints revolute, every other joint fixed at zero.
 
     A link and a joint may have one name, as in some vendors' files; the frame of the link keeps it, and the joint's
     becomes ``NAME (joint)``. Joints keep theirs.
     """
-    model = pin.buildModelFromXML(build_arm_xml(description, joint_names))
+    tree = copy.deepcopy(description.skeleton)
+    for joint in tree.findall("joint"):
+        remove_all(joint, "limit", "dynamics", "mimic")
+        is_moving = joint.get("name") in joint_names
+        joint.set("type", "revolute" if is_moving else "fixed")
+        if is_moving:  # limits are the caller's
+            ET.SubElement(joint, "limit", lower="-1e3", upper="1e3", velocity="1e3", effort="1e6")
+    model = pin.buildModelFromXML(ET.tostring(tree, encoding="unicode"))
     links = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
     for frame in model.frames:
         if frame.type != pin.FrameType.BODY and frame.name in links:

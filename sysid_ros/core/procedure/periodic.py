@@ -30,10 +30,7 @@ class PeriodicProcedure(Procedure):
         for index in range(self._expected):
             if self._motion_time + settings.trajectory_duration > settings.max_motion_time + 1e-9:
                 return f"the next trajectory would exceed {settings.max_motion_time:g} s of motion"
-            plan = self._plan_certified(index)
-            self._arm.execute(plan)
-            self._plans.append(plan)
-            self._follow(index, plan)
+            self._carry_out(self._plan_certified(index))
             estimate = self._final_estimate()
             if met := self._target_is_met(estimate):
                 return met
@@ -79,8 +76,11 @@ class PeriodicProcedure(Procedure):
         self._require_not_cancelled()
         return replace(plan, condition_number=condition_number)
 
-    def _follow(self, index: int, plan: CertifiedPlan) -> None:
-        deadline = plan.duration + MOTION_GRACE
+    def _carry_out(self, plan: CertifiedPlan) -> None:
+        """Execute a plan, and return at rest after it, with an estimate that covers it."""
+        index, deadline = len(self._plans), plan.duration + MOTION_GRACE
+        self._arm.execute(plan)
+        self._plans.append(plan)
         elapsed = progress = 0.0
         while True:
             self._arm.wait(POLL_PERIOD)

@@ -54,16 +54,11 @@ class PosturesProcedure(PeriodicProcedure):
                 if not _is_refusal(failure) or not (goals or len(passed) > 1):
                     raise
             else:
-                self._pass(plan)
+                self._carry_out(plan)
                 passed.append(plan.trajectory.end)
         for goal in passed[-2::-1]:
-            self._pass(self._certify(goal))
+            self._carry_out(self._certify(goal))
         return f"{len(passed) - 1} postures were passed there and back"
-
-    def _pass(self, plan: CertifiedPlan) -> None:
-        self._arm.execute(plan)
-        self._plans.append(plan)
-        self._follow(len(self._plans) - 1, plan)
 
     def _certify_part(self, goal: Array) -> CertifiedPlan:
         """Certify a motion towards a posture, as far as can be."""

@@ -13,7 +13,7 @@ BAGS = (".mcap", ".db3", ".bag")
 """Endings of bags; a folder of rosbag2 is one, too."""
 SUFFIXES = (*BAGS, ".csv", ".npz")
 UNITS: Mapping[str, Mapping[str, float]] = {
-    "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    "t": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12},
     "q": {"rad": 1.0, "deg": math.pi / 180.0},
     "v": {"rad/s": 1.0, "deg/s": math.pi / 180.0},
     "tau": {"Nm": 1.0, "mNm": 1e-3},

@@ -48,6 +48,8 @@ _MUCH = 0.04
 """Joints with so much of the largest weight show the scale of their efforts."""
 _HEAVIER = 3.0
 """Payloads of so many times the prior are thought of before efforts count as too large."""
+_FACTOR = 2.0
+"""With a mass of a body known no better than this, odd efforts may be those of another arm in the box."""
 _POOR = 0.3
 """Efforts far too small of which any scale leaves more unexplained have no gravity in them, as external torques."""
 _SCALES = np.geomspace(1e-3, 1e4, 71)
@@ -397,6 +399,9 @@ def _in_joint_direction(
     finding = next(filter(None, (_find_fault(robot, compared, one) for one in signs)), None)
     if finding is not None:
         what, found, allowed = finding
+        masses = slice(0, INERTIAL * robot.n, INERTIAL)
+        if allowed and np.any(robot.theta_box.upper[masses] > _FACTOR * robot.theta_box.lower[masses]):
+            found, allowed = f"{found}, unless assumed masses of the arm explain it", ""
         if not allowed:
             notices = (*notices, f"{what} is {found}")
         elif not options.effort_scale:

@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 
 _PIECE = 20_000
 """Rows that are parsed at once."""
+_FASTEST, _SLOWEST = 5e-5, 0.1
+"""Times between samples by which a unit of time is recognised, and the longest one that is read [s]."""
 _REQUIRED = ("t", "q", "tau")
 _QUANTITIES = ("t", "q", "v", "tau")
 _HEADER_KEYS = ("joints", "units", "effort_sign")
@@ -275,7 +277,7 @@ def stamps_of(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
     """Return stamps [ns] of times in a unit [s]; of integers exactly: a float does not hold today's epoch to 1 ns."""
     if t.size < 2:
         raise InvalidRecording(path, "the number of samples", t.size, "at least 2")
-    if np.issubdtype(t.dtype, np.integer):
+    if np.issubdtype(t.dtype, np.integer) and unit >= 1e-9:
         stamps = t.astype(np.int64) * int(round(unit * 1e9))
     else:
         bad = np.flatnonzero(~np.isfinite(t))
@@ -294,11 +296,12 @@ def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOpt
     times, has_time = arrays["t"], np.isfinite(arrays["t"])
     stamps = stamps_of(path, times[has_time], units["t"])
     usual = np.median(np.abs(np.diff(stamps)))
-    if usual > 0.1e9:
-        raise InvalidRecording(
-            path, "the usual time between samples", f"{1e-9 * usual:.4g} s",
-            "at most 0.1 s; t may be in another unit: say --units 't=ms' or 't=ns'",
-        )  # fmt: skip
+    if usual > 1e9 * _SLOWEST:
+        step = 1e-9 * usual / units["t"]
+        likely = [name for name, unit in UNITS["t"].items() if _FASTEST <= step * unit <= _SLOWEST]
+        cure = f"; t may be in another unit: say --units 't={likely[0]}'" if likely else ""
+        found = f"{1e-9 * usual:.4g} s"
+        raise InvalidRecording(path, "the usual time between samples", found, f"at most {_SLOWEST:g} s{cure}")
     kept, repeats = cut_repeats(path, stamps)
     values = {
         name: units[name] * np.asarray(array, dtype=float)[has_time][kept]

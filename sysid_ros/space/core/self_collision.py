@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle
-from sysid_ros.core.common.spatial import cross, rotation_from_rpy
-from sysid_ros.core.model.spheres import cover_links
+from sysid_ros.core.common.spatial import cross
+from sysid_ros.core.model.spheres import cover_links, form_of, placement_of, shapes_of_links
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.kinematics import BodyStates
 from sysid_ros.space.core.robot import FreeFlyer
@@ -238,22 +237,10 @@ def _base_boxes(robot: FreeFlyer) -> tuple[Obstacle, ...]:
     model = robot.tree.model
     links = {f.name: f for f in model.frames if f.type == pin.FrameType.BODY and f.parentJoint == 1}
     boxes = []
-    for link in ET.fromstring(robot.urdf).findall("link"):
-        name = link.get("name", "")
-        for shape in (link.findall("collision") or link.findall("visual")) if name in links else []:
-            geometry = shape.find("geometry/box")
-            if geometry is None:
+    for link, shapes in shapes_of_links(robot.urdf).items():
+        for shape in shapes if link in links else []:
+            (tag, half), (rotation, center), place = form_of(shape), placement_of(shape), links[link].placement
+            if tag != "box":
                 return ()
-            origin = shape.find("origin")
-            attributes = {} if origin is None else origin.attrib
-            center, rpy = (
-                np.array([float(word) for word in attributes.get(key, "0 0 0").split()]) for key in ("xyz", "rpy")
-            )
-            half = 0.5 * np.array([float(word) for word in geometry.get("size", "").split()])
-            place = links[name].placement
-            boxes.append(
-                Obstacle(
-                    name, place.act(center), half, np.asarray(place.rotation @ rotation_from_rpy(rpy), dtype=float)
-                )
-            )
+            boxes.append(Obstacle(link, place.act(center), half, np.asarray(place.rotation @ rotation, dtype=float)))
     return tuple(boxes)

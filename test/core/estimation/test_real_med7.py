@@ -93,7 +93,7 @@ def test_with_tilt_and_lag_the_payload_has_bounds(recording):
     widths = []
     for method in ("left_inverse", "set_membership"):
         settings = dataclasses.replace(AWARE, method=method, update_windows=30)
-        estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2, torque=0.25), [block], settings)
+        estimate, history, residuals = estimate_from_samples(uncertain(robot, 0.2, torque=0.35), [block], settings)
         assert estimate.is_consistent and estimate.number_of_windows > 90
         assert len(history) == (5 if method == "set_membership" else 3)
         assert estimate.radius[0] < 0.7 * robot.payload_prior.box.radius[0]
@@ -102,17 +102,15 @@ def test_with_tilt_and_lag_the_payload_has_bounds(recording):
     assert np.all(widths[1] <= widths[0]) and np.sum(widths[1] < 0.9 * widths[0]) >= 5
 
 
-def test_the_sensor_of_the_last_joint_is_off_by_more_than_a_fifth_of_a_newton_metre(recording):
-    """Budgets for the whole prior hide it behind their quadrature term; those for the bounds found so far show it."""
+def test_a_sensor_is_off_by_more_than_a_quarter_of_a_newton_metre(recording):
+    """At 100 Hz, too, what happens between samples is little beside that: the quadrature term hides it no longer."""
     robot, block = recording
     rows = []
-    settings = dataclasses.replace(AWARE, update_windows=30)  # bounds are renewed after 10, 20 and 30 windows
-    estimator = StreamingEstimator(uncertain(robot, 0.2, torque=0.2), settings, on_rows=rows.append)
+    estimator = StreamingEstimator(uncertain(robot, 0.2, torque=0.25), AWARE, on_rows=rows.append)
     estimator.add(block)
-    estimate = estimator.estimate()
-    assert estimate.alarm.code is AlarmCode.JOINTLY_INCONSISTENT and estimate.alarm.joint == "lbr_A7"
+    assert estimator.estimate().alarm.code is AlarmCode.JOINTLY_INCONSISTENT
     quadrature = [part.errors[6, ERROR_TERMS.index("quadrature")] / part.duration[6] for part in rows]
-    assert np.median(quadrature[:10]) > 0.1 and np.median(quadrature[30:]) < 0.05
+    assert np.median(quadrature) < 0.04 and np.max(quadrature) < 0.12
 
 
 def test_all_windows_together_show_what_none_shows_alone(recording):

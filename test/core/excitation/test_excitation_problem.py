@@ -222,6 +222,15 @@ def test_a_tracking_error_that_leaves_no_speed_is_refused(model, gen3):
         ExcitationProblem(replace(model, tracking_velocity=np.full(N, 2.0)), gen3.home, ExcitationSettings())
 
 
+def test_a_slow_motion_may_have_tracking_errors_faster_than_itself(model, gen3):
+    """Both together keep the limit: a slow motion leaves more room for errors, not less."""
+    slow, errors = ExcitationSettings().with_speed_share(0.2), np.full(N, 0.5)
+    limits = ExcitationProblem(replace(model, tracking_velocity=errors), gen3.home, slow).limits
+    np.testing.assert_allclose(limits.velocity, slow.velocity_fraction * gen3.limits.v_max)
+    fast = ExcitationProblem(replace(model, tracking_velocity=errors), gen3.home, ExcitationSettings()).limits.velocity
+    assert np.all(fast + errors < gen3.limits.v_max)
+
+
 def test_the_model_takes_the_middle_of_a_box_without_the_nominal_payload(gen3):
     box = Box(gen3.payload_prior.nominal + 0.01, gen3.payload_prior.nominal + 0.02)
     np.testing.assert_allclose(ExcitationModel.of(gen3, payload_box=box).payload, box.center)

@@ -15,6 +15,7 @@ from sysid_ros.core.model.robot_files import available_robots, config_directorie
 
 NAME = "kinova_gen3_2f85"
 GOOD = yaml.safe_load((config_directories()[0] / f"{NAME}.yaml").read_text())
+RANGE, ABOVE = {"lower": [-9.0] * 10, "upper": [9.0] * 10}, {"lower": [8.0] * 10, "upper": [9.0] * 10}
 URDF = (config_directories()[0].parent / "urdf" / f"{NAME}.urdf").read_text()
 
 
@@ -132,6 +133,9 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
         ("inertial_uncertainty.pseudo_inertia", 0.2, ParameterOutOfRange, "absent where a gripper has states"),
         ("inertial_uncertainty.absolute", {"joint_9": [0] * 10}, ParameterOutOfRange, "invalid joint 'joint_9'"),
         ("inertial_uncertainty.absolute.joint_7", [0] * 9, ParameterOutOfRange, "a list of 10 numbers"),
+        ("inertial_uncertainty.range", {"joint_9": {}}, ParameterOutOfRange, "invalid joint 'joint_9'"),
+        ("inertial_uncertainty.range", {"joint_1": RANGE}, ParameterOutOfRange, "absent where a gripper has states"),
+        ("inertial_uncertainty.range", {"joint_1": ABOVE}, ParameterOutOfRange, "body of the URDF between lower and"),
         ("sensors.effort_meaning", "current", ParameterOutOfRange, "one of motor_side, gear_side, link_side"),
         ("sensors.effort_sign", 0.5, ParameterOutOfRange, "effort_sign 0.5: expected 1 or -1"),
         ("sensors.effort_relative_error", -0.1, ParameterOutOfRange, "effort_relative_error -0.1"),
@@ -140,7 +144,7 @@ def test_order_of_the_file_does_not_matter_but_order_of_the_joints_does(load):
         ("sensors.position_resolution", ..., ParameterOutOfRange, "position_resolution None"),
         ("sensors.noise", 0.1, ParameterOutOfRange, "sensors.noise 0.1: expected no setting of that name"),
         ("rated_payload", -1.0, ParameterOutOfRange, "rated_payload -1.0"),
-        ("payload_prior", "nothing", ParameterOutOfRange, "one of held_object, safe_id_table_1"),
+        ("payload_prior", "nothing", ParameterOutOfRange, "one of held_object, at_fingertips, safe_id_table_1"),
         ("payload_priors.held_object.mass", [0.0, math.inf], ParameterOutOfRange, r"held_object.mass\[1\] inf"),
         ("payload_priors.safe_id_table_1.nominal", [9.0] * 10, SysidError, "safe_id_table_1|nominal payload"),
         ("spheres.elbow", [[0, 0, 0, 1]], ParameterOutOfRange, "spheres.elbow 'elbow': expected a link; this robot"),

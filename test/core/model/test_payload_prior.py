@@ -157,5 +157,7 @@ def test_priors_by_name():
     robot = load_robot("kinova_gen3_2f85")
     assert robot.prior() is robot.payload_prior and robot.prior("held_object") is robot.payload_prior
     assert robot.prior("safe_id_table_1").name == "safe_id_table_1"
-    with pytest.raises(ParameterOutOfRange, match="payload prior 'x': expected one of held_object, safe_id_table_1"):
+    with pytest.raises(
+        ParameterOutOfRange, match="payload prior 'x': expected one of held_object, at_fingertips, safe_id_table_1"
+    ):
         robot.prior("x")

@@ -258,7 +258,6 @@ def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
     ("old", "new", "error", "message"),
     [
         (INERTIA, INERTIA.replace("0.003", "0.03"), NotPhysicallyConsistent, "inertia of 'lower' is not physically"),
-        ('<mass value="1"/>', '<mass value="-1"/>', NotPhysicallyConsistent, "'lower'"),
         (
             '<mass value="1"/>',
             '<mass value="0"/>',
@@ -271,14 +270,10 @@ def test_a_frame_with_a_placeholder_for_its_inertia_counts_as_a_frame():
             ModelError,
             "link 'lower': value=\"nan\" in <mass> must be a fin",
         ),
-        ('<mass value="1"/>', '<mass value="1 kg"/>', ModelError, "link 'lower'.*must be a finite number"),
         ('<mass value="1"/>', "", ModelError, "mass|<inertial>"),
-        ('xyz="0 0 0.15"', 'xyz="0 0"', ModelError, "link 'lower': xyz=\"0 0\" in <origin> must be three finite numb"),
         ('axis xyz="0 1 0"', 'axis xyz="0 0 0"', ModelError, "joint 'elbow': has a zero axis"),
         ('axis xyz="0 1 0"', 'axis xyz="0 inf 0"', ModelError, "joint 'elbow': xyz=\"0 inf 0\""),
-        ('upper="2"', 'upper="-1"', ModelError, r"joint 'elbow' has no position \(lower < upper\) \[rad\] limit"),
         ('velocity="3"', 'velocity="0"', ModelError, r"joint 'elbow' has no velocity \[rad/s\] limit"),
-        ('effort="20"', 'effort="0"', ModelError, r"joint 'elbow' has no effort \[Nm\] limit"),
         ('<limit velocity="2" effort="50"/>', "", ModelError, "joint 'shoulder' has no velocity"),
         ('velocity="3"', "", ModelError, "velocity"),
         ('type="revolute"', 'type="prismatic"', ModelError, "joint 'elbow': is prismatic; joints of the arm must be"),

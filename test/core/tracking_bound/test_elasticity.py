@@ -10,6 +10,7 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.possible import require_certifiable
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import PositionSide
@@ -76,3 +77,13 @@ def test_the_nominal_payload_of_an_elastic_arm_is_chosen_by_the_bounds_that_it_h
 
     assert use(proposed[1]) < use(proposed[0])
     np.testing.assert_array_equal(best_payload(gen3, boxes, proposed, gen3.home), proposed[1])
+
+
+def test_an_elastic_gen3_is_held_with_any_object_at_its_fingertips():
+    """With the gains of elastic joints, and not with any object of the default prior."""
+    near, wide = (load_textbook(f"kinova_gen3_2f85:elastic{prior}") for prior in (":at_fingertips", ""))
+    settings = default_gains(near)
+    models = [ControlModel.of_boxes(one, None, Assumptions.of_payload(one).nominal) for one in (near, wide)]
+    assert np.all(tracking_bound(near, models[0], near.home, settings).position < 0.05)
+    with pytest.raises(BoundNotAvailable):
+        tracking_bound(wide, models[1], wide.home, settings)

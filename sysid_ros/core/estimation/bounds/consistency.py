@@ -309,7 +309,7 @@ def check_sensors(model: WindowModel, window: Window) -> Alarm | None:
     travel = steps @ (0.5 * (v[1:] + v[:-1]))
     jitter = model.sensors.stamp_jitter
     long_steps = steps + 2.0 * jitter
-    allowed = 2.0 * model.position_error + long_steps.sum() * model.sensors.velocity_error
+    allowed = model.measured.position_resolution + long_steps.sum() * model.measured.velocity_error
     allowed = allowed + np.sum(long_steps**2) * model.acceleration / 4.0
     allowed = allowed + 2.0 * jitter * (np.max(np.abs(v), axis=0) + np.abs(np.diff(v, axis=0)).sum(axis=0)) + 1e-12
     excess = np.abs(q[-1] - q[0] - travel) - allowed

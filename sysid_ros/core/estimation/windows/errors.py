@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 SMOOTH_STEP = 0.015
 """Longest step for which ``acceleration_change`` bounds the whole change of the acceleration [s]."""
+_TURN = 0.04
+"""Turn of a joint between points at which slopes of the inertia are evaluated, where more are known [rad]."""
 ROUNDING = 1e-12
 """Bound on the relative rounding error of a computed row: some thousand operations of 1.1e-16 each."""
 
@@ -42,18 +44,6 @@ class TorqueIntegral:
     jitter: Array
 
 
-def sensor_error(tau: Array, sensors: SensorModel) -> tuple[Array, Array]:
-    """Return the relative and absolute part of the largest error of torque samples, each (N, n) [Nm].
-
-    Errors beyond a constant gain c with ``|c| <= C`` count, ``true = (1 + g) measured + error`` with the unknown
-    ``g = -c / (1 + c)``. The relative error rho may refer to the true or to the measured torque; both are covered by
-    ``|error| <= (rho |measured| / (1 - C) + a) / (1 - C - rho)``, see docs/theory/bounds.md.
-    """
-    gain, total = sensors.effort_gain_error, sensors.effort_relative_error
-    relative = (total - gain) / (1.0 - gain) / (1.0 - total) * np.abs(tau)
-    return relative, np.broadcast_to(sensors.effort_absolute_error / (1.0 - total), tau.shape)
-
-
 def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sensors: SensorModel) -> TorqueIntegral:
     """Integrate torque samples from ``start`` to ``stop``.
 
@@ -68,7 +58,7 @@ def integrate_torque(seconds: Array, tau: Array, start: float, stop: float, sens
         stop: Upper limit [s].
         sensors: Guarantees of the sensors.
     """
-    relative, absolute = sensor_error(tau, sensors)
+    relative, absolute = sensors.sample_error(tau)
     gain = sensors.gain_radius
     error = relative + absolute
     if sensors.effort_is_held:
@@ -109,7 +99,7 @@ def range_around(seconds: Array, tau: Array, time: float, reach: float, sensors:
     """Return the ends (n,) [Nm] of an interval that holds the true torque from ``time - reach`` to ``time + reach``."""
     first = max(int(np.searchsorted(seconds, time - reach, side="right")) - 1, 0)
     last = min(int(np.searchsorted(seconds, time + reach, side="left")) + 1, len(seconds))
-    error = np.sum(sensor_error(tau[first:last], sensors), axis=0) + sensors.gain_radius * np.abs(tau[first:last])
+    error = np.sum(sensors.sample_error(tau[first:last]), axis=0) + sensors.gain_radius * np.abs(tau[first:last])
     return np.min(tau[first:last] - error, axis=0), np.max(tau[first:last] + error, axis=0)
 
 
@@ -184,8 +174,9 @@ class DerivativeBounds:
     def of(cls, model: WindowModel, signals: WindowSignals) -> DerivativeBounds:
         """Bound the derivatives in one window."""
         derivatives, ends = signals.derivatives, [0, -1]
-        second = model.curvature.force(signals.speed)
         neighbours = _Neighbours.of(signals)
+        slopes = inertia_slopes(model, signals)
+        second = model.curvature.force(signals.speed, slopes)
         dq = neighbours.largest_distance(signals.q) + signals.position_drift
         dv = neighbours.largest_distance(signals.v) + signals.velocity_drift
         first_moment = model.curvature.first_moment
@@ -205,8 +196,8 @@ class DerivativeBounds:
         variation += np.einsum("kil,kl->i", by_v, neighbours.travel(signals.v))
         speed, slope = signals.speed, signals.slope
         curvature = (second.qq @ speed + 2.0 * second.qv @ slope) @ speed + second.vv @ slope @ slope
-        second_p = model.curvature.momentum(signals.speed)
-        momentum_rest = 2.0 * (second_p.qq @ model.position_error + second_p.qv @ model.sensors.velocity_error)
+        second_p = model.curvature.momentum(signals.speed, slopes)
+        momentum_rest = 2.0 * (second_p.qq @ signals.position_error + second_p.qv @ model.sensors.velocity_error)
         return cls(
             momentum_q=derivatives.momentum_q[ends],
             momentum_v=derivatives.momentum_v[ends],
@@ -221,6 +212,18 @@ class DerivativeBounds:
             force_variation=variation,
             chord_curvature=curvature,
         )
+
+
+def inertia_slopes(model: WindowModel, signals: WindowSignals) -> Array:
+    """Bound ``dH_jk / dq_l`` in a window, (l, j, k): its values at some points, and its largest change between them."""
+    longest = float(np.abs(np.diff(signals.q[signals.points], axis=0)).max())
+    n, points = model.n, signals.points[:: max(1, int(_TURN / max(longest, 1e-3)))]
+    units = np.tile(np.eye(n), (len(points), 1))
+    columns = model.regressor.differentiate(np.repeat(signals.q[points], n, axis=0), units).momentum_q
+    at_points = model.magnitude(np.moveaxis(columns, 3, 2)).reshape(-1, n, n, n).transpose(0, 3, 2, 1)
+    away = _Neighbours.at(points, signals).largest_distance(signals.q) + signals.position_drift
+    near = at_points + np.einsum("lmjk,pm->pljk", model.curvature.second, away)
+    return np.asarray(np.minimum(near.max(axis=0), model.curvature.first))
 
 
 def _apply(second: Array, distance: Array) -> Array:
@@ -238,7 +241,11 @@ class _Neighbours:
 
     @classmethod
     def of(cls, signals: WindowSignals) -> _Neighbours:
-        points, steps = signals.points, signals.steps
+        return cls.at(signals.points, signals)
+
+    @classmethod
+    def at(cls, points: NDArray[np.intp], signals: WindowSignals) -> _Neighbours:
+        steps = signals.steps
         first = np.concatenate([[0], (points[1:] + points[:-1]) // 2 + 1])
         weights = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) / signals.duration
         return cls(points, first, np.add.reduceat(weights, first))
@@ -276,7 +283,7 @@ def compute_errors(
         "torque_interpolation": torque.interpolation,
         "torque_lag": lag_error(model, signals),
         "torque_drift": np.zeros(model.n),
-        "encoder": encoder_error(model, derivatives),
+        "encoder": encoder_error(signals, derivatives),
         "velocity": velocity_error(model, derivatives),
         "jitter": jitter_error(model, derivatives, torque, sign),
         "quadrature": quadrature_error(model, signals, derivatives, sign.is_steady),
@@ -284,7 +291,7 @@ def compute_errors(
         "friction": friction_error(model, signals),
         "gravity": gravity_error(model, signals),
         "calibration": np.zeros(model.n),  # of the rows of a calibration only
-        "elasticity": model.elastic_momentum,
+        "elasticity": model.elastic_momentum + model.elastic_turn * signals.position_error,
         "rounding": rounding_error(model, signals, derivatives),
     }
     counted = [name in model.settings.error_terms for name in ERROR_TERMS]
@@ -300,9 +307,9 @@ def drift_error(model: WindowModel, signals: WindowSignals, age: float) -> Array
     return np.asarray(model.sensors.effort_drift * age * seconds * ("torque_drift" in model.settings.error_terms))
 
 
-def encoder_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
+def encoder_error(signals: WindowSignals, derivatives: DerivativeBounds) -> Array:
     """Bound the effect of position errors beyond :func:`shared_gains`, (n,) [Nms]."""
-    return np.asarray((derivatives.momentum_rest + derivatives.rest_q) @ model.position_error)
+    return np.asarray((derivatives.momentum_rest + derivatives.rest_q) @ signals.position_error)
 
 
 def velocity_error(model: WindowModel, derivatives: DerivativeBounds) -> Array:
@@ -325,7 +332,7 @@ def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDA
     limit = limit + 2.0 * sensors.stamp_jitter * sensors.velocity_error
     middle = 0.5 * (signals.v[1:] + signals.v[:-1])
     seen = steps @ middle - (signals.q[-1] - signals.q[0])
-    reach = 2.0 * model.position_error + sensors.stamp_jitter * abel_bound(middle)
+    reach = 2.0 * signals.position_error + sensors.stamp_jitter * abel_bound(middle)
     reach = reach + longest**2 @ acceleration_range(model, steps, is_steady) / 8.0
     low, high = np.maximum(-limit, seen - reach), np.minimum(limit, seen + reach)
     # Nothing in between: the sensors disagree, which is an alarm of its own, or there is no error at all.
@@ -333,22 +340,68 @@ def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDA
     return np.where(is_open, 0.5 * (low + high), 0.0), np.where(is_open, 0.5 * (high - low), limit)
 
 
-def shared_gains(model: WindowModel, derivatives: DerivativeBounds, integral: Array, duration: float) -> Array:
+_IN_THE_TORQUE = (
+    "torque_relative",
+    "torque_absolute",
+    "torque_interpolation",
+    "torque_lag",
+    "torque_drift",
+    "friction",
+)
+"""Terms that make the integral of the torque in a gear uncertain."""
+
+
+def position_integral(
+    model: WindowModel, signals: WindowSignals, torque: TorqueIntegral, errors: Array
+) -> tuple[Array, Array]:
+    """Bound the integral of the position error over a window, (n,) [rad s] each: its middle and its radius.
+
+    Where motors are measured the error is mostly the deflection of the gears, and the integral of that follows from the
+    integral of the torque in the gears: the measured one less friction, less what accelerates the motors where that is
+    in it. See docs/theory/bounds.md, "Elastic joints".
+
+    Args:
+        model: Constants of the robot's windows.
+        signals: Signals of the window.
+        torque: Integral of the torque.
+        errors: Error budget of the rows, (n, K) [Nms].
+    """
+    gears, sensors, unknowns = model.gears, model.sensors, model.unknowns
+    duration = signals.duration + 2.0 * sensors.stamp_jitter
+    most = signals.position_error * duration
+    if gears is None:
+        return np.zeros(model.n), most
+    wrong = errors[:, [ERROR_TERMS.index(name) for name in _IN_THE_TORQUE]].sum(axis=1) + torque.jitter
+    wrong = wrong + sensors.effort_integral[1] + sensors.gain_radius * np.abs(torque.value)
+    wrong = wrong + model.settings.torque_lag_tolerance * np.max(np.abs(signals.tau), axis=0)
+    turn, change = (np.abs(one[-1] - one[0]) for one in (signals.q, signals.v))
+    wrong = wrong + (unknowns.coulomb_upper + unknowns.offset_upper) * duration
+    wrong = wrong + unknowns.viscous_upper * (turn + model.measured.position_resolution)
+    wrong = wrong + gears.armature * (change + 2.0 * model.measured.velocity_error)
+    middle = gears.compliance * torque.value
+    radius = gears.compliance_radius * np.abs(torque.value) + (gears.compliance + gears.compliance_radius) * wrong
+    # Samples stand for the steps about them, in which the deflection changes.
+    step = float(signals.steps.max()) + 2.0 * sensors.stamp_jitter
+    radius = radius + (gears.rate * (step + gears.lag) + 0.5 * model.measured.position_resolution) * duration
+    is_known = np.abs(middle) + radius < most
+    return np.where(is_known, middle, 0.0), np.where(is_known, radius, most)
+
+
+def shared_gains(model: WindowModel, derivatives: DerivativeBounds, integrals: tuple[Array, Array]) -> Array:
     """Compute the gains of the errors that rows share, (n, 2, 5 n, C + 2); see :class:`~.rows.Rows`.
 
     Args:
         model: Constants of the robot's windows.
         derivatives: Derivatives in the window.
-        integral: Radius of the integral of the velocity error, (n,) [rad].
-        duration: Longest true duration of the window [s].
+        integrals: Radii of the integrals of the errors of velocities, (n,) [rad], and positions, (n,) [rad s].
     """
     unknowns, n, terms = model.unknowns, model.n, model.settings.error_terms
     coupled = unknowns.target.columns[: unknowns.target.coupled]
     # The variables of a window are attached to its end, in units of the bounds of a single error.
-    error = model.sensors.velocity_error
-    share = np.divide(integral, error, out=np.zeros(n), where=error > 0.0)
     inside = np.zeros((2, 2, *derivatives.mean_v.shape))
-    inside[0, 1], inside[1, 1] = -derivatives.mean_v * share, -derivatives.mean_q * duration
+    single, means = (model.sensors.velocity_error, model.position_error), (derivatives.mean_v, derivatives.mean_q)
+    for kind, (mean, integral, error) in enumerate(zip(means, integrals, single, strict=True)):
+        inside[kind, 1] = -mean * np.divide(integral, error, out=np.zeros(n), where=error > 0.0)
     columns = np.concatenate([derivatives.momentum_v, derivatives.momentum_q, *inside], axis=-1)
     columns = columns.transpose(1, 0, 3, 2)  # (row, end, error, parameter)
     gains = np.zeros((n, 2, 5 * n, coupled.size + 2))
@@ -435,7 +488,7 @@ def friction_error(model: WindowModel, signals: WindowSignals) -> Array:
         fastest = np.maximum(speed[1:], speed[:-1]) + signals.velocity_drift
         total += settings.friction_asymmetry * unknowns.viscous_upper * np.sum(steps * fastest, axis=0)
     if settings.load_friction and 0 not in model.unseen_friction:
-        errors = np.sum(sensor_error(signals.tau, sensors), axis=0)
+        errors = np.sum(sensors.sample_error(signals.tau), axis=0)
         largest = np.max((1.0 + sensors.gain_radius) * np.abs(signals.tau) + errors, axis=0)
         total += settings.load_friction * largest * steps.sum()
     return np.asarray(total + settings.friction_ripple * unknowns.coulomb_upper * steps.sum())

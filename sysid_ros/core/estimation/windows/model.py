@@ -67,23 +67,28 @@ class CurvatureBounds:
         product = mass * lever[:, None] * lever[None] + moment * (lever[:, None] + lever[None]) + spread
         table = np.sum(later[:, None] * later[None] * product, axis=2)
         index = np.arange(n)
-        self._first = _sum_over_splits(table, index, turned=1)
-        self._second = _sum_over_splits(table, index, turned=2)
+        self.first = _sum_over_splits(table, index, turned=1)
+        """Bound of ``dH_jk / dq_l`` in any posture, (l, j, k)."""
+        self.second = _sum_over_splits(table, index, turned=2)
+        """The same for second derivatives, (l, m, j, k)."""
         self._third = _sum_over_splits(table, index, turned=3)
         self.first_moment = np.sum(later * (mass * lever + moment), axis=1)
         """Bound on the first moment of everything beyond each joint, (n,) [kg m]."""
         largest = np.maximum(np.maximum(index[:, None, None], index[None, :, None]), index)
         self._gravity = gravity * self.first_moment[largest]
 
-    def momentum(self, speed: Array) -> SecondDerivatives:
-        """Return bounds for p where no joint is faster than ``speed``, (n,) [rad/s]."""
-        qq = np.einsum("lmik,k->ilm", self._second, speed)
-        return SecondDerivatives(qq, self._first.transpose(1, 0, 2), np.zeros_like(qq))
+    def momentum(self, speed: Array, first: Array) -> SecondDerivatives:
+        """Return bounds for p where no joint is faster than ``speed``, (n,) [rad/s].
 
-    def force(self, speed: Array) -> SecondDerivatives:
-        """Return bounds for c where no joint is faster than ``speed``, (n,) [rad/s]."""
+        ``first`` is :attr:`first`, or a narrower bound for the postures that count.
+        """
+        qq = np.einsum("lmik,k->ilm", self.second, speed)
+        return SecondDerivatives(qq, first.transpose(1, 0, 2), np.zeros_like(qq))
+
+    def force(self, speed: Array, first: Array) -> SecondDerivatives:
+        """Return bounds for c; see :meth:`momentum`."""
         qq = 0.5 * np.einsum("ilmjk,j,k->ilm", self._third, speed, speed) + self._gravity
-        return SecondDerivatives(qq, np.einsum("ilmk,k->ilm", self._second, speed), self._first)
+        return SecondDerivatives(qq, np.einsum("ilmk,k->ilm", self.second, speed), first)
 
 
 def _body_moments(inertial: Box, n: int) -> tuple[Array, Array, Array]:
@@ -137,14 +142,18 @@ class WindowModel:
     def __init__(self, robot: RobotModel, settings: EstimatorSettings, unknowns: Unknowns):
         self.n = robot.n
         self.settings = settings
-        self.sensors = robot.link_sensors
+        self.sensors, self.measured = robot.link_sensors, robot.sensors
+        """Guarantees about the links, and about the measured side of the gears, which may be the motors."""
         self.joint_names = robot.joint_names
         self.unseen_friction = unseen_friction(robot, settings)
         """Which of ``[F_c, F_v, I_a, beta]`` are not in the efforts."""
         self.position_error = 0.5 * self.sensors.position_resolution
         """Largest position error, (n,) [rad]."""
-        self.elastic_momentum, self.motor_rate = _elastic_terms(robot)
-        """Bound of what elastic gears add to a row, (n,) [Nms]; and to the speed of a motor over its link's [rad/s]."""
+        self.elastic_momentum, self.elastic_turn, self.motor_rate = _elastic_terms(robot)
+        """Bounds of what elastic gears add to a row, (n,) [Nms], to it per deflection, (n,) [Nms/rad], and to the speed
+        of a motor over the measured one, (n,) [rad/s]."""
+        self.gears = Gears.of(robot)
+        """Elastic gears behind which positions are measured; None without."""
         self.acceleration = settings.acceleration_factor * robot.limits.a_max
         """Largest acceleration between samples, (n,) [rad/s^2]."""
         self.acceleration_change = settings.acceleration_change * robot.limits.a_max
@@ -173,8 +182,30 @@ class WindowModel:
         """Return the largest ``|columns @ theta|`` over the box of all inertial parameters, (..., p) to (...)."""
         return np.asarray(np.abs(columns @ self.center) + np.abs(columns) @ self.radius)
 
+    def sign_slack(self, signals: WindowSignals) -> Array:
+        """Return the measured speed from which the sign of a motor's speed is certain meanwhile, (n,) [rad/s]."""
+        drift = signals.velocity_drift - self.sensors.velocity_error + self.measured.velocity_error
+        return np.asarray(drift + self.motor_rate + self.settings.stiction_speed)
 
-def _elastic_terms(robot: RobotModel) -> tuple[Array, Array]:
+    def largest_position_error(self, tau: Array, speed: Array, step: float) -> Array:
+        """Bound the position errors while gears carry the measured torques (N, n) [Nm], (n,) [rad].
+
+        ``speed`` bounds the speeds meanwhile, (n,) [rad/s], ``step`` is the longest time between two samples [s].
+        """
+        gears, settings, unknowns = self.gears, self.settings, self.unknowns
+        if gears is None:
+            return self.position_error
+        largest = (1.0 + self.sensors.gain_radius) * np.abs(tau) + np.sum(self.sensors.sample_error(tau), axis=0)
+        torque = (1.0 + settings.load_friction) * np.max(largest, axis=0)
+        torque += unknowns.coulomb_upper * (1.0 + settings.stribeck_friction + settings.friction_ripple)
+        torque += unknowns.viscous_upper * (1.0 + settings.friction_asymmetry) * speed
+        torque += unknowns.offset_upper + gears.armature * self.acceleration
+        late = step + 2.0 * self.sensors.stamp_jitter + gears.lag + settings.torque_lag_tolerance
+        deflection = (gears.compliance + gears.compliance_radius) * torque + gears.rate * late
+        return np.asarray(np.minimum(0.5 * self.measured.position_resolution + deflection, self.position_error))
+
+
+def _elastic_terms(robot: RobotModel) -> tuple[Array, Array, Array]:
     """Return the terms that rows with a torque before friction and armature add up where motors are not at their links.
 
     Friction and armature act at the motors, the rest at the links; only one of both is measured. The difference is at
@@ -184,12 +215,50 @@ def _elastic_terms(robot: RobotModel) -> tuple[Array, Array]:
     elasticity, none = robot.elasticity, np.zeros(robot.n)
     meaning = robot.sensors.effort_meaning
     if elasticity is None or not meaning.has_friction:
-        return none, none
+        return none, none, none
     _, viscous, armature, _ = np.abs(robot.friction(robot.theta_box.upper)).T
     on_links = elasticity.position_side is PositionSide.LINK
     rate = elasticity.deflection_rate
     armature = armature * meaning.has_armature
-    return 2.0 * armature * rate + 2.0 * viscous * robot.deflection, rate if on_links else none
+    momentum = 2.0 * armature * rate
+    return (momentum + 2.0 * viscous * robot.deflection, none, rate) if on_links else (momentum, 2.0 * viscous, none)
+
+
+@dataclass(frozen=True)
+class Gears:
+    """Gears between links and motors whose positions are measured.
+
+    A gear that carries tau_J is deflected by ``tau_J / k``, besides what its damping carries.
+
+    Attributes:
+        compliance: Middle of the possible ``1 / k``, (n,) [rad/Nm].
+        compliance_radius: Its radius, (n,).
+        rate: Largest rate of the deflection, (n,) [rad/s].
+        lag: Time constant of the damping, of the inner torque loop as well where the torque is before it, (n,) [s].
+        armature: Largest armature that is in the torque, (n,) [kg m^2].
+    """
+
+    compliance: Array
+    compliance_radius: Array
+    rate: Array
+    lag: Array
+    armature: Array
+
+    @classmethod
+    def of(cls, robot: RobotModel) -> Gears | None:
+        """Return the gears of an arm; None where its joints are rigid, or links are measured."""
+        elasticity, meaning = robot.elasticity, robot.sensors.effort_meaning
+        if elasticity is None or elasticity.position_side is PositionSide.LINK:
+            return None
+        softest, stiffest = (elasticity.within(share).stiffness for share in (-1.0, 1.0))
+        loop = elasticity.torque_damping * stiffest / softest * meaning.has_friction
+        return cls(
+            compliance=0.5 * (1.0 / softest + 1.0 / stiffest),
+            compliance_radius=0.5 * (1.0 / softest - 1.0 / stiffest),
+            rate=elasticity.deflection_rate,
+            lag=elasticity.damping / softest + loop,
+            armature=robot.friction(robot.theta_box.upper)[:, 2] * meaning.has_armature,
+        )
 
 
 def tilt_axes(robot: RobotModel) -> Array:
@@ -231,6 +300,7 @@ class WindowSignals:
         slope: Bound on the mean acceleration between two samples, (n,) [rad/s^2].
         velocity_drift: Bound on the distance of the true velocity from the nearest measured one, (n,) [rad/s].
         position_drift: The same for positions, (n,) [rad].
+        position_error: Bound of the position errors in the window, (n,) [rad].
     """
 
     start_stamp: int
@@ -248,6 +318,7 @@ class WindowSignals:
     slope: Array
     velocity_drift: Array
     position_drift: Array
+    position_error: Array
 
     @classmethod
     def of(cls, model: WindowModel, window: Window) -> WindowSignals:
@@ -266,6 +337,7 @@ class WindowSignals:
         slope = (np.max(np.abs(np.diff(v, axis=0)), axis=0) + 2.0 * model.sensors.velocity_error) / shortest
         velocity_drift = model.sensors.velocity_error + model.acceleration * half_step
         speed = np.max(np.abs(v), axis=0) + velocity_drift
+        position_error = model.largest_position_error(block.tau[start:], speed, float(steps.max()))
         return cls(
             start_stamp=int(block.stamps[start]),
             stop_stamp=int(block.stamps[stop]),
@@ -281,7 +353,8 @@ class WindowSignals:
             speed=speed,
             slope=np.minimum(slope, model.acceleration),
             velocity_drift=velocity_drift,
-            position_drift=model.position_error + speed * half_step,
+            position_drift=position_error + speed * half_step,
+            position_error=position_error,
         )
 
     @property

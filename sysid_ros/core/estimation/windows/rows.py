@@ -17,6 +17,7 @@ from sysid_ros.core.estimation.windows.errors import (
     drift_error,
     integrate_sign,
     integrate_torque,
+    position_integral,
     sample_torque,
     shared_gains,
     velocity_integral,
@@ -116,15 +117,22 @@ def build_rows(model: WindowModel, window: Window, reference: int | None = None)
     signals = window.signals(model)
     n, lag = model.n, model.settings.torque_lag
     torque = integrate_torque(signals.torque_times, signals.tau, lag, signals.duration + lag, model.sensors)
-    slack = signals.velocity_drift + model.motor_rate + model.settings.stiction_speed
-    sign = integrate_sign(signals.v, signals.steps, slack)
+    sign = integrate_sign(signals.v, signals.steps, model.sign_slack(signals))
     unknowns = model.unknowns
     target = unknowns.target
     derivatives = DerivativeBounds.of(model, signals)
-    integral, integral_radius = velocity_integral(model, signals, sign.is_steady)
+    reference = signals.start_stamp if reference is None else reference
+    age = 1e-9 * max(abs(signals.start_stamp - reference), abs(signals.stop_stamp - reference))
+    errors = compute_errors(model, signals, derivatives, torque, sign)
+    errors[:, ERROR_TERMS.index("torque_drift")] += drift_error(model, signals, age)
+    known, radii = zip(
+        velocity_integral(model, signals, sign.is_steady),
+        position_integral(model, signals, torque, errors),
+        strict=True,
+    )
     b = np.zeros((n, unknowns.radius.size))
-    # The known part of the mean velocity error is taken out.
-    b[:, : INERTIAL * n] = signals.inertial + derivatives.mean_v @ integral
+    # The known part of the mean errors is taken out.
+    b[:, : INERTIAL * n] = signals.inertial + derivatives.mean_v @ known[0] + derivatives.mean_q @ known[1]
     friction = friction_columns(signals, sign.value)
     friction[:, np.isin(np.arange(FRICTION * n) % FRICTION, model.unseen_friction)] = 0.0
     b[:, INERTIAL * n : 14 * n] = friction
@@ -138,16 +146,12 @@ def build_rows(model: WindowModel, window: Window, reference: int | None = None)
     y = b[:, target.columns].copy()
     if not target.is_added:
         b[:, target.columns] = 0.0
-    reference = signals.start_stamp if reference is None else reference
-    age = 1e-9 * max(abs(signals.start_stamp - reference), abs(signals.stop_stamp - reference))
-    errors = compute_errors(model, signals, derivatives, torque, sign)
-    errors[:, ERROR_TERMS.index("torque_drift")] += drift_error(model, signals, age)
     errors[:, -1] += 1e-12 * (np.abs(b[:, : 14 * n]) @ np.abs(unknowns.center))
     stamps = (np.full(n, signals.start_stamp), np.full(n, signals.stop_stamp))
     coupled = target.columns[: target.coupled]
     tilt = np.stack([columns[:, coupled] for columns in signals.tilted], axis=1) if signals.tilted else None
     tilt = np.zeros((n, 0, coupled.size)) if tilt is None else tilt
-    gains = shared_gains(model, derivatives, integral_radius, signals.duration + 2.0 * model.sensors.stamp_jitter)
+    gains = shared_gains(model, derivatives, radii)
     return Rows(y, b, u, errors, gains, tilt, np.full(n, window.number), np.arange(n), *stamps)
 
 

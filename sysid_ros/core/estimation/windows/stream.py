@@ -288,7 +288,7 @@ class RowStream:
 
     def is_at_rest(self, window: Window) -> bool:
         """Return whether no velocity in a window exceeds its error and the stiction speed."""
-        slow = self.model.sensors.velocity_error + self.model.settings.stiction_speed
+        slow = self.model.measured.velocity_error + self.model.settings.stiction_speed
         return not np.any(np.abs(window.block.v[window.start : window.stop + 1]) > slow)
 
     def narrow(self, box: Box) -> None:
@@ -322,7 +322,7 @@ class RowStream:
             f"the bounds of {what} are no narrower than before the data: {self._rows} windows, {self._seconds:.3g} s "
             f"at {1.0 / period:.3g} Hz, the fastest joint {self.model.joint_names[joint]} at {speed[joint]:.3g} rad/s"
         )
-        if speed[joint] <= float(self.model.sensors.velocity_error[joint]) + self.model.settings.stiction_speed:
+        if speed[joint] <= float(self.model.measured.velocity_error[joint]) + self.model.settings.stiction_speed:
             return f"{text}; the arm has to move"
         if ERROR_TERMS[int(np.argmax(self._errors))] in _OF_THE_RATE and period > SMOOTH_STEP:
             return f"{text}; most of the error arises between samples: sample faster"

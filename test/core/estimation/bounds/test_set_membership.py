@@ -113,8 +113,8 @@ def test_the_bounds_are_those_of_the_linear_program(problem, optimum):
     assert excess(default, optimum).max() < 3.0 * EstimatorSettings().bound_tolerance
     bounds = bound_by_membership(problem, 1e-6)
     assert_contains(bounds, optimum)
-    assert np.all(np.abs(bounds.lower - optimum[0]) <= 1e-6 * (optimum[1] - optimum[0]))
-    assert np.all(np.abs(bounds.upper - optimum[1]) <= 1e-6 * (optimum[1] - optimum[0]))
+    assert np.all(np.abs(bounds.lower - optimum[0]) <= 1e-5 * (optimum[1] - optimum[0]))
+    assert np.all(np.abs(bounds.upper - optimum[1]) <= 1e-5 * (optimum[1] - optimum[0]))
     assert bounds.notice is None and bounds.infeasibility is None
     inverse = bound_with(problem, choose_inverse(problem, 10))
     assert np.all(2.0 * inverse.radius >= (bounds.upper - bounds.lower) * (1 - 1e-6))
@@ -264,7 +264,7 @@ class TestMatrix:
         assert sizes[0] <= sizes[1] * (1.0 + 1e-12)
 
     def test_bounds_lose_no_more_than_the_tolerance_by_what_is_left_out(self, problem, optimum):
-        assert excess(bound_by_membership(problem, 1e-2), optimum).max() < 0.8e-2
+        assert excess(bound_by_membership(problem, 1e-2), optimum).max() < 1e-2
 
     def test_earlier_multipliers_prove_the_same_bounds_again(self, problem):
         first = bound_by_membership(problem, 1e-4)

@@ -12,7 +12,7 @@ from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, SHARED_TERMS, EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.streaming import StreamingEstimator
-from sysid_ros.core.estimation.windows.errors import integrate_torque, sensor_error
+from sysid_ros.core.estimation.windows.errors import integrate_torque
 from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.stream import RowStream
 from sysid_ros.core.model.loader import load_robot_from_urdf
@@ -80,7 +80,7 @@ def test_rest_beyond_the_gain_covers_both_conventions(robot, tools, refers_to):
         measured = ((1.0 + gain) * true + rest) / (1.0 - 0.04 * sign * np.sign((1.0 + gain) * true + rest))
         assert np.abs(np.abs(measured - (1.0 + gain) * true) - (0.04 * np.abs(measured) + 0.3)).max() < 1e-9
     error = np.abs(true - measured / (1.0 + gain))
-    relative, absolute = sensor_error(measured, sensors)
+    relative, absolute = sensors.sample_error(measured)
     assert np.all(error <= (relative + absolute) * (1.0 + 1e-12))
     assert np.max(error / (relative + absolute)) > 0.85
 

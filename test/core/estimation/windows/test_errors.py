@@ -7,7 +7,6 @@ from sysid_ros.core.estimation.windows.errors import (
     integrate_torque,
     range_around,
     sample_torque,
-    sensor_error,
 )
 
 
@@ -45,7 +44,7 @@ def test_the_error_covers_errors_relative_to_the_true_and_to_the_measured_torque
             measured = true + sign * error
             if base == "measured":  # |measured - true| = 0.02 |measured| + 0.1
                 measured = np.where(true * sign >= 0, (true + sign * 0.1) / 0.98, (true + sign * 0.1) / 1.02)
-            assert np.all(np.abs(measured - true) <= np.sum(sensor_error(measured, held), axis=0) + 1e-12)
+            assert np.all(np.abs(measured - true) <= np.sum(held.sample_error(measured), axis=0) + 1e-12)
 
 
 def test_a_torque_between_its_samples_stays_inside_the_hull(sampled):

@@ -5,7 +5,9 @@ import pytest
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
-from sysid_ros.core.estimation.windows.model import CurvatureBounds
+from sysid_ros.core.estimation.windows import errors
+from sysid_ros.core.estimation.windows.model import CurvatureBounds, Window, WindowModel, WindowSignals
+from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.core.regressors.momentum import MomentumRegressor
 
@@ -41,7 +43,9 @@ def test_bounds_hold_at_random_postures_speeds_and_parameters(robot):
         theta = np.where(corner, unknowns.total.upper, unknowns.total.lower)  # also points no body has
         q, v = rng.uniform(-3, 3, robot.n), rng.uniform(-1.5, 1.5, robot.n)
         found = second_derivatives(regressor, theta, q, v)
-        for allowed, actual in zip((bounds.momentum(np.abs(v)), bounds.force(np.abs(v))), found, strict=True):
+        for allowed, actual in zip(
+            (bounds.momentum(np.abs(v), bounds.first), bounds.force(np.abs(v), bounds.first)), found, strict=True
+        ):
             for name, values in actual.items():
                 limit = getattr(allowed, name)
                 assert np.all(np.abs(values) <= limit * (1 + 1e-6) + 1e-5), name
@@ -52,11 +56,44 @@ def test_bounds_hold_at_random_postures_speeds_and_parameters(robot):
 def test_turning_the_first_joint_changes_no_inertia(robot):
     unknowns = describe_unknowns(robot, EstimatorSettings())
     bounds = CurvatureBounds(robot.pin_model, unknowns.total, 9.81)
-    assert np.all(bounds.momentum(np.ones(robot.n)).qq[:, 0] == 0.0)
-    assert np.all(bounds.force(np.ones(robot.n)).vv[0] == 0.0)
+    assert np.all(bounds.momentum(np.ones(robot.n), bounds.first).qq[:, 0] == 0.0)
+    assert np.all(bounds.first[0] == 0.0)
 
 
 def test_a_tree_is_refused():
     model = pin.buildSampleModelHumanoid()
     with pytest.raises(ModelError, match="serial arms with revolute joints only"):
         CurvatureBounds(model, None, 9.81)
+
+
+@pytest.mark.parametrize("turn", [0.04, 5.0])
+def test_slopes_of_the_inertia_in_a_window_hold_between_its_points(robot, turn, monkeypatch):
+    """Against finite differences of Pinocchio's inertia, for parameters at the corners of their box."""
+    monkeypatch.setattr(errors, "_TURN", turn)
+    settings, rng = EstimatorSettings(), np.random.default_rng(4)
+    unknowns = describe_unknowns(robot, settings)
+    model = WindowModel(robot, settings, unknowns)
+    times = 0.004 * np.arange(126)
+    swing, start = rng.uniform(-0.6, 0.6, robot.n), rng.uniform(-1.0, 1.0, robot.n)
+    q, v = start + np.outer(np.sin(3.0 * times), swing), 3.0 * np.outer(np.cos(3.0 * times), swing)
+    block = SampleBlock((1e9 * times).astype(np.int64), np.arange(times.size), q, v, np.zeros_like(q))
+    signals = WindowSignals.of(model, Window(block, 0, len(q) - 1, 0))
+    bound, nearest, step = errors.inertia_slopes(model, signals), 0.0, 1e-5
+    assert np.all(bound <= model.curvature.first) and (turn > 1.0 or bound.sum() < 0.4 * model.curvature.first.sum())
+    arm = robot.pin_model.copy()
+    arm.armature = np.zeros(robot.n)
+    for _ in range(30):
+        corner = rng.integers(0, 2, unknowns.total.lower.size)
+        theta = np.where(corner, unknowns.total.upper, unknowns.total.lower)
+        for body in range(1, robot.n + 1):
+            arm.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
+        here = q[rng.integers(len(q))] + rng.uniform(-1.0, 1.0, robot.n) * signals.position_error
+        for joint, unit in enumerate(np.eye(robot.n)):
+            ahead, behind = (
+                np.array(pin.crba(arm, arm.createData(), here + sign * step * unit, pin.Convention.WORLD))
+                for sign in (1.0, -1.0)
+            )
+            slope = np.triu(np.abs(ahead - behind)) / (2.0 * step)
+            assert np.all(slope <= bound[joint] * (1.0 + 1e-6) + 1e-7)
+            nearest = max(nearest, float((slope / (bound[joint] + 1e-3)).max()))
+    assert turn > 1.0 or nearest > 0.5
