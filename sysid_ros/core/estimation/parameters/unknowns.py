@@ -263,6 +263,7 @@ class Unknowns:
         total: Box of the inertial parameters of all bodies, payload included, (10 n,).
         coulomb_upper: Largest Coulomb torque, (n,) [Nm].
         viscous_upper: Largest viscous friction, (n,) [Nm s/rad].
+        armature_upper: Largest armature that is in the efforts, (n,) [kg m^2].
         offset_upper: Largest torque offset, (n,) [Nm].
     """
 
@@ -277,6 +278,7 @@ class Unknowns:
     total: Box
     coulomb_upper: Array
     viscous_upper: Array
+    armature_upper: Array
     offset_upper: Array
 
     @property
@@ -363,6 +365,7 @@ def describe_unknowns(robot: RobotModel, settings: EstimatorSettings) -> Unknown
         total=_total(others, target, target.prior),
         coulomb_upper=largest[:, 0],
         viscous_upper=largest[:, 1],
+        armature_upper=largest[:, 2],
         offset_upper=largest[:, 3],
     )
 

@@ -217,13 +217,14 @@ class DerivativeBounds:
 def inertia_slopes(model: WindowModel, signals: WindowSignals) -> Array:
     """Bound ``dH_jk / dq_l`` in a window, (l, j, k): its values at some points, and its largest change between them."""
     longest = float(np.abs(np.diff(signals.q[signals.points], axis=0)).max())
-    n, points = model.n, signals.points[:: max(1, int(_TURN / max(longest, 1e-3)))]
+    n, near = model.n, _Neighbours.of(signals).joined(max(1, int(_TURN / max(longest, 1e-3))))
+    points = near.points
     units = np.tile(np.eye(n), (len(points), 1))
     columns = model.regressor.differentiate(np.repeat(signals.q[points], n, axis=0), units).momentum_q
     at_points = model.magnitude(np.moveaxis(columns, 3, 2)).reshape(-1, n, n, n).transpose(0, 3, 2, 1)
-    away = _Neighbours.at(points, signals).largest_distance(signals.q) + signals.position_drift
-    near = at_points + np.einsum("lmjk,pm->pljk", model.curvature.second, away)
-    return np.asarray(np.minimum(near.max(axis=0), model.curvature.first))
+    away = near.largest_distance(signals.q) + signals.position_drift
+    slopes = at_points + np.einsum("lmjk,pm->pljk", model.curvature.second, away)
+    return np.asarray(np.minimum(slopes.max(axis=0), model.curvature.first))
 
 
 def _apply(second: Array, distance: Array) -> Array:
@@ -241,14 +242,16 @@ class _Neighbours:
 
     @classmethod
     def of(cls, signals: WindowSignals) -> _Neighbours:
-        return cls.at(signals.points, signals)
-
-    @classmethod
-    def at(cls, points: NDArray[np.intp], signals: WindowSignals) -> _Neighbours:
-        steps = signals.steps
+        points, steps = signals.points, signals.steps
         first = np.concatenate([[0], (points[1:] + points[:-1]) // 2 + 1])
         weights = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) / signals.duration
         return cls(points, first, np.add.reduceat(weights, first))
+
+    def joined(self, count: int) -> _Neighbours:
+        """Return the middle one of every ``count`` points with the samples of all, so a point has those it had."""
+        starts = np.arange(0, len(self.points), count)
+        middles = self.points[np.minimum(starts + count // 2, len(self.points) - 1)]
+        return _Neighbours(middles, self.first[starts], np.add.reduceat(self.shares, starts))
 
     def largest_distance(self, values: Array) -> Array:
         counts = np.diff(np.append(self.first, len(values)))
@@ -369,11 +372,13 @@ def position_integral(
     gears, sensors, unknowns = model.gears, model.sensors, model.unknowns
     duration = signals.duration + 2.0 * sensors.stamp_jitter
     most = signals.position_error * duration
-    if gears is None:
+    if gears is None or "encoder" not in model.settings.error_terms:
         return np.zeros(model.n), most
     wrong = errors[:, [ERROR_TERMS.index(name) for name in _IN_THE_TORQUE]].sum(axis=1) + torque.jitter
     wrong = wrong + sensors.effort_integral[1] + sensors.gain_radius * np.abs(torque.value)
-    wrong = wrong + model.settings.torque_lag_tolerance * np.max(np.abs(signals.tau), axis=0)
+    seen = [model.settings.torque_lag + time for time in (0.0, signals.duration)]
+    at_start, at_stop = (sample_torque(signals.torque_times, signals.tau, time) for time in seen)
+    wrong = wrong + model.settings.torque_lag_tolerance * np.abs(at_stop - at_start)
     turn, change = (np.abs(one[-1] - one[0]) for one in (signals.q, signals.v))
     wrong = wrong + (unknowns.coulomb_upper + unknowns.offset_upper) * duration
     wrong = wrong + unknowns.viscous_upper * (turn + model.measured.position_resolution)

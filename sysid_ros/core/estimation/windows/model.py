@@ -149,10 +149,10 @@ class WindowModel:
         """Which of ``[F_c, F_v, I_a, beta]`` are not in the efforts."""
         self.position_error = 0.5 * self.sensors.position_resolution
         """Largest position error, (n,) [rad]."""
-        self.elastic_momentum, self.elastic_turn, self.motor_rate = _elastic_terms(robot)
+        self.elastic_momentum, self.elastic_turn, self.friction_rate = _elastic_terms(robot, unknowns)
         """Bounds of what elastic gears add to a row, (n,) [Nms], to it per deflection, (n,) [Nms/rad], and to the speed
-        of a motor over the measured one, (n,) [rad/s]."""
-        self.gears = Gears.of(robot)
+        at which friction acts over the measured one, (n,) [rad/s]."""
+        self.gears = Gears.of(robot, unknowns)
         """Elastic gears behind which positions are measured; None without."""
         self.acceleration = settings.acceleration_factor * robot.limits.a_max
         """Largest acceleration between samples, (n,) [rad/s^2]."""
@@ -183,9 +183,9 @@ class WindowModel:
         return np.asarray(np.abs(columns @ self.center) + np.abs(columns) @ self.radius)
 
     def sign_slack(self, signals: WindowSignals) -> Array:
-        """Return the measured speed from which the sign of a motor's speed is certain meanwhile, (n,) [rad/s]."""
+        """Return the measured speed from which the sign of the speed in friction is certain meanwhile, (n,) [rad/s]."""
         drift = signals.velocity_drift - self.sensors.velocity_error + self.measured.velocity_error
-        return np.asarray(drift + self.motor_rate + self.settings.stiction_speed)
+        return np.asarray(drift + self.friction_rate + self.settings.stiction_speed)
 
     def largest_position_error(self, tau: Array, speed: Array, step: float) -> Array:
         """Bound the position errors while gears carry the measured torques (N, n) [Nm], (n,) [rad].
@@ -205,22 +205,20 @@ class WindowModel:
         return np.asarray(np.minimum(0.5 * self.measured.position_resolution + deflection, self.position_error))
 
 
-def _elastic_terms(robot: RobotModel) -> tuple[Array, Array, Array]:
+def _elastic_terms(robot: RobotModel, unknowns: Unknowns) -> tuple[Array, Array, Array]:
     """Return the terms that rows with a torque before friction and armature add up where motors are not at their links.
 
     Friction and armature act at the motors, the rest at the links; only one of both is measured. The difference is at
     most the armature times the difference of the speeds at either end, and the viscous friction times the change of the
-    deflection. Torque behind the gear has neither in it.
+    deflection. Torque behind the gear has neither in it, and friction behind its sensor acts at the links.
     """
     elasticity, none = robot.elasticity, np.zeros(robot.n)
-    meaning = robot.sensors.effort_meaning
-    if elasticity is None or not meaning.has_friction:
+    if elasticity is None:
         return none, none, none
-    _, viscous, armature, _ = np.abs(robot.friction(robot.theta_box.upper)).T
-    on_links = elasticity.position_side is PositionSide.LINK
-    rate = elasticity.deflection_rate
-    armature = armature * meaning.has_armature
-    momentum = 2.0 * armature * rate
+    on_links, rate = elasticity.position_side is PositionSide.LINK, elasticity.deflection_rate
+    if not robot.sensors.effort_meaning.has_friction:
+        return none, none, none if on_links else rate
+    viscous, momentum = unknowns.viscous_upper, 2.0 * unknowns.armature_upper * rate
     return (momentum + 2.0 * viscous * robot.deflection, none, rate) if on_links else (momentum, 2.0 * viscous, none)
 
 
@@ -245,7 +243,7 @@ class Gears:
     armature: Array
 
     @classmethod
-    def of(cls, robot: RobotModel) -> Gears | None:
+    def of(cls, robot: RobotModel, unknowns: Unknowns) -> Gears | None:
         """Return the gears of an arm; None where its joints are rigid, or links are measured."""
         elasticity, meaning = robot.elasticity, robot.sensors.effort_meaning
         if elasticity is None or elasticity.position_side is PositionSide.LINK:
@@ -257,7 +255,7 @@ class Gears:
             compliance_radius=0.5 * (1.0 / softest - 1.0 / stiffest),
             rate=elasticity.deflection_rate,
             lag=elasticity.damping / softest + loop,
-            armature=robot.friction(robot.theta_box.upper)[:, 2] * meaning.has_armature,
+            armature=unknowns.armature_upper,
         )
 
 
@@ -337,7 +335,8 @@ class WindowSignals:
         slope = (np.max(np.abs(np.diff(v, axis=0)), axis=0) + 2.0 * model.sensors.velocity_error) / shortest
         velocity_drift = model.sensors.velocity_error + model.acceleration * half_step
         speed = np.max(np.abs(v), axis=0) + velocity_drift
-        position_error = model.largest_position_error(block.tau[start:], speed, float(steps.max()))
+        longest = float(np.diff(seconds[start:]).max())  # torques may be of later steps
+        position_error = model.largest_position_error(block.tau[start:], speed, longest)
         return cls(
             start_stamp=int(block.stamps[start]),
             stop_stamp=int(block.stamps[stop]),

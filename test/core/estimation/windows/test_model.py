@@ -97,3 +97,18 @@ def test_slopes_of_the_inertia_in_a_window_hold_between_its_points(robot, turn, 
             assert np.all(slope <= bound[joint] * (1.0 + 1e-6) + 1e-7)
             nearest = max(nearest, float((slope / (bound[joint] + 1e-3)).max()))
     assert turn > 1.0 or nearest > 0.5
+
+
+def test_a_point_and_its_samples_stay_together_where_points_are_joined(robot):
+    """The way from a point to a state near one of its samples is then within what a single slope's bound allows for."""
+    settings = EstimatorSettings()
+    model, still = WindowModel(robot, settings, describe_unknowns(robot, settings)), np.zeros((126, robot.n))
+    block = SampleBlock(4_000_000 * np.arange(126), np.arange(126), still, still, still)
+    near = errors._Neighbours.of(WindowSignals.of(model, Window(block, 0, 125, 0)))
+    samples = np.arange(126)
+    for count in (1, 2, 3, 7, 100):
+        joined = near.joined(count)
+        of_point = near.points[np.searchsorted(near.first, samples, side="right") - 1]
+        assert np.all(np.isin(joined.points, near.points))
+        own, others = (np.searchsorted(joined.first, places, side="right") for places in (samples, of_point))
+        np.testing.assert_array_equal(own, others)
