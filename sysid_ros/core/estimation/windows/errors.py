@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 SMOOTH_STEP = 0.015
 """Longest step for which ``acceleration_change`` bounds the whole change of the acceleration [s]."""
-_TURN = 0.04
+_TURN = 0.08
 """Turn of a joint between points at which slopes of the inertia are evaluated, where more are known [rad]."""
 ROUNDING = 1e-12
 """Bound on the relative rounding error of a computed row: some thousand operations of 1.1e-16 each."""

@@ -66,7 +66,7 @@ def test_a_tree_is_refused():
         CurvatureBounds(model, None, 9.81)
 
 
-@pytest.mark.parametrize("turn", [0.04, 5.0])
+@pytest.mark.parametrize("turn", [0.08, 5.0])
 def test_slopes_of_the_inertia_in_a_window_hold_between_its_points(robot, turn, monkeypatch):
     """Against finite differences of Pinocchio's inertia, for parameters at the corners of their box."""
     monkeypatch.setattr(errors, "_TURN", turn)
