@@ -43,9 +43,9 @@ _LEAST_ARM = 3
 HOME_ASSUMED = "home posture: the middle of each joint's range"
 _ASSUMPTIONS = (
     f"acceleration limits: top speed within {RISE_TIME:g} s",
-    f"link inertias: the URDF's, each parameter within {100 * INERTIAL_UNCERTAINTY:g} %, the CoM of everything a joint "
-    f"moves within {1e3 * COM_UNCERTAINTY:g} mm more, products of inertia within {100 * PRODUCT_UNCERTAINTY:g} % of "
-    "the largest moment more",
+    f"link inertias that the URDF states: each parameter within {100 * INERTIAL_UNCERTAINTY:g} %, the CoM of "
+    f"everything a joint moves within {1e3 * COM_UNCERTAINTY:g} mm more, products of inertia within "
+    f"{100 * PRODUCT_UNCERTAINTY:g} % of the largest moment more",
     f"friction is unknown: Coulomb torque and viscous torque at top speed each up to {100 * COULOMB_SHARE:g} % of the "
     f"torque limit, or twice the URDF's tags; rotors take up to {100 * ARMATURE_SHARE:g} % of it at the acceleration "
     f"limit; torque offsets within {100 * OFFSET_SHARE:g} % of it",
