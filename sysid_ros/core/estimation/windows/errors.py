@@ -95,6 +95,12 @@ def sample_torque(seconds: Array, tau: Array, time: float) -> Array:
     return np.asarray((1.0 - weight) * tau[k] + weight * tau[k + 1])
 
 
+def torque_change(model: WindowModel, signals: WindowSignals) -> Array:
+    """Return the torque at the end of a window less that at its start, (n,) [Nm]."""
+    lag, seconds, tau = model.settings.torque_lag, signals.torque_times, signals.tau
+    return sample_torque(seconds, tau, signals.duration + lag) - sample_torque(seconds, tau, lag)
+
+
 def range_around(seconds: Array, tau: Array, time: float, reach: float, sensors: SensorModel) -> tuple[Array, Array]:
     """Return the ends (n,) [Nm] of an interval that holds the true torque from ``time - reach`` to ``time + reach``."""
     first = max(int(np.searchsorted(seconds, time - reach, side="right")) - 1, 0)
@@ -343,15 +349,8 @@ def velocity_integral(model: WindowModel, signals: WindowSignals, is_steady: NDA
     return np.where(is_open, 0.5 * (low + high), 0.0), np.where(is_open, 0.5 * (high - low), limit)
 
 
-_IN_THE_TORQUE = (
-    "torque_relative",
-    "torque_absolute",
-    "torque_interpolation",
-    "torque_lag",
-    "torque_drift",
-    "friction",
-)
-"""Terms that make the integral of the torque in a gear uncertain."""
+_IN_THE_TORQUE = [k for k, name in enumerate(ERROR_TERMS) if name.startswith("torque_") or name == "friction"]
+"""Columns of the error budget that make the integral of the torque in a gear uncertain."""
 
 
 def position_integral(
@@ -374,15 +373,13 @@ def position_integral(
     most = signals.position_error * duration
     if gears is None or "encoder" not in model.settings.error_terms:
         return np.zeros(model.n), most
-    wrong = errors[:, [ERROR_TERMS.index(name) for name in _IN_THE_TORQUE]].sum(axis=1) + torque.jitter
+    wrong = errors[:, _IN_THE_TORQUE].sum(axis=1) + torque.jitter
     wrong = wrong + sensors.effort_integral[1] + sensors.gain_radius * np.abs(torque.value)
-    seen = [model.settings.torque_lag + time for time in (0.0, signals.duration)]
-    at_start, at_stop = (sample_torque(signals.torque_times, signals.tau, time) for time in seen)
-    wrong = wrong + model.settings.torque_lag_tolerance * np.abs(at_stop - at_start)
+    wrong = wrong + model.settings.torque_lag_tolerance * np.abs(torque_change(model, signals))
     turn, change = (np.abs(one[-1] - one[0]) for one in (signals.q, signals.v))
     wrong = wrong + (unknowns.coulomb_upper + unknowns.offset_upper) * duration
     wrong = wrong + unknowns.viscous_upper * (turn + model.measured.position_resolution)
-    wrong = wrong + gears.armature * (change + 2.0 * model.measured.velocity_error)
+    wrong = wrong + unknowns.armature_upper * (change + 2.0 * model.measured.velocity_error)
     middle = gears.compliance * torque.value
     radius = gears.compliance_radius * np.abs(torque.value) + (gears.compliance + gears.compliance_radius) * wrong
     # Samples stand for the steps about them, in which the deflection changes.

@@ -152,7 +152,7 @@ class WindowModel:
         self.elastic_momentum, self.elastic_turn, self.friction_rate = _elastic_terms(robot, unknowns)
         """Bounds of what elastic gears add to a row, (n,) [Nms], to it per deflection, (n,) [Nms/rad], and to the speed
         at which friction acts over the measured one, (n,) [rad/s]."""
-        self.gears = Gears.of(robot, unknowns)
+        self.gears = Gears.of(robot)
         """Elastic gears behind which positions are measured; None without."""
         self.acceleration = settings.acceleration_factor * robot.limits.a_max
         """Largest acceleration between samples, (n,) [rad/s^2]."""
@@ -199,7 +199,7 @@ class WindowModel:
         torque = (1.0 + settings.load_friction) * np.max(largest, axis=0)
         torque += unknowns.coulomb_upper * (1.0 + settings.stribeck_friction + settings.friction_ripple)
         torque += unknowns.viscous_upper * (1.0 + settings.friction_asymmetry) * speed
-        torque += unknowns.offset_upper + gears.armature * self.acceleration
+        torque += unknowns.offset_upper + unknowns.armature_upper * self.acceleration
         late = step + 2.0 * self.sensors.stamp_jitter + gears.lag + settings.torque_lag_tolerance
         deflection = (gears.compliance + gears.compliance_radius) * torque + gears.rate * late
         return np.asarray(np.minimum(0.5 * self.measured.position_resolution + deflection, self.position_error))
@@ -233,17 +233,15 @@ class Gears:
         compliance_radius: Its radius, (n,).
         rate: Largest rate of the deflection, (n,) [rad/s].
         lag: Time constant of the damping, of the inner torque loop as well where the torque is before it, (n,) [s].
-        armature: Largest armature that is in the torque, (n,) [kg m^2].
     """
 
     compliance: Array
     compliance_radius: Array
     rate: Array
     lag: Array
-    armature: Array
 
     @classmethod
-    def of(cls, robot: RobotModel, unknowns: Unknowns) -> Gears | None:
+    def of(cls, robot: RobotModel) -> Gears | None:
         """Return the gears of an arm; None where its joints are rigid, or links are measured."""
         elasticity, meaning = robot.elasticity, robot.sensors.effort_meaning
         if elasticity is None or elasticity.position_side is PositionSide.LINK:
@@ -255,7 +253,6 @@ class Gears:
             compliance_radius=0.5 * (1.0 / softest - 1.0 / stiffest),
             rate=elasticity.deflection_rate,
             lag=elasticity.damping / softest + loop,
-            armature=unknowns.armature_upper,
         )
 
 

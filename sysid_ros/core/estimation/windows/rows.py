@@ -18,8 +18,8 @@ from sysid_ros.core.estimation.windows.errors import (
     integrate_sign,
     integrate_torque,
     position_integral,
-    sample_torque,
     shared_gains,
+    torque_change,
     velocity_integral,
 )
 from sysid_ros.core.estimation.windows.model import Window, WindowModel, WindowSignals
@@ -136,9 +136,7 @@ def build_rows(model: WindowModel, window: Window, reference: int | None = None)
     friction = friction_columns(signals, sign.value)
     friction[:, np.isin(np.arange(FRICTION * n) % FRICTION, model.unseen_friction)] = 0.0
     b[:, INERTIAL * n : 14 * n] = friction
-    at_start = sample_torque(signals.torque_times, signals.tau, lag)
-    at_stop = sample_torque(signals.torque_times, signals.tau, signals.duration + lag)
-    b[:, 14 * n : 15 * n] = np.diag(at_start - at_stop)
+    b[:, 14 * n : 15 * n] = np.diag(-torque_change(model, signals))
     b[:, 15 * n : 16 * n] = np.diag(-torque.value)
     for axis, columns in enumerate(signals.tilted):
         b[:, 16 * n + axis] = columns @ unknowns.rest_center[: INERTIAL * n]

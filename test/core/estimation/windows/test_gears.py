@@ -90,7 +90,7 @@ def test_gears_count_on_friction_and_rotors_as_wide_as_the_settings_ask_for():
     robot = elastic(EffortMeaning.MOTOR_SIDE)
     _, viscous, armature, _ = robot.friction(robot.theta_box.upper).T
     model = model_of(robot, EstimatorSettings(friction_range=3.0))
-    np.testing.assert_allclose(model.gears.armature, 3.0 * armature)
+    np.testing.assert_allclose(model.unknowns.armature_upper, 3.0 * armature)
     np.testing.assert_allclose(model.elastic_turn, 6.0 * viscous)
     np.testing.assert_allclose(model.elastic_momentum, 6.0 * armature * robot.elasticity.deflection_rate)
 
