@@ -42,20 +42,23 @@ def collect_runs(options: argparse.Namespace) -> tuple[list[dict[str, Any]], lis
     if not needs_tasks and "table-5" not in wanted:
         return found, failures
     chosen = [safe_id_runs.METHODS[name] for name in options.methods]
-    ways = [way for way in safe_id_runs.WAYS if any(one.way == way for one in chosen)]
-    if not needs_tasks:
-        ways = [safe_id_runs.OURS, safe_id_runs.RANDOM]
-    gains: dict[str, dict[str, float]] = {"pid": {}}
+    ways = {one.way for one in chosen if one.way and needs_tasks}
+    if "table-5" in wanted:
+        ways |= {safe_id_runs.OURS, safe_id_runs.CERTIFIED, safe_id_runs.RANDOM}
+    gains: dict[str, dict[str, float]] = {}
     if needs_tasks:
-        kinds = {one.controller for one in chosen} | ({"pid"} if safe_id_runs.FOURIER in ways else set())
-        tuning = [job for job in safe_id_runs.tuning_jobs() if safe_id_runs.METHODS[job["method"]].controller in kinds]
+        kinds = {one.controller for one in chosen}
+        tuning = safe_id_runs.tuning_jobs(options.profile)
+        tuning = [job for job in tuning if safe_id_runs.METHODS[job["method"]].controller in kinds]
         gains = safe_id_runs.choose_gains(carry_out(tuning))
     # An arm that moves before the task needs certified plans; without any, one way stands for dumbbells and arms.
     identified = carry_out(
-        safe_id_runs.identification_jobs(gains, options.seeds, options.dumbbells, ways or [safe_id_runs.OURS])
+        safe_id_runs.identification_jobs(
+            options.profile, options.seeds, options.dumbbells, sorted(ways) or [safe_id_runs.OURS]
+        )
     )
     if needs_tasks:
-        carry_out(safe_id_runs.task_jobs(gains, identified, options.tasks, options.methods))
+        carry_out(safe_id_runs.task_jobs(options.profile, gains, identified, options.tasks, options.methods))
     return found, failures
 
 

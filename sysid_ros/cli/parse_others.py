@@ -7,7 +7,7 @@ import argparse
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.options import add_run_options
 from sysid_ros.core.common.command_line import CommandParser, require_numbers
-from sysid_ros.papers.names import DUMBBELLS, EXPERIMENTS, METHODS, SVA_EXPERIMENTS
+from sysid_ros.papers.names import DUMBBELLS, EXPERIMENTS, METHODS, PROFILES, SVA_EXPERIMENTS
 
 TABLES = ("table-2", "table-3", "table-4", "table-5")
 """The paper's tables: methods with their errors, successes, correlations and condition numbers."""
@@ -25,7 +25,8 @@ def safe_id_parser() -> CommandParser:
     )
     add = parser.add_argument
     add("--experiment", default="all", choices=("all", *TABLES), help="which table (default: all)")
-    add("--seeds", type=int, default=10, help="arms, each with other true parameters (default: 10)")
+    add("--profile", default=PROFILES[0], choices=PROFILES, help="arm and control laws (default: published)")
+    add("--seeds", type=int, default=5, help="arms, each with other true parameters (default: 5)")
     add("--dumbbells", nargs="+", default=list(DUMBBELLS), choices=DUMBBELLS, help="what is held")
     add("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="methods")
     add("--tasks", nargs="+", default=list(EXPERIMENTS), choices=EXPERIMENTS, help="experiments")

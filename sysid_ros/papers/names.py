@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 EXPERIMENTS = ("a", "b", "c")
 DUMBBELLS = ("dumbbell_4lb", "dumbbell_5lb", "dumbbell_6lb", "dumbbell_7lb", "dumbbell_8lb")
-OURS, RANDOM, FOURIER = "ours", "random", "fourier"
-WAYS = (OURS, RANDOM, FOURIER)
-"""Motions for identification: certified exciting plans, random ones, or a Fourier series that ignores obstacles
-and no torques."""
+PUBLISHED, HARDWARE = "published", "hardware"
+PROFILES = (PUBLISHED, HARDWARE)
+"""Arms and control laws: from the authors' settings, or elastic joints with gains that the driver allows."""
+OURS, CERTIFIED, RANDOM, FOURIER = "ours", "certified", "random", "fourier"
+WAYS = (OURS, CERTIFIED, RANDOM, FOURIER)
+"""Motions for identification: certified exciting plans, certified random ones, random ones of the paper's range, or a
+Fourier series that ignores obstacles and torques."""
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,33 @@
-"""The three experiments of SAFE-ID section VI as tasks: arm, dumbbells, obstacles, motions.
+"""SAFE-ID section VI with the authors' published settings: arm, motors, limits, and motions of Experiments (a) to (c).
 
-The paper shows its scenes in photographs and gives few numbers: five dumbbells of 4 to 8 lb, platforms 0.25 m and 0.50
-m in front of the arm, a low and a high obstacle, motions of 2 s from two polynomials of degree 5. The rest is our
-choice:
+Two profiles:
 
-* A dumbbell is picked up beside the arm, :data:`PICK`, and placed on the platform, the k-th one :data:`STACK` above the
-  one before. Platform and stack are no obstacles, as the task is to touch them; what counts is where the dumbbell ends.
-* The obstacle stands half way, across the path, :data:`CLEARANCE` below the lowest sphere of arm and dumbbell on the
-  desired motion: in Experiment (c) nearer than in (a) and (b), as the paper says.
-* Motions minimise the jerk through a raised posture half way, as the paper's do with obstacles.
-* The payload is anything up to 4 kg that fits into a sphere of 0.11 m at the fingers: the masses of the paper's Table
-  I, without bodies of its box that no object of that size can be. With the table's own box no motion with 7 lb or more
-  can be proven for this arm.
+* ``published``: rigid joints with the rotors and friction that the authors identified, which have many times the
+  inertia of the links; their control laws, gains and limits. Torques may be 90 % of the arm's hard limits: with these
+  rotors the authors' motions need more than the arm's warnings.
+* ``hardware``: joints as on a real arm, elastic, with the shipped friction and torque limits, and the gains that the
+  driver allows there.
+
+A motion is two polynomials of degree 5 from the side of the arm to a platform, 0.25 m (a) or 0.50 m (b) in front of it,
+with the authors' knots. Their scenes are known from photographs, so obstacles are our choice: one box under the second
+half of the path, as near to the motion as :data:`CLEARANCE` says, and no ground, from which dumbbells are taken. The
+motion of Experiment (c) is not known: here it is (b) in legs of 1.5 s, close to its obstacle. The payload is anything
+up to 4 kg that fits into a sphere of 0.11 m at the fingers: the masses of the paper's Table I, without bodies of its
+box that no object of that size can be.
+
+Source: SAFE-ID section VI; the authors' configuration in their kinova_robust_control.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
-import pinocchio as pin
 import yaml
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
+from scipy.interpolate import BPoly
 
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.builder import build_robot
@@ -33,78 +37,83 @@ from sysid_ros.core.model.robot_files import find_settings
 from sysid_ros.core.model.settings import Section
 from sysid_ros.core.model.urdf import read_urdf
 from sysid_ros.core.trajectories.base import State
-from sysid_ros.papers.names import DUMBBELLS, EXPERIMENTS
+from sysid_ros.papers.names import EXPERIMENTS, PUBLISHED
 
 Array = NDArray[np.float64]
 
 ROBOT = "kinova_gen3_2f85"
 LARGEST_MASS = 4.0
 """Largest payload [kg]; the paper restricts it to this."""
-ARM = {
-    "friction": {
-        f"joint_{k}": {"nominal": nominal, "radius": radius}
-        for joints, nominal, radius in (
-            (range(1, 5), [0.5, 1.0, 0.25, 0.0], [0.05, 0.1, 0.0125, 0.05]),
-            (range(5, 8), [0.15, 0.3, 0.1, 0.0], [0.015, 0.03, 0.005, 0.02]),
-        )
-        for k in joints
-    },
-    "inertial_uncertainty": {"relative": 0.05},
+MOTORS = np.array([
+    [0.5217, 0.577, 0.4213, 0.4946, 0.1611, 0.1333, 0.1434],
+    [10.5, 7.41, 9.97, 8.27, 8.86, 8.71, 8.89],
+    [8.03, 12.0, 9.0, 11.58, 8.47, 8.85, 8.86],
+])  # fmt: skip
+"""Coulomb friction [Nm], viscous friction [Nm s/rad] and armature [kg m^2] as identified by the authors, (3, 7)."""
+UNCERTAINTY = 0.05
+"""Of motors and links, relative."""
+SPEEDS, TORQUES = np.radians([100.0] * 4 + [180.0] * 3), np.array([90.0] * 4 + [45.0] * 3)
+"""Limits of speed [rad/s] and torque [Nm] of the profile ``published``."""
+EFFORT = {
+    "effort_meaning": "motor_side",
+    "effort_relative_error": 0.025,
+    "effort_gain_error": 0.0,
+    "effort_absolute_error": 0.02,
 }
-"""Of the paper's arm, not of a real one: bodies within 5 %, torques with friction and rotors (SAFE-ID (5), (6), VI)."""
-PICK = (0.38, np.radians(55.0), 0.17)
-"""Where dumbbells are picked up: distance from the axis of joint 1 [m], angle about it [rad], height [m]."""
-IDENTIFY = (0.30, np.radians(55.0), 0.35)
-"""Where the hand is when the identification begins: distance [m], angle [rad], height [m]."""
-PLATFORM = {"a": (0.25, 0.17), "b": (0.50, 0.17), "c": (0.50, 0.20)}
-"""Where dumbbells are placed: distance [m] (SAFE-ID VI-B for a and b), height of the lowest one [m]."""
-STACK = 0.03
-"""Height of a dumbbell in the stack [m]."""
-LIFT = {"a": 0.02, "b": 0.06, "c": 0.06}
-"""How far the hand rises half way, above the higher end [m]: a low and a high obstacle."""
-CLEARANCE = {"a": 0.02, "b": 0.02, "c": 0.005}
-"""Between obstacle and the lowest sphere on the desired motion [m]."""
-PIECE = 1.0
-"""Duration of each of the two polynomials [s] (SAFE-ID VI-D)."""
-SETTLE, HOLD = 1.0, 0.5
-"""At rest before and after the motion [s]."""
-_BERNSTEIN_GRID = 201
+"""Errors of the torques: 2.5 % of any sign at any time (section VI-D)."""
+K_RANGE = np.radians([3.75] * 4 + [9.0] * 3)
+"""Half range of the end positions of random plans [rad]: pi/48 and pi/20."""
+STACK = 0.075
+"""Height of a dumbbell in the stack [m]; one that ends further from its place has failed."""
+CLEARANCE = {"a": 0.15, "b": 0.15, "c": 0.005}
+"""Between the obstacle and the lowest sphere of arm and payload on the desired motion [m]."""
+LEG = {"a": 1.0, "b": 1.0, "c": 1.5}
+"""Duration of each of the two polynomials [s]."""
+_START = [-1.16396061, 0.34987045, -3.68094828, -1.75466411, 0.19968747, -1.09177839, -0.19841415]
+_KNOTS = {
+    "a": (
+        [-0.8979718, -0.20561541, -3.32970829, -1.59927577, -0.00685254, -1.85913974, 0.64003912],
+        [0.61727642, -0.51122344, 0.9066071, 0.34166603, -0.10671642, -0.75006636, 1.5709715],
+        [0.424540552, 1.87500175, 0.730927099, -0.332258207, 0.873312941, 2.19965295, 0.000250637011],
+        [-0.50296838, -0.15090219, -2.74337607, -1.43287251, 0.06063413, -1.8474959, 1.47855803],
+    ),
+    "b": (
+        [-0.66290119, -0.09099118, -3.48809793, -0.79306897, 0.04506539, -1.45191409, 0.6983348],
+        [1.27386205, 0.13955803, 0.77060326, 1.17729474, -0.10645826, -0.88696009, 1.68018552],
+        [0.58062506, 3.11209306, 0.856248533, -2.0440934, 0.285996558, -0.68416758, -9.24945438e-11],
+        [-0.02500949, 0.55020233, -3.05694277, -0.54403656, -0.04979576, -2.04844549, 1.59508374],
+    ),
+}  # fmt: skip
+"""Position, velocity and acceleration half way, and the goal, for legs of 1 s [rad, rad/s, rad/s^2]."""
+SETTLE, HOLD = 1.0, 4.0
+"""At rest before the motion, and after it until the place is measured: the PID needs so long to settle [s]."""
 
 
-@lru_cache(maxsize=1)
-def experiment_robot() -> RobotModel:
-    """Return the arm with the payload prior."""
+@lru_cache(maxsize=2)
+def experiment_robot(profile: str = PUBLISHED) -> RobotModel:
+    """Return the arm of a profile with the payload prior."""
     path = find_settings(ROBOT)
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    prior = values["payload_priors"][values["payload_prior"]]
-    prior["mass"] = [0.0, LARGEST_MASS]
-    values = {**values, **ARM, "sensors": {**values["sensors"], "effort_meaning": "motor_side"}}
+    values["payload_priors"][values["payload_prior"]]["mass"] = [0.0, LARGEST_MASS]
+    values |= (
+        _published(values) if profile == PUBLISHED else {"elasticity": values["elasticity"] | {"is_elastic": True}}
+    )
     urdf = (path.parent / values["urdf"]).read_text(encoding="utf-8")
-    return build_robot(ROBOT, read_urdf(urdf), Section(values, path.name))
+    robot = build_robot(ROBOT, read_urdf(urdf), Section(values, path.name))
+    torques = {} if profile != PUBLISHED else {"tau_max": TORQUES, "tau_continuous": TORQUES}
+    return replace(robot, limits=replace(robot.limits, v_max=SPEEDS, **torques))
 
 
-def tool_down(robot: RobotModel, position: Array, near: Array) -> Array:
-    """Find a posture with the hand at a position, the fingers down, (n,) [rad].
-
-    Args:
-        robot: The arm.
-        position: Of the grip, 0.14 m out of the flange, in the base frame, (3,) [m].
-        near: A posture; of many solutions the one close to it is returned.
-    """
-    model, data = robot.pin_model, robot.pin_model.createData()
-    frame = model.getFrameId(robot.tool_frame)
-    free = np.isfinite(robot.limits.q_lower)
-    lower = np.where(free, robot.limits.q_lower + 0.05, near - np.pi)
-    upper = np.where(free, robot.limits.q_upper - 0.05, near + np.pi)
-
-    def residual(q: Array) -> Array:
-        pin.framesForwardKinematics(model, data, q)
-        pose = data.oMf[frame]
-        grip = pose.translation + 0.14 * pose.rotation[:, 2]
-        return np.concatenate([grip - position, pose.rotation[:, 2] + [0.0, 0.0, 1.0], 1e-4 * (q - near)])
-
-    found = least_squares(residual, np.clip(near, lower, upper), bounds=(lower, upper), xtol=1e-14, ftol=1e-14)
-    return np.asarray(found.x, dtype=np.float64)
+def _published(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the sections of the robot file that are the authors'."""
+    bounded = ("effort_mean_error", "effort_integral_error")
+    sensors = {key: one for key, one in values["sensors"].items() if key not in bounded}
+    motors = [[*motor, 0.0] for motor in MOTORS.T.tolist()]
+    friction = {
+        joint: {"nominal": motor, "radius": [UNCERTAINTY * one for one in motor]}
+        for joint, motor in zip(values["joints"], motors, strict=True)
+    }
+    return {"friction": friction, "inertial_uncertainty": {"relative": UNCERTAINTY}, "sensors": sensors | EFFORT}
 
 
 @dataclass(frozen=True)
@@ -113,15 +122,17 @@ class Task:
 
     Attributes:
         knots: Position, velocity and acceleration at the beginning, half way and at the end, (3, 3, n).
+        leg: Duration of each of the two polynomials [s].
         scene: Obstacles and ground.
     """
 
     knots: Array
+    leg: float
     scene: Scene
 
     @property
     def start(self) -> Array:
-        """Posture in which the dumbbell is picked up, (n,) [rad]."""
+        """Posture in which the dumbbell is held at the beginning, (n,) [rad]."""
         return np.asarray(self.knots[0, 0])
 
     @property
@@ -129,49 +140,18 @@ class Task:
         """Posture in which it is placed, (n,) [rad]."""
         return np.asarray(self.knots[2, 0])
 
+    @cached_property
+    def _path(self) -> tuple[BPoly, BPoly, BPoly]:
+        position = BPoly.from_derivatives([0.0, self.leg, 2.0 * self.leg], self.knots)
+        return position, position.derivative(), position.derivative(2)
+
     def evaluate(self, t: float) -> State:
         """Evaluate the motion at a time from its beginning [s]; at rest before and after."""
-        if t <= 0.0 or t >= 2.0 * PIECE:
-            posture = self.start if t <= 0.0 else self.goal
-            return posture.copy(), np.zeros_like(posture), np.zeros_like(posture)
-        number = int(t >= PIECE)
-        return _quintic(self.knots[number], self.knots[number + 1], t - number * PIECE)
-
-
-def _quintic(before: Array, after: Array, t: float) -> State:
-    """Evaluate the polynomial of degree 5 between two states, (3, n) each, that are a piece apart."""
-    coefficients = _quintic_matrix() @ np.concatenate([before, after])
-    powers = t ** np.arange(6)
-    rate = np.concatenate([[0.0], np.arange(1, 6) * powers[:5]])
-    second = np.concatenate([[0.0, 0.0], np.arange(2, 6) * np.arange(1, 5) * powers[:4]])
-    return powers @ coefficients, rate @ coefficients, second @ coefficients
-
-
-@lru_cache(maxsize=1)
-def _quintic_matrix() -> Array:
-    """Return the matrix from the two end states to the coefficients of the powers of time, (6, 6)."""
-    rows = []
-    for t in (0.0, PIECE):
-        powers = np.array([t**k for k in range(6)])
-        rows += [
-            powers,
-            np.array([k * t ** max(k - 1, 0) for k in range(6)]),
-            np.array([k * (k - 1) * t ** max(k - 2, 0) for k in range(6)]),
-        ]
-    return np.asarray(np.linalg.inv(np.array(rows)))
-
-
-def least_jerk(start: Array, middle: Array, goal: Array) -> Array:
-    """Return the knots of two polynomials of degree 5 through three postures with the least squared jerk, (3, 3, n)."""
-    times = np.linspace(0.0, PIECE, _BERNSTEIN_GRID)
-    thirds = np.array([[k * (k - 1) * (k - 2) * t ** max(k - 3, 0) for k in range(6)] for t in times])
-    jerk = thirds @ _quintic_matrix()  # of the two end states
-    zero = np.zeros_like(start)
-    # Unknown are velocity and acceleration half way: in the first piece states 4, 5, in the second 1, 2.
-    fixed = [np.array([start, zero, zero, middle, zero, zero]), np.array([middle, zero, zero, goal, zero, zero])]
-    unknown = np.concatenate([jerk[:, 4:6], jerk[:, 1:3]])
-    free = np.linalg.lstsq(unknown, -np.concatenate([jerk @ part for part in fixed]), rcond=None)[0]
-    return np.array([[start, zero, zero], [middle, *free], [goal, zero, zero]])
+        if 0.0 < t < 2.0 * self.leg:
+            q, v, a = (one(t) for one in self._path)
+            return q, v, a
+        posture = self.start if t <= 0.0 else self.goal
+        return posture.copy(), np.zeros_like(posture), np.zeros_like(posture)
 
 
 class Spheres:
@@ -200,57 +180,37 @@ class Spheres:
         return float(np.min(distances)) if distances else float("inf")
 
 
-@lru_cache(maxsize=len(EXPERIMENTS) * len(DUMBBELLS))
-def build_task(experiment: str, dumbbell: str) -> Task:
-    """Build the task of an experiment with a dumbbell."""
-    robot, number = experiment_robot(), DUMBBELLS.index(dumbbell)
-    distance, angle, height = PICK
-    start = tool_down(robot, _place(distance, angle, height), _near(robot, angle))
-    reach, low = PLATFORM[experiment]
-    top = low + (0.0 if experiment == "c" else number * STACK)
-    goal = tool_down(robot, _place(reach, 0.0, top), _near(robot, 0.0))
-    half = _place(0.5 * (distance + reach), 0.5 * angle, max(height, top) + LIFT[experiment])
-    middle = tool_down(robot, half, 0.5 * (start + goal))
-    task = Task(least_jerk(start, middle, goal), Scene(ground_height=0.0, clearance=0.0))
-    return replace(task, scene=Scene((_obstacle(robot, task, experiment),), ground_height=0.0, clearance=0.0))
+@lru_cache(maxsize=2 * len(EXPERIMENTS))
+def build_task(experiment: str, profile: str = PUBLISHED) -> Task:
+    """Build the task of an experiment."""
+    rest = np.zeros(len(_START))
+    middle, v, a, goal = (np.array(one) for one in _KNOTS["b" if experiment == "c" else experiment])
+    leg = LEG[experiment]
+    knots = np.array([[_START, rest, rest], [middle, v / leg, a / leg**2], [goal, rest, rest]])
+    task = Task(knots, leg, Scene())
+    obstacle = _obstacle(experiment_robot(profile), task, CLEARANCE[experiment])
+    return replace(task, scene=Scene((obstacle,), clearance=0.0))
 
 
-def identification_scene() -> Scene:
+def identification_scene(profile: str = PUBLISHED) -> Scene:
     """Return the environment during identification: the obstacles of the three experiments, and the ground."""
-    tasks = [build_task(experiment, DUMBBELLS[0]) for experiment in EXPERIMENTS]
+    tasks = [build_task(experiment, profile) for experiment in EXPERIMENTS]
     boxes = [replace(task.scene.obstacles[0], name=f"obstacle {k}") for task, k in zip(tasks, EXPERIMENTS, strict=True)]
     return Scene(tuple(boxes), ground_height=0.0, clearance=0.0)
 
 
-def _place(distance: float, angle: float, height: float) -> Array:
-    return np.array([distance * np.cos(angle), distance * np.sin(angle), height])
-
-
-def _near(robot: RobotModel, angle: float) -> Array:
-    near = robot.home.copy()
-    near[0] = -angle  # joint 1 of this arm turns the other way
-    return near
-
-
-def _obstacle(robot: RobotModel, task: Task, experiment: str) -> Obstacle:
-    """Return a box under the middle of the path, as high as the clearance allows."""
-    spheres, angle = Spheres(robot), 0.5 * PICK[1]
-    radius = 0.5 * (PICK[0] + PLATFORM[experiment][0])
-    center, half = _place(radius, angle, 0.0), np.array([0.06, 0.015])
-    turn = pin.utils.rotate("z", angle)
+def _obstacle(robot: RobotModel, task: Task, clearance: float) -> Obstacle:
+    """Return a box under the path of the hand after half of it, across it and as high as the clearance allows."""
+    spheres = Spheres(robot)
+    center = BodyPoses(robot).tool_path(task.evaluate(1.3 * task.leg)[0][None])[0]
+    angle, half = np.arctan2(center[1], center[0]), np.array([0.06, 0.015])
+    turn = np.array([[np.cos(angle), -np.sin(angle), 0.0], [np.sin(angle), np.cos(angle), 0.0], [0.0, 0.0, 1.0]])
     lowest = np.inf
-    for t in np.arange(0.0, 2.0 * PIECE, 0.01):
-        for point, size in zip(spheres.centers(task.evaluate(t)[0]), spheres.radii, strict=True):
-            local = turn.T @ (point - center)
-            beside = np.linalg.norm(np.maximum(np.abs(local[:2]) - half, 0.0))
-            if beside < size + CLEARANCE[experiment]:
-                lowest = min(lowest, local[2] - np.sqrt((size + CLEARANCE[experiment]) ** 2 - beside**2))
-    edges = np.array([half[0], half[1], 0.5 * lowest])
-    return Obstacle("obstacle", np.array([center[0], center[1], 0.5 * lowest]), edges, turn)
-
-
-@lru_cache(maxsize=1)
-def identification_posture() -> Array:
-    """Return the posture for identification: with the hand near the axis, where the arm can hold any payload."""
-    distance, angle, height = IDENTIFY
-    return tool_down(experiment_robot(), _place(distance, angle, height), _near(experiment_robot(), angle))
+    for t in np.arange(0.0, 2.0 * task.leg, 0.01):
+        local = (spheres.centers(task.evaluate(t)[0]) - [center[0], center[1], 0.0]) @ turn
+        beside = np.linalg.norm(np.maximum(np.abs(local[:, :2]) - half, 0.0), axis=1)
+        reach = spheres.radii + clearance
+        near = beside < reach
+        lowest = min(lowest, np.min(local[near, 2] - np.sqrt(reach[near] ** 2 - beside[near] ** 2), initial=np.inf))
+    half_height = 0.5 * float(lowest)
+    return Obstacle("obstacle", np.array([center[0], center[1], half_height]), np.array([*half, half_height]), turn)

@@ -1,12 +1,12 @@
 """Runs of SAFE-ID's experiments: an identification, a task under a control law, condition numbers of random motions.
 
 Every method gets the same arm for a seed: true parameters anywhere in their box, the same dumbbell and sensors. Time is
-simulated; a plan may take as long as its search does, and 1 s of simulated time.
+simulated. While an arm identifies, it is under the robust law of this library, which certificates need.
 
-The rule of tuning: the robust law's gains are the library's own, the adaptive laws use the same damping and position
-gain, and the rest (adaptation gains, the frequency and integral gain of the PID, the frequency of computed torque) is
-the best of a stated grid on a run of its own, :data:`TUNING_SEED` with 6 lb, by the largest error of the hand where no
-torque is beyond its limit. Methods without a model of their own begin with the middle of the payload prior.
+Gains of the profile ``published`` are the authors'. They state none for the adaptive laws, which get about the
+stiffness of their PID; adaptation gains, and the frequency of the online model's computed torque, are the best of a
+stated grid on a run of its own, :data:`TUNING_SEED` with 6 lb, by the largest error of the hand where no torque is
+beyond its limit. Methods without a model of their own begin with the middle of the payload prior.
 
 Source: SAFE-ID section VI, Tables II to V.
 """
@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import build_controller
-from sysid_ros.core.control.baselines import GravityPid, OnlineModelController, OnlineModelSettings, PidSettings
+from sysid_ros.core.control.baselines import OnlineModelController, OnlineModelSettings
+from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.robust import RobustController
 from sysid_ros.core.control.settings import Controller
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -33,6 +35,7 @@ from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.online_model.least_squares import OnlineFitSettings
 from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.core.planning.request import RecedingSettings
 from sysid_ros.core.procedure import IdentificationFailed, IdentificationSettings, run_identification
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State, Trajectory
@@ -45,16 +48,17 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
 from sysid_ros.executor import tell_share
 from sysid_ros.papers.baselines.adaptive import AdaptiveController, AdaptiveSettings
+from sysid_ros.papers.baselines.armour import ArmourController, PublishedPid
 from sysid_ros.papers.closed_loop import Reference, Trace, follow
-from sysid_ros.papers.names import FOURIER, METHODS, OURS, RANDOM, WAYS
+from sysid_ros.papers.names import CERTIFIED, METHODS, OURS, PUBLISHED, RANDOM, WAYS
 from sysid_ros.papers.safe_id import (
     HOLD,
-    PIECE,
+    K_RANGE,
     SETTLE,
     Spheres,
+    Task,
     build_task,
     experiment_robot,
-    identification_posture,
     identification_scene,
 )
 from sysid_ros.papers.safe_id_conditions import HORIZONS, condition_numbers
@@ -63,10 +67,10 @@ Array = NDArray[np.float64]
 
 PLANS, DURATION, TAKEOVER = 4, 3.0, 1.5
 """Exciting plans, their duration and when the next one takes over [s] (SAFE-ID VI-D)."""
-K_RANGE = np.pi / 4.0
-"""Half range of the end positions of random plans [rad]; the paper does not give its own."""
 FOURIER_TIME, FOURIER_TRIES = 7.5, 60
 TUNING_SEED = 1000
+SEARCHES = LockstepSettings((1.0,), 600.0, 600.0)
+"""A search takes 1 s of simulated time and ends by itself: the same plans on any machine. Tables have its real time."""
 _RETURN_SPEED = 0.5
 """Of the motion from the last plan to the task, over the limits; it is no part of any method, and not judged [-]."""
 _PERIOD = 1e-3
@@ -74,49 +78,49 @@ _LOOKED_EVERY = 10  # cycles between two looks at distances
 
 
 GRIDS: Mapping[str, tuple[dict[str, float], ...]] = {
-    "adaptive": tuple({"adaptation": gain} for gain in (10.0, 30.0, 100.0, 300.0)),
+    "adaptive": tuple({"adaptation": gain} for gain in (1.0, 10.0, 100.0, 1000.0)),
     "composite": tuple(
-        {"adaptation": gain, "prediction": weight} for gain in (10.0, 100.0) for weight in (0.01, 0.1, 1.0)
+        {"adaptation": gain, "prediction": weight} for gain in (10.0, 100.0, 1000.0) for weight in (0.1, 1.0, 10.0)
     ),
-    "pid": tuple(
-        {"frequency": rate, "integral_gain": gain} for rate in (60.0, 80.0, 110.0, 150.0) for gain in (7.0, 20.0)
-    ),
-    "online": tuple({"frequency": rate} for rate in (40.0, 60.0, 80.0, 110.0)),
+    "online": tuple({"frequency": rate} for rate in (5.0, 10.0, 20.0, 40.0, 80.0)),
 }
 """Gains among which the tuning run chooses, by control law."""
+STIFFNESS = {"bandwidth": 1.0, "position_gain": 7.0}
+"""Feedback of the adaptive laws [1/s]: with these rotors a stiffness of 60 to 90 Nm/rad, as the PID of the authors."""
 
 
-@lru_cache(maxsize=1)
-def _planner() -> CertifiedPlanner:
-    return CertifiedPlanner(experiment_robot())
+@lru_cache(maxsize=4)
+def _planner(profile: str, way: str) -> CertifiedPlanner:
+    drawn = RecedingSettings(draws=1, starts=1, iterations=1, improvements=0)
+    return CertifiedPlanner(experiment_robot(profile), drawn if way == CERTIFIED else None)
 
 
-def make_controller(kind: str, gains: Mapping[str, float]) -> Any:
-    """Build a control law with the gains of its tuning."""
-    robot = experiment_robot()
+def make_controller(profile: str, kind: str, gains: Mapping[str, float]) -> Any:
+    """Build a control law of a profile with the gains of its tuning."""
+    robot = experiment_robot(profile)
     if kind == "robust":
-        return RobustController(robot)
-    if kind in ("adaptive", "composite"):
-        return AdaptiveController(robot, AdaptiveSettings(**gains))
+        return ArmourController(robot) if profile == PUBLISHED else RobustController(robot, default_gains(robot))
     if kind == "pid":
-        return GravityPid(robot, PidSettings(**gains))
+        return PublishedPid(robot)
+    if kind in ("adaptive", "composite"):
+        feedback = STIFFNESS if profile == PUBLISHED else {"bandwidth": default_gains(robot).bandwidth}
+        return AdaptiveController(robot, AdaptiveSettings(**feedback, **gains))
     # Full after 5 s, in the paper after 17 s: the motions here are shorter.
     fit = OnlineFitSettings(capacity=50, rate=10.0, weight=0.95)
     return OnlineModelController(robot, OnlineModelSettings(frequency=gains.get("frequency", 20.0), fit=fit))
 
 
-def build_arm(dumbbell: str, seed: int, start: Array) -> tuple[MujocoArm, Array, Array]:
+def build_arm(profile: str, dumbbell: str, seed: int, start: Array) -> tuple[MujocoArm, Array, Array]:
     """Build the arm of a seed; return it with the true parameters of arm (14 n,) and payload (10,)."""
-    robot = experiment_robot()
+    robot = experiment_robot(profile)
     theta = sample_parameters(robot, np.random.default_rng((seed, 21)))
     payload = load_payload(robot, dumbbell)
     assert payload is not None
     return MujocoArm(robot, theta, payload, start, MujocoSettings(seed=seed)), theta, payload
 
 
-def judge_motion(q: Array, v: Array, command: Array, scene: Any) -> dict[str, Any]:
+def judge_motion(robot: RobotModel, q: Array, v: Array, command: Array, scene: Scene) -> dict[str, Any]:
     """Return the limits and obstacles that a true motion has violated, and its smallest distance."""
-    robot = experiment_robot()
     limits, spheres = robot.limits, Spheres(robot)
     clearance = min(spheres.clearance(one, scene) for one in q[::_LOOKED_EVERY])
     room = np.minimum(q - limits.q_lower, limits.q_upper - q).min()
@@ -139,40 +143,38 @@ def is_safe(judged: Mapping[str, Any]) -> bool:
 # Identification
 
 
-def run_identify(way: str, dumbbell: str, seed: int, gains: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """Identify a dumbbell: by certified exciting plans (Algorithm 2), random plans, or a Fourier series."""
-    if way == OURS:
-        return _identify_certified(dumbbell, seed)
-    robot, start = experiment_robot(), identification_posture()
-    rng = np.random.default_rng((seed, 22))
-    arm, _, payload = build_arm(dumbbell, seed, start)
+def run_identify(profile: str, way: str, dumbbell: str, seed: int) -> dict[str, Any]:
+    """Identify a dumbbell by certified plans, exciting (Algorithm 2) or random, by random plans or a Fourier series."""
+    if way in (OURS, CERTIFIED):
+        return _identify_certified(profile, way, dumbbell, seed)
+    robot, scene = experiment_robot(profile), identification_scene(profile)
+    start, rng = build_task("a", profile).start, np.random.default_rng((seed, 22))
+    arm, _, payload = build_arm(profile, dumbbell, seed, start)
     if way == RANDOM:
-        plans = random_plans(robot, start, rng)
-        controller: Controller = RobustController(robot)
-        moving: Reference = concatenate(plans)
+        controller: Controller = RobustController(robot, default_gains(robot))
+        moving: Reference = concatenate(random_plans(robot, start, rng))
         duration = (PLANS - 1) * TAKEOVER + DURATION
     else:
         moving, duration = fourier_motion(robot, start, rng), FOURIER_TIME
-        controller = make_controller("pid", gains or {})
+        controller = make_controller(profile, "pid", {})
         controller.set_model(robot.theta_nominal, robot.theta_box, np.zeros(INERTIAL), robot.payload_prior.box)
     controller.reset()
     history: list[tuple[float, Array]] = []
     estimator = StreamingEstimator(robot)
-    reference = after_rest(moving, start)
-    trace = follow(arm, controller, reference, SETTLE + duration + HOLD)
+    trace = follow(arm, controller, after_rest(moving, start), SETTLE + duration + 0.5)
     for begin in range(0, len(trace.t), 20):
         part = slice(begin, min(len(trace.t), begin + 20))
         q, v, tau = trace.measured[:, part]
         estimator.add(SampleBlock(trace.stamps[part], np.arange(part.start, part.stop), q, v, tau))
         if begin % 500 == 0 and begin:
             history.append((float(trace.t[begin]), estimator.estimate().values))
-    judged = judge_motion(trace.q, trace.v, trace.command, identification_scene())
+    judged = judge_motion(robot, trace.q, trace.v, trace.command, scene)
     return _identified(estimator.estimate(), payload, history, float(trace.t[-1])) | {"judged": judged, "plans": []}
 
 
-def _identify_certified(dumbbell: str, seed: int) -> dict[str, Any]:
-    robot, scene = experiment_robot(), identification_scene()
-    arm, _, payload = build_arm(dumbbell, seed, identification_posture())
+def _identify_certified(profile: str, way: str, dumbbell: str, seed: int) -> dict[str, Any]:
+    robot, scene = experiment_robot(profile), identification_scene(profile)
+    arm, _, payload = build_arm(profile, dumbbell, seed, build_task("a", profile).start)
     loop = ControlLoop(arm, build_controller("robust", robot), robot)
     states: list[tuple[Array, Array, Array]] = []
     history: list[tuple[float, Array]] = []
@@ -185,8 +187,7 @@ def _identify_certified(dumbbell: str, seed: int) -> dict[str, Any]:
         history.append((1e-9 * loop.now_ns, estimate.values))
 
     estimator = StreamingEstimator(robot, on_update=keep)
-    timing = LockstepSettings((1.0,), 600.0, 600.0)  # searches end by themselves: the same plans on any machine
-    backend = LockstepBackend(loop, _planner(), estimator, scene, timing, note)
+    backend = LockstepBackend(loop, _planner(profile, way), estimator, scene, SEARCHES, note)
     wanted = IdentificationSettings(trajectories=PLANS, max_motion_time=60.0, shrink_threshold=0.0, weighing_time=1.0)
     failure, estimate = "", None
     try:
@@ -201,7 +202,7 @@ def _identify_certified(dumbbell: str, seed: int) -> dict[str, Any]:
     found = _identified(estimate or estimator.estimate(), payload, history, 1e-9 * loop.now_ns)
     return found | {
         "failure": failure,
-        "judged": judge_motion(q, v, command, scene),
+        "judged": judge_motion(robot, q, v, command, scene),
         "plans": [{"takeover": one.takeover_time, **_as_numbers(one.trajectory)} for one in plans],
         "conditions": [one.condition_number for one in plans],
         "planning": [one.statistics.seconds["total"] for one in plans if one.statistics is not None],
@@ -240,7 +241,9 @@ def random_plans(robot: RobotModel, start: Array, rng: np.random.Generator) -> l
     for number in range(PLANS):
         scale = 1.0
         while True:
-            plan = BezierTrajectory(*state, state[0] + scale * K_RANGE * rng.uniform(-1.0, 1.0, robot.n), DURATION)
+            plan = BezierTrajectory(
+                *state, state[0] + scale * K_RANGE[: robot.n] * rng.uniform(-1.0, 1.0, robot.n), DURATION
+            )
             (q_lower, q_upper), (v_lower, v_upper) = plan.position_extrema(), plan.velocity_extrema()
             fits = np.all(q_lower >= limits.q_lower) and np.all(q_upper <= limits.q_upper)
             if fits and np.all(np.maximum(-v_lower, v_upper) <= limits.v_max):
@@ -315,10 +318,11 @@ def after_rest(motion: Reference, start: Array) -> Reference:
 # Tasks
 
 
-def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any) -> dict[str, Any]:
+def run_task(profile: str, experiment: str, method: str, dumbbell: str, seed: int, **more: Any) -> dict[str, Any]:
     """Place a dumbbell under a method's control law.
 
     Args:
+        profile: Of :data:`PROFILES`.
         experiment: a, b or c.
         method: One of :data:`METHODS`.
         dumbbell: The load.
@@ -326,28 +330,24 @@ def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any
         more: ``gains`` of the control law; ``payload``, ``lower`` and ``upper`` of the identification; ``plans`` of the
             control law before the task.
     """
-    robot, task, chosen = experiment_robot(), build_task(experiment, dumbbell), METHODS[method]
-    controller = make_controller(chosen.controller, more.get("gains") or {})
+    robot, task, chosen = experiment_robot(profile), build_task(experiment, profile), METHODS[method]
+    controller = make_controller(profile, chosen.controller, more.get("gains") or {})
     prior = robot.payload_prior
-    payload, box = prior.nominal, prior.box
+    payload, box, arm_box = prior.nominal, prior.box, robot.theta_box
     if chosen.model == "identified":
         if more.get("payload") is None:
             return {"failure": "identification failed: the data contradict the assumptions"}
         payload, box = np.array(more["payload"]), Box(np.array(more["lower"]), np.array(more["upper"]))
-    elif chosen.model == "nothing":
+    elif chosen.model == "nothing":  # and no uncertainty of anything (Table II)
         payload = np.zeros(INERTIAL)
-    controller.set_model(robot.theta_nominal, robot.theta_box, payload, box)
+        box, arm_box = Box(payload, payload), Box(robot.theta_nominal, robot.theta_nominal)
+    controller.set_model(robot.theta_nominal, arm_box, payload, box)
     controller.reset()
-    plans = more.get("plans") or []
-    before = _before(plans, task.start)
-    start = task.start if before is None else before[0](0.0)[0]
-    begin = 0.0 if before is None else before[1]
-    arm, _, _ = build_arm(dumbbell, seed, start)
+    before, begin = _before(robot, more.get("plans") or [], task.start)
+    arm, _, _ = build_arm(profile, dumbbell, seed, before(0.0)[0])
 
     def reference(t: float) -> State:
-        if before is not None and t < begin:
-            return before[0](t)
-        return task.evaluate(t - begin - SETTLE)
+        return before(t) if t < begin else task.evaluate(t - begin - SETTLE)
 
     masses: list[tuple[float, float]] = []
 
@@ -355,35 +355,40 @@ def run_task(experiment: str, method: str, dumbbell: str, seed: int, **more: Any
         if isinstance(controller, AdaptiveController) and cycle % 100 == 0:
             masses.append((cycle * _PERIOD, float(controller.payload[0])))
 
-    trace = follow(arm, controller, reference, begin + SETTLE + 2.0 * PIECE + HOLD, note)
-    result = _judge_task(task, trace, begin) | {
+    trace = follow(arm, controller, reference, begin + SETTLE + 2.0 * task.leg + HOLD, note)
+    result = _judge_task(robot, task, trace, begin) | {
         "model": _model_of(controller, payload),
         "failure": "",
         "masses": masses,
     }
+    if begin:
+        until = trace.t < begin
+        parts = trace.q[until], trace.v[until], trace.command[until]
+        result["before"] = judge_motion(robot, *parts, identification_scene(profile))
     if seed:
         del result["shown"]  # curves of one arm are enough
     return result
 
 
-def _before(plans: list[Mapping[str, Any]], start: Array) -> tuple[Reference, float] | None:
-    """Return the motion before the task, along plans and to its start, and when it ends [s]."""
+def _before(robot: RobotModel, plans: list[Mapping[str, Any]], start: Array) -> tuple[Reference, float]:
+    """Return the motion before the task, along plans and to its start, and when it ends [s]; at rest without plans."""
+    zero = np.zeros_like(start)
     if not plans:
-        return None
+        return lambda t: (start, zero, zero), 0.0
     begins = np.concatenate([[0.0], np.cumsum([one["takeover"] for one in plans[1:]])])
     found = [(float(t), _from_numbers(one)) for t, one in zip(begins, plans, strict=True)]
     end = found[-1][0] + found[-1][1].duration
     rest = found[-1][1].evaluate(found[-1][1].duration)
     duration = DURATION
-    while _speed(back := BezierTrajectory(*rest, start, duration)) > _RETURN_SPEED:
+    while _speed(robot, back := BezierTrajectory(*rest, start, duration)) > _RETURN_SPEED:
         duration *= 1.2
     moving = concatenate([*found, (end, back)])
     return after_rest(moving, found[0][1].evaluate(0.0)[0]), SETTLE + end + duration
 
 
-def _speed(motion: BezierTrajectory) -> float:
+def _speed(robot: RobotModel, motion: BezierTrajectory) -> float:
     lower, upper = motion.velocity_extrema()
-    return float(np.max(np.maximum(-lower, upper) / experiment_robot().limits.v_max))
+    return float(np.max(np.maximum(-lower, upper) / robot.limits.v_max))
 
 
 def _model_of(controller: Any, payload: Array) -> dict[str, Any]:
@@ -395,10 +400,9 @@ def _model_of(controller: Any, payload: Array) -> dict[str, Any]:
     return {"mass": float(payload[0])}
 
 
-def _judge_task(task: Any, trace: Trace, begin: float) -> dict[str, Any]:
-    robot = experiment_robot()
+def _judge_task(robot: RobotModel, task: Task, trace: Trace, begin: float) -> dict[str, Any]:
     poses = BodyPoses(robot)
-    moving = (trace.t >= begin + SETTLE) & (trace.t < begin + SETTLE + 2.0 * PIECE)
+    moving = (trace.t >= begin + SETTLE) & (trace.t < begin + SETTLE + 2.0 * task.leg)
     rows = np.flatnonzero(moving)[::5]
     hand = poses.tool_path(trace.q[rows]) - poses.tool_path(trace.desired[rows])
     apart = np.linalg.norm(hand, axis=1)
@@ -417,7 +421,7 @@ def _judge_task(task: Any, trace: Trace, begin: float) -> dict[str, Any]:
         "joint_max": np.abs(trace.error[moving]).max(),
         "torque_rms": float(np.sqrt(np.mean((applied[moving] / limit) ** 2))),
         "energy": float(_PERIOD * power[moving].sum()),
-        "judged": judge_motion(trace.q[used], trace.v[used], trace.command[used], task.scene),
+        "judged": judge_motion(robot, trace.q[used], trace.v[used], trace.command[used], task.scene),
         "shown": {
             "t": np.round(trace.t[rows[::4]] - begin - SETTLE, 3),
             "error": np.round(trace.error[rows[::4]], 6),
@@ -428,16 +432,17 @@ def _judge_task(task: Any, trace: Trace, begin: float) -> dict[str, Any]:
 
 def run_conditions(motions: int, seed: int, period: float) -> dict[str, Any]:
     """Return condition numbers of the regressors W and Y of random Fourier motions of 10 s at 1 kHz (Table IV)."""
-    of_w, of_y = condition_numbers(experiment_robot(), motions, seed, period)
+    of_w, of_y = condition_numbers(experiment_robot(PUBLISHED), motions, seed, period)
     return {"horizons": list(HORIZONS), "w": of_w, "y": of_y}
 
 
-def tuning_jobs() -> list[dict[str, Any]]:
+def tuning_jobs(profile: str) -> list[dict[str, Any]]:
     """Return the runs that choose gains: an arm of their own with 6 lb, Experiment (b)."""
-    by_kind = {"adaptive": "adap-1", "composite": "adap-2", "pid": "grav-pid", "online": "online-model"}
+    by_kind = {"adaptive": "adap-1", "composite": "adap-2", "online": "online-model"}
     return [
         {
             "kind": "tune",
+            "profile": profile,
             "experiment": "b",
             "method": method,
             "dumbbell": "dumbbell_6lb",
@@ -451,7 +456,9 @@ def tuning_jobs() -> list[dict[str, Any]]:
 
 def choose_gains(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Return by control law the gains with the smallest error of the hand, at its largest; safe ones first."""
-    best: dict[str, tuple[tuple[bool, float], dict[str, float]]] = {"robust": ((False, 0.0), {})}
+    best: dict[str, tuple[tuple[bool, float], dict[str, float]]] = {
+        kind: ((False, 0.0), {}) for kind in ("robust", "pid")
+    }
     for entry in entries:
         kind, result = METHODS[entry["job"]["method"]].controller, entry["result"]
         rank = (not is_safe(result["judged"]), result["hand_max"])
@@ -461,12 +468,11 @@ def choose_gains(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
 
 
 def identification_jobs(
-    gains: Mapping[str, Mapping[str, float]], seeds: int, dumbbells: Sequence[str], ways: Sequence[str] = WAYS
+    profile: str, seeds: int, dumbbells: Sequence[str], ways: Sequence[str] = WAYS
 ) -> list[dict[str, Any]]:
     """Return the identifications: every dumbbell, arm and way of moving."""
     return [
-        {"kind": "identify", "way": way, "dumbbell": dumbbell, "seed": seed}
-        | ({"gains": dict(gains["pid"])} if way == FOURIER else {})
+        {"kind": "identify", "profile": profile, "way": way, "dumbbell": dumbbell, "seed": seed}
         for seed in range(seeds)
         for dumbbell in dumbbells
         for way in ways
@@ -474,6 +480,7 @@ def identification_jobs(
 
 
 def task_jobs(
+    profile: str,
     gains: Mapping[str, Mapping[str, float]],
     identified: Sequence[Mapping[str, Any]],
     experiments: Sequence[str],
@@ -482,6 +489,7 @@ def task_jobs(
     """Return the tasks, with the identifications before them.
 
     Args:
+        profile: Of :data:`PROFILES`.
         gains: Of each control law.
         identified: Entries of the identifications; dumbbells and arms are theirs.
         experiments: Of a, b, c; the last is with the heaviest dumbbell alone (SAFE-ID VI-B).
@@ -498,8 +506,8 @@ def task_jobs(
             for method in methods:
                 chosen = METHODS[method]
                 result = found.get((chosen.way, dumbbell, seed), {}) if chosen.way else {}
-                job = {"kind": "task", "experiment": experiment, "method": method, "dumbbell": dumbbell, "seed": seed}
-                job["gains"] = dict(gains[chosen.controller])
+                names = {"experiment": experiment, "method": method, "dumbbell": dumbbell, "seed": seed}
+                job = {"kind": "task", "profile": profile, **names, "gains": dict(gains[chosen.controller])}
                 if chosen.model == "identified":
                     values = result.get("values")
                     is_known = values is not None and bool(np.isfinite(np.array(values, dtype=float)).all())

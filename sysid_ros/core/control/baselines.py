@@ -80,6 +80,7 @@ class GravityPid:
         inertia = np.diag(self._dynamics.inertia(robot.home))
         self._kp = self.settings.frequency**2 * inertia
         self._kd = 2.0 * self.settings.damping * self.settings.frequency * inertia
+        self._ki = self.settings.integral_gain * self._kp
         self._integral_limit = self.settings.integral_share * robot.limits.tau_continuous
         self.reset()
 
@@ -114,8 +115,9 @@ class GravityPid:
         if not np.isfinite(tau).all():
             raise ParameterOutOfRange("measurements and references", [q, v, q_d, v_d], "finite numbers")
         if self.is_integrating:
-            step = self.settings.period * self.settings.integral_gain * self._kp * e
-            self._integral = np.clip(self._integral + step, -self._integral_limit, self._integral_limit)
+            self._integral = np.clip(
+                self._integral + self.settings.period * self._ki * e, -self._integral_limit, self._integral_limit
+            )
         return tau
 
     def _use(self, model: ControlModel) -> None:

@@ -55,7 +55,7 @@ class RecedingSettings(Settings):
     prior_error: float = setting(0.02, "Nm", lower=1e-6, upper=10.0, library_only=True)
     """Torque error with which the payload's prior counts as measured; keeps the cost defined while nothing has been
     measured, see :mod:`sysid_ros.core.planning.costs`."""
-    draws: int = setting(64, "-", lower=4, upper=10000, library_only=True)
+    draws: int = setting(64, "-", lower=1, upper=10000, library_only=True)
     """Random motions of which the best are starts."""
     starts: int = setting(4, "-", lower=1, upper=100, library_only=True)
     """Starts of the solver."""
