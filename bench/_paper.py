@@ -17,6 +17,7 @@ from sysid_ros.core.trajectories.base import State
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
+from sysid_ros.papers.safe_id import K_RANGE
 
 Array = np.ndarray
 
@@ -25,8 +26,6 @@ RATE = 4000.0
 PLANS = 4
 DURATION, PLANNING_TIME = 3.0, 1.5  # of a plan, and until the next one takes over [s]
 UNCERTAINTY, TORQUE_ERROR = 0.05, 0.025
-K_RANGE = np.pi / 4.0
-"""Half range of the end positions [rad]; the paper does not give its own."""
 SAMPLES = 128
 """Samples of a plan in the cost, N_s of the paper."""
 

@@ -27,10 +27,14 @@ class SensitivityBounds:
     Attributes:
         fit: The unweighted physically consistent fit, the middle of the bounds.
         radius: (10,).
+        finite_up_to: Shares of the stated errors up to which the interval derivative of the theorem is finite at all, at
+            the coordinates of the fit: errors of torques alone, of the robot's parameters alone, and both, (3,). Beyond
+            them, the Hessian over the interval of measurements may be singular.
     """
 
     fit: Fit
     radius: Array
+    finite_up_to: Array
 
     @property
     def lower(self) -> Array:
@@ -59,7 +63,13 @@ def bound_by_sensitivity(problem: Problem, start: ArrayLike) -> SensitivityBound
     solution = fit(objective, start)
     theta, jacobian, curvature = derivatives(solution.eta)
     full = jacobian.T @ objective.gram @ jacobian + np.tensordot(objective.gradient(theta), curvature, axes=1)
-    sensitivity = jacobian @ np.linalg.pinv(full, rcond=1e-13, hermitian=True) @ jacobian.T @ y.T * scale
-    by_rows = np.abs(sensitivity) @ (problem.errors * _TORQUE_TERMS)
+    inverse = np.linalg.pinv(full, rcond=1e-13, hermitian=True)
+    sensitivity = jacobian @ inverse @ jacobian.T @ y.T * scale
+    torques = problem.errors * _TORQUE_TERMS
+    by_rows = np.abs(sensitivity) @ torques
     by_delta = np.abs(sensitivity @ problem.b) * problem.delta_radius
-    return SensitivityBounds(solution, by_rows.sum(axis=1) + by_delta.sum(axis=1))
+    # Measurements enter the Hessian by the gradient, which weighs the curvature of the parameters.
+    gradients = np.abs(y.T) @ torques.sum(axis=1) * scale, np.abs(y.T @ problem.b * scale) @ problem.delta_radius
+    widened = [np.abs(inverse) @ np.tensordot(one, np.abs(curvature), axes=1) for one in (*gradients, sum(gradients))]
+    shares = [1.0 / max(float(np.abs(np.linalg.eigvals(one)).max()), 1e-300) for one in widened]
+    return SensitivityBounds(solution, by_rows.sum(axis=1) + by_delta.sum(axis=1), np.array(shares))
