@@ -42,7 +42,7 @@ LEFT_OUT = {
     "calibration": ("Arm known to 20 %",),
     "estimator": ("half width",),
     "fault_campaign": ("The same under supervision", "A goal while a process", "Storms of messages", "A full disk"),
-    "free_floating": ("RMS errors",),
+    "free_floating": ("RMS errors", "Relative errors"),
     "fri": ("Fault campaign", "FRI", "Taken over", "Random and mutated"),
     "kortex": ("Fault campaign", "Kortex", "Taken over", "Faults of the TCP", "Random and mutated"),
     "paper": ("Half widths", "Condition numbers of W"),
