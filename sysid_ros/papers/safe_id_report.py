@@ -77,8 +77,8 @@ def of_kind(entries: Sequence[Entry], kind: str, **wanted: Any) -> list[Entry]:
 def failure_of(task: Entry, entries: Sequence[Entry]) -> str:
     """Return why a method has failed a task; empty where it has done it.
 
-    Failures while it identified count, too, either of the identification among ``entries`` that its model comes from, or
-    of its own law where that made the exciting motions.
+    Failures while it identified count, too: of the identification among ``entries`` that its model comes from, or of
+    its own law where that made the exciting motions.
     """
     job, result, method = task["job"], task["result"], METHODS[task["job"]["method"]]
     before = [result["before"]] if "before" in result else []
