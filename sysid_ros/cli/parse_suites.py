@@ -244,6 +244,24 @@ def check_load_parser() -> CommandParser:
     return parser
 
 
+def how_heavy_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid how-heavy",
+        description="Finds the heaviest object that a straight motion of the joints between two postures at rest is "
+        "certified for, whatever its mass up to there.",
+        examples=("sysid how-heavy --goal 0.8 0.4 0.4 1.2 0.3 1.5 0.4",),
+        endings=endings(ExitStatus.FAILED),
+        check=lambda options: require_robot(options.model),
+    )
+    add = parser.add_argument
+    add("--goal", type=float, nargs="+", required=True, metavar="RAD", help="posture to get to [rad]")
+    add("--start", type=float, nargs="+", metavar="RAD", help="posture to start from [rad]; default: home")
+    add("--model", default="kinova_gen3_2f85", help="the arm (default: %(default)s)")
+    add("--ground", type=float, default=0.0, metavar="M", help="height of the ground [m] (default: 0)")
+    return parser
+
+
 def _check_load(options: argparse.Namespace) -> None:
     require_numbers(options, "mass")
     require_result(options.folder)

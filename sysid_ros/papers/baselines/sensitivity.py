@@ -27,8 +27,8 @@ class SensitivityBounds:
     Attributes:
         fit: The unweighted physically consistent fit, the middle of the bounds.
         radius: (10,).
-        finite_up_to: Shares of the stated errors up to which the interval derivative of the theorem is finite at all, at
-            the coordinates of the fit: errors of torques alone, of the robot's parameters alone, and both, (3,). Beyond
+        finite_up_to: Shares of the stated errors up to which the interval derivative of the theorem is finite, at the
+            coordinates of the fit: errors of torques alone, of the robot's parameters alone, and both, (3,). Beyond
             them, the Hessian over the interval of measurements may be singular.
     """
 
