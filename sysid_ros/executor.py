@@ -34,7 +34,7 @@ Work = Callable[..., Any]
 ATTEMPTS = 2
 """How often a run that fails is tried."""
 _LOOK = 0.1
-"""Longest time between two looks at the shares that runs tell [s]."""
+"""Longest time between two looks at the shares that runs report [s]."""
 _CONNECT_TIMEOUT = 10.0
 """How long the scheduler of a cluster is looked for [s]."""
 
@@ -74,7 +74,7 @@ class Executor(Protocol):
 
     Attributes:
         workers: Runs at a time.
-        on_share: Called with a run and the share of it that is done, as far as it tells it (:func:`tell_share`) and is
+        on_share: Called with a run and the share of it that is done, if it reports any (:func:`tell_share`) and is
             carried out on this machine.
     """
 
@@ -86,7 +86,7 @@ class Executor(Protocol):
 
 
 def carry_out(work: Work, job: Job, on_share: Callable[[float], object] | None = None) -> Completion:
-    """Carry out one run here, pass on the shares of it that it tells, and note how it ended."""
+    """Carry out one run here, pass on the shares that it reports, and note how it ended."""
     global _listener  # noqa: PLW0603 - a process carries out one run at a time
     _listener = on_share
     begin, worker = (time.monotonic(), time.process_time()), f"{os.uname().nodename}:{os.getpid()}"
@@ -157,7 +157,7 @@ class LocalProcesses:
 
 
 class _Worker:
-    """A pool of one process, so that its death breaks no other run, and the pipe through which its runs tell shares."""
+    """A pool of one process, so that its death breaks no other run, and the pipe for the shares of its runs."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -208,7 +208,7 @@ class DaskCluster:
         address: Of its scheduler, as ``tcp://host:8786``.
 
     Raises:
-        SysidError: ``distributed`` is not installed, nobody answers, or there are no workers.
+        SysidError: ``distributed`` is not installed, no scheduler answers, or there are no workers.
     """
 
     def __init__(self, address: str):
@@ -218,7 +218,7 @@ class DaskCluster:
             raise SysidError(f"no cluster at '{address}'", "install sysid_ros with its extra [cluster]") from error
         try:
             self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-        except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of what is no address
+        except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of an invalid address
             raise SysidError(f"no cluster at '{address}'", f"{type(error).__name__}: {error}") from error
         self.on_share: Callable[[Job, float], object] = lambda job, share: None
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
@@ -341,7 +341,7 @@ def key_of(job: Job) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy as those of Python, for JSON."""
+    """Return numbers and arrays of numpy as plain Python ones, for JSON."""
     return value.tolist()
 
 
@@ -350,7 +350,7 @@ class Progress:
     """How far many runs have come.
 
     Attributes:
-        done: Runs that have ended, those of earlier calls included.
+        done: Runs that have ended, earlier calls included.
         total: All of them.
         failed: Failures so far; a run that is repeated can have several.
         elapsed: Time since the start [s].
@@ -380,9 +380,9 @@ def run_all(
     Args:
         work: The function of a run.
         jobs: All runs; a job that comes twice is run once.
-        results: Results so far; those of the runs are added.
+        results: Results so far; the runs add theirs.
         executor: Who carries them out; this process if None.
-        on_progress: Called at the start, with every run that ends, and with what runs tell of themselves.
+        on_progress: Called at the start, with every run that ends, and with every report of a run.
 
     Returns:
         What failed :data:`ATTEMPTS` times; empty where there are results of all.

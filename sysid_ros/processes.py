@@ -19,7 +19,7 @@ ParameterValue = bool | int | float | str
 
 
 def unknown_argument(name: str, valid_names: Sequence[str]) -> SysidError:
-    """Return the error of a launch argument that does not exist, with those that do and the nearest of them."""
+    """Return the error of a launch argument that does not exist, with the names that do and the nearest of them."""
     near = difflib.get_close_matches(name, valid_names, 2)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
     return SysidError(f"launch argument '{name}' is unknown{hint}; there are {', '.join(valid_names)}")
@@ -192,7 +192,7 @@ class Process:
         arguments: Launch arguments it takes as parameters of the same name.
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
         ends_last: Whether it is ended only when all others have: they need it to end in order.
-        is_required: Whether the suite ends when it ends: what a motion or its data need. Others are started again.
+        is_required: Whether the suite ends when it ends, as motions or their data need it. Others are started again.
         has_key: Whether it gets the key of the suite, with which it signs what others rely on, or checks that.
         package: Where its module is, in this package.
     """
@@ -327,7 +327,7 @@ class StartedProcess:
         process: What it is.
         namespace: ROS namespace; empty for none.
         parameter_files: Existing files.
-        parameters: Parameters beside those of the files, over which they win.
+        parameters: Parameters that override the files.
     """
 
     process: Process
@@ -380,7 +380,7 @@ def network_of(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def publishes_tf(values: Mapping[str, str]) -> bool:
-    """Whether the frames of the arm's links are published: by us, or by those who run the arm, never by both."""
+    """Whether the frames of the arm's links are published: by us, or by the arm's own stack, never by both."""
     if values["publish_tf"] != "auto":
         return values["publish_tf"] == "true"
     return values["mode"] not in _MODES_ON_TOPICS

@@ -40,7 +40,7 @@ HYPOTHESES = 4
 """Hypotheses about infeasible data that are printed; the report has all."""
 _BAR = 20
 _ENDLESS = 100_000
-"""Width of what is no terminal [characters]."""
+"""Width of lines that go to no terminal [characters]."""
 
 
 def make_console(stream: TextIO | None = None, width: int | None = None) -> Console:
@@ -92,7 +92,7 @@ def working(text: str) -> Status:
 
 
 class _TimeLeft(ProgressColumn):
-    """Time that is left: as whoever works says, else as the speed so far says."""
+    """Time that is left: as stated, else from the speed so far."""
 
     max_refresh = 0.5
 
@@ -110,7 +110,7 @@ def duration_text(seconds: float) -> str:
 
 
 class _TwoLines(Progress):
-    """A line with the bar, and one with what is known by now."""
+    """A line with the bar, and one with the present results."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         for task in self.tasks:
@@ -143,9 +143,9 @@ class ProgressDisplay:
 
         Args:
             text: What is happening, a few words.
-            share: Share of the work that is done, 0..1; None where nobody knows.
+            share: Share of the work that is done, 0..1; None if unknown.
             detail: What is known by now; whole words are never cut off elsewhere than on a terminal.
-            left: Time that is left [s]; None for what the share and the time so far say.
+            left: Time that is left [s]; None to derive it from the share and the time so far.
         """
         if not self._console.is_terminal:
             self._percent = "" if share is None else f"{100.0 * share:3.0f} %  "
@@ -163,7 +163,7 @@ class ProgressDisplay:
         (task,) = self._live.tasks
         done = {} if share is None else {"total": 1.0, "completed": share}
         if share is None:
-            task.total = None  # which update() cannot take away: work nobody can measure is not work that is done
+            task.total = None  # which update() cannot take away: work of unknown size is not done
         self._live.update(task.id, description=escape(text), detail=detail, left=left, **done)  # type: ignore[arg-type]
         self._live.start()
 
@@ -260,11 +260,11 @@ def interval_bar(
 
 
 def result_summary(result: IdentificationResult, hypotheses: Sequence[tuple[str, str]] | None = None) -> RenderableType:
-    """Return what was found: mass and CoM first, what they are good for, then every number, and what to beware of.
+    """Return the result: mass and CoM first, their uses, then every number and all warnings.
 
     Args:
         result: The result.
-        hypotheses: What could be wrong, each a sentence and its check, the likeliest first; None takes what the result
+        hypotheses: Possible faults, each a sentence and its check, the likeliest first; None takes what the result
             has as its explanation.
     """
     if hypotheses is None:
@@ -294,12 +294,12 @@ def files_summary(result: IdentificationResult, written: WrittenFiles) -> Render
 
 
 def next_step(result: IdentificationResult, folder: Path | str | None = None, has_checks: bool | None = None) -> str:
-    """Return what a person does with a result, in a sentence.
+    """Return the next step with a result, in a sentence.
 
     Args:
         result: The result.
         folder: Where its files are.
-        has_checks: Whether hypotheses with checks were told; None takes those of the result.
+        has_checks: Whether hypotheses with checks were shown; None looks into the result.
     """
     report = f"open {Path(folder) / REPORT} in a browser" if folder else "write the files, with --output"
     if not result.estimate.is_consistent:

@@ -29,7 +29,7 @@ from sysid_ros.reports.torque_fit import with_torque_fit
 from sysid_ros.reports.writer import software_versions
 
 PORTION = 0.05
-"""Length of what is handed to the estimator at once where a file has no portions of its own [s]."""
+"""Length of a portion for the estimator where a file has no portions of its own [s]."""
 
 
 def identify_recording(
@@ -48,9 +48,9 @@ def identify_recording(
         robot: The arm that was recorded.
         settings: Settings of the estimator; where they do not say how the gripper was, the recording may.
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
-        is_cancelled: Asked between portions and in the checks after them; ends the run with what the samples so far
-            say, without what was not checked by then, which warnings tell.
-        on_phase: Called with what is done after the estimate, in a few words.
+        is_cancelled: Polled between portions and in the checks after them; ends the run with the result of the samples
+            so far, and with warnings of checks that are missing.
+        on_phase: Called with each step after the estimate, in a few words.
         tare: A recording of the same arm with the empty hand, of the same session of its driver.
 
     Returns:
@@ -77,7 +77,7 @@ def identify_recording(
     said = {estimate.alarm_text, estimate.payload_change}
     is_usable = estimate.is_consistent and bool(np.all(np.isfinite(estimate.values)))
     on_phase("checking every window")
-    # An alarm ends the estimator's work, but the windows after it show best what is wrong
+    # An alarm ends the estimator's work, but the windows after it show the fault best
     rows = run.rows if is_usable else collect_rows(robot, settings, recording.batches, is_cancelled)
     times, estimates = zip(*run.history, strict=True)
     spent = time.perf_counter() - started
@@ -136,7 +136,7 @@ def identify_bodies(
         on_progress: Called with the time of the data [s] and the estimate, at every renewal of the bounds.
 
     Returns:
-        What was identified, the estimate, and what was noticed on the way.
+        The result, the estimate, and all notices.
 
     Raises:
         SysidError: The samples or settings do not fit the robot.
@@ -170,7 +170,7 @@ def _make_tare(recording: Recording, robot: RobotModel, settings: EstimatorSetti
 
 
 class _Run:
-    """One pass of the estimator over a recording; keeps what it says on the way."""
+    """One pass of the estimator over a recording; keeps its notices."""
 
     def __init__(
         self,
@@ -218,5 +218,5 @@ def _portions(batch: SampleBlock) -> list[SampleBlock]:
 
 
 def _latest(notices: Sequence[str]) -> list[str]:
-    """Return each notice once; of those that count something, the last one, which counts all of it."""
+    """Return each notice once; of a kind that counts something, the last one, which counts all of it."""
     return list({text.lstrip("0123456789 ").split(" (")[0]: text for text in notices}.values())

@@ -473,6 +473,7 @@ def _draw_scenes() -> list[tuple[str, Figure, str]]:
         reach, half = np.hypot(*box.center[:2]), box.half_extents[0]
         axes.add_patch(Rectangle((reach - half, 0.0), 2.0 * half, 2.0 * box.half_extents[2], color="tab:red"))
         axes.set_title(f"({experiment})")
+        axes.set_ylabel("height [m]" if experiment == EXPERIMENTS[0] else "")
         axes.set_xlabel("distance from the axis of joint 1 [m]")
         axes.set_aspect("equal")
     caption = (

@@ -39,7 +39,7 @@ _STICTION = 0.02
 _GOOD = 0.1
 """Share of the efforts that may stay unexplained before another reading of them is considered."""
 _CLEARLY = 0.5
-"""Another reading has to leave less than this part unexplained of what the plain one leaves."""
+"""Another reading has to leave less unexplained than this part of the plain one's residual."""
 _UNCLEAR = 0.5
 """Efforts of which this share stays unexplained whatever their sign show no gravity."""
 _AWAY = 1.3
@@ -49,7 +49,7 @@ _MUCH = 0.04
 _HEAVIER = 3.0
 """Payloads of so many times the prior are thought of before efforts count as too large."""
 _FACTOR = 2.0
-"""With a mass of a body known no better than this, odd efforts may be those of another arm in the box."""
+"""With a mass of a body known no better than this, odd efforts may come from another arm in the box."""
 _POOR = 0.3
 """Efforts far too small of which any scale leaves more unexplained have no gravity in them, as external torques."""
 _SCALES = np.geomspace(1e-3, 1e4, 71)
@@ -94,7 +94,7 @@ def make_recording(
         usual_sign: Sign of the efforts in files of this form where none is stated; None asks gravity.
 
     Raises:
-        InvalidRecording: The numbers are not those of this arm.
+        InvalidRecording: The numbers do not fit this arm.
         ParameterOutOfRange: A scale is stated of a joint that it does not have.
     """
     if unknown := sorted(set(options.effort_scale) - {"", *robot.joint_names}):
@@ -203,7 +203,7 @@ def _without_republished(raw: RawSamples) -> RawSamples:
 
 
 def _with_good_velocity(path: Path, robot: RobotModel, raw: RawSamples) -> RawSamples:
-    """Return samples without velocities where those are missing, only zeros, or not what the positions do."""
+    """Return samples without velocities if they are missing, only zeros, or not the rates of the positions."""
     if raw.v is None:
         return raw
     seconds = 1e-9 * (raw.stamps - raw.stamps[0])
@@ -302,7 +302,7 @@ class EffortComparison:
 
     Attributes:
         carrying: Joints that carry so much of the weight that the scale of their efforts shows.
-        is_moving: Whether a joint moves by more than 0.02 rad; one posture tells little.
+        is_moving: Whether a joint moves by more than 0.02 rad; one posture shows little.
     """
 
     def __init__(self, robot: RobotModel, samples: SampleBlock):
@@ -362,16 +362,16 @@ class EffortComparison:
         return float(np.sqrt(2.0 * found.cost)) / self._size, known + free @ found.x
 
     def best_scale(self, sign: float) -> tuple[tuple[float, float], float]:
-        """Return from where to where common scales explain well, in size, and what the best leaves unexplained.
+        """Return the range of common scales that explain well, in size, and the residual of the best.
 
-        A heavier payload does with a smaller scale, so data tell no more.
+        A heavier payload does with a smaller scale, so data show no more.
         """
         shares = np.array([self.fit(sign * one)[0] for one in _SCALES])
         good = _SCALES[shares < 1.3 * shares.min() + 0.3 * _GOOD]
         return (float(good[0]), float(good[-1])), float(shares.min())
 
     def best_scales(self, start: float) -> tuple[Array, float]:
-        """Return the scales of the joints, (n,), to which a common one leads, and what they leave unexplained."""
+        """Return the scales of the joints, (n,), to which a common one leads, and their residual."""
         scales, share = np.full(len(self._r), start), np.inf
         for _ in range(12):
             share, torques = self.fit(scales)
@@ -390,7 +390,7 @@ class EffortComparison:
 def _in_joint_direction(
     path: Path, robot: RobotModel, recording: Recording, options: ReadOptions, usual_sign: float | None
 ) -> Recording:
-    """Turn efforts into joint direction, as stated or as gravity shows, and refuse those that are no torques in Nm."""
+    """Turn efforts into joint direction, as stated or as gravity shows, and refuse all but torques in Nm."""
     notices, caveats = recording.notices, recording.caveats
     compared = EffortComparison(robot, samples := recording.samples)
     shown = compared.shown_sign()
@@ -426,12 +426,12 @@ def _in_joint_direction(
 
 
 def _find_fault(robot: RobotModel, compared: EffortComparison, sign: float) -> tuple[str, str, str] | None:
-    """Return what is wrong with the efforts, what was found and what is expected; None where they may be right."""
+    """Return the fault of the efforts, found and expected values; None where they may be right."""
     plain = compared.fit(sign)[0]
     if plain <= _GOOD / 2 or not compared.is_moving:
         return None
     needed = min(_UNCLEAR, _CLEARLY * plain)
-    if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):  # nobody can say which
+    if compared.fit(sign, payload=_HEAVIER)[0] < min(needed, _GOOD):  # either may be right
         doubt = "more than a payload of the prior needs: is it heavier (weigh it), or are they in another unit"
         return None if plain <= _GOOD else ("the size of the efforts", doubt, "")
     without = min(compared.fit(sign, 0.0)[0], compared.fit(sign, 0.0, 0.0)[0])
