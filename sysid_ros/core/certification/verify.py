@@ -13,7 +13,7 @@ from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robo
 from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.chain import Motion, enclose_path
 from sysid_ros.core.certification.checks import ROUNDING, AllowedErrors, Check, Division, MotionChecks
-from sysid_ros.core.certification.continuous import Load, average_squares, find_heat
+from sysid_ros.core.certification.continuous import HeldFeedback, Load, average_squares, find_heat
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,
@@ -240,7 +240,8 @@ def _prove(
         return first_torques if m is middle else checks.torques(motion(m, h))
 
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h), errors.torque_over(m, h)), middle, half)
-    squares = _torque_squares(tree, checks, errors, trajectory, (middle, half, first_torques))
+    feedback = HeldFeedback.bound(assumptions, errors)
+    squares = _torque_squares(tree, checks, errors, trajectory, (middle, half, first_torques), feedback)
     hottest = _require_continuous(assumptions.robot, squares, trajectory)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time, has_stop_bounds = 0.0, bool(settings.brake_times) and errors.stops is not None
@@ -305,6 +306,7 @@ def _torque_squares(
     errors: AllowedErrors,
     trajectory: Trajectory,
     first: tuple[Array, Array, TorqueBounds],
+    feedback: HeldFeedback,
 ) -> Array:
     """Bound the mean squares of the torques in parts of a plan, and at last while it is held, (K + 1, n) [Nm^2].
 
@@ -320,8 +322,12 @@ def _torque_squares(
     short = np.array([1e-6 * trajectory.duration])  # half the piece at the end that counts as rest
     end = trajectory.duration - short
     at_rest = checks.torques(Motion(tree, enclose_path(trajectory, end, short)))
-    held = checks.largest_torque(at_rest, errors.torque_over(end, short))
-    squares = np.concatenate([average_squares(middle, half, size), held.T**2])
+    rest = checks.largest_torque(at_rest, np.zeros((len(size), 1)))[:, 0]
+    feedback = replace(feedback, largest=errors.torque_over(end, short)[:, 0])
+    held, more = feedback.squares(rest)
+    moved = average_squares(middle, half, size)
+    moved[-1] += more * len(moved) / trajectory.duration  # for minutes that end in the hold
+    squares = np.concatenate([moved, held[None]])
     squares.setflags(write=False)
     return squares
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.continuous import HeldFeedback
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, Proof, make_certificate, with_room
@@ -440,7 +441,7 @@ class CertifiedPlanner:
         start, goal = request.state[0], request.goal
         assert goal is not None  # noqa: S101  # asked for by the caller
         q = start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (goal - start)
-        room = self._torque_room(q, self._held_errors(request, goal))
+        room = self._torque_room(q, request, self._held_errors(request, goal))
         if room.min() <= 0.0 or min(room[0], room[-1]) >= _TIGHT:
             return None
         is_wide = np.flatnonzero(room >= max(_TIGHT, 0.5 * room.max()))
@@ -512,14 +513,14 @@ class CertifiedPlanner:
             errors = self._held_errors(request, home)
         except (PlanRejected, BoundNotAvailable):
             return None
-        scene, ends = request.assumptions.scene, np.stack([home, home])
-        check = PostureCheck(self._model, scene, errors, MARGINS[-1], ends)
+        ends = np.stack([home, home])
+        check = PostureCheck(self._model, request.assumptions, errors, MARGINS[-1], ends)
         rng = np.random.default_rng(self.settings.seed)
         draws = rng.choice(_RADII, (_POSTURES, 1)) * rng.uniform(-1.0, 1.0, (_POSTURES, self.robot.n))
         draws = draws * (rng.random(draws.shape) < 0.5)  # mostly it is about few joints
         q = np.concatenate([start + draws, start + np.linspace(0.0, 1.0, _PROFILE)[:, None] * (home - start)])
         q = q[check.are_free(q)]
-        room, far = self._torque_room(q, errors), np.abs(q - start).max(axis=1)
+        room, far = self._torque_room(q, request, errors), np.abs(q - start).max(axis=1)
         last = 0.0
         for index in np.argsort(far, kind="stable"):
             if far[index] >= np.abs(home - start).max() or deadline.is_up():
@@ -545,10 +546,11 @@ class CertifiedPlanner:
         rest = np.zeros(self.robot.n)
         return self._certify(request, BezierTrajectory(posture, rest, rest, posture, 1.0), 0.0)
 
-    def _torque_room(self, q: Array, errors: AssumedErrors) -> Array:
+    def _torque_room(self, q: Array, request: PlanRequest, errors: AssumedErrors) -> Array:
         """Return the share of the torque limits that is left at rest in postures (N, n) beside feedback, (N,) [-]."""
-        needed = self._model.torque.demand_at_rest(q) + errors.torque
-        return np.asarray((1.0 - needed / self.robot.limits.tau_held).min(axis=1))
+        limits = self.robot.limits
+        left = HeldFeedback.bound(request.assumptions, errors).largest_rest(limits)
+        return np.asarray(((left - self._model.torque.demand_at_rest(q)) / limits.tau_held).min(axis=1))
 
     def _find_way(
         self, request: PlanRequest, errors: AssumedErrors, number: int, deadline: Deadline
@@ -560,7 +562,7 @@ class CertifiedPlanner:
         for done, (is_short, margins) in enumerate(tries):
             until = deadline.part(1.0 / (len(tries) - done))
             try:
-                check = PostureCheck(self._model, request.assumptions.scene, errors, margins, np.stack([start, goal]))
+                check = PostureCheck(self._model, request.assumptions, errors, margins, np.stack([start, goal]))
                 return find_route(check, start, goal, self.settings.seed + number, until.is_up, is_short)
             except NoMotion:
                 if deadline.is_up():

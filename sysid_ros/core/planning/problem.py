@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.core.certification.continuous import HeldFeedback
 from sysid_ros.core.certification.stop_model import STOP_ERRORS
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Scene
@@ -193,13 +194,13 @@ class PlanProblem:
             times = np.linspace(0.0, duration, _CONTINUATION + 1)[1:]
             basis = basis.joined(MotionBasis.continuation(start, duration, settings.planning_time, times))
         is_ahead = np.where(np.arange(basis.times.size) >= samples, 1.0, 0.0)
-        limits = self.model.robot.limits
+        limits, held = self.model.robot.limits, HeldFeedback.bound(self.request.assumptions, self._errors)
         reserved = (1.0 - margins.torque) * (1.0 - margins.reserve.torque * is_ahead[:, None])
         # Wherever a plan ends and whatever follows it, the arm must be able to stay.
         is_end = np.isin(np.arange(basis.times.size), (samples - 1, basis.times.size - 1))
         room = Room(
             torque=limits.tau_max * reserved,
-            rest=np.where(is_end[:, None], limits.tau_held, limits.tau_max) * reserved,
+            rest=np.where(is_end[:, None], held.largest_rest(limits) + held.largest, limits.tau_max) * reserved,
             feedback=self._errors.torque,
             clearance=self.request.assumptions.scene.clearance + margins.distance + margins.reserve.distance * is_ahead,
             friction_speed=self.request.assumptions.control_law.friction_speed,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.collision.scene import Scene
+from sysid_ros.core.certification.assumptions import Assumptions
+from sysid_ros.core.certification.continuous import HeldFeedback
 from sysid_ros.core.model.robot import JointLimits
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.distances import FreeDistances
@@ -83,13 +84,15 @@ class PostureCheck:
         ends: Start and goal, (2, n) [rad].
     """
 
-    def __init__(self, model: PlannerModel, scene: Scene, errors: AssumedErrors, margins: RouteMargins, ends: Array):
+    def __init__(
+        self, model: PlannerModel, assumptions: Assumptions, errors: AssumedErrors, margins: RouteMargins, ends: Array
+    ):
         self._limits, self._torque = model.robot.limits, model.torque
-        limits = self._limits
+        limits, scene = self._limits, assumptions.scene
         spheres, wide = model.spheres_in(scene), errors.grown(margins.growth)
         clearance = scene.clearance + margins.distance
         self._distances = FreeDistances(spheres, wide.position, clearance) if spheres.has_rows else None
-        self._torque_limit, self._clearance = limits.tau_held - wide.torque, clearance
+        self._torque_limit, self._clearance = HeldFeedback.bound(assumptions, wide).largest_rest(limits), clearance
         self._ends = ends
         needed, free = self._rooms(ends)
         self._more_torque = np.maximum(needed - self._torque_limit, 0.0)

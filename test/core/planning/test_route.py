@@ -48,7 +48,7 @@ def check_around_the_box(robot, goal):
     planner, assumptions = CertifiedPlanner(robot), payload_within(robot, 0.05, a_box_in_the_way(robot))
     planner._model.torque.set_boxes(*assumptions.boxes)
     ends = np.stack([robot.home, goal])
-    return PostureCheck(planner._model, assumptions.scene, AssumedErrors.none(robot.n), RouteMargins(0.01, 0.0), ends)
+    return PostureCheck(planner._model, assumptions, AssumedErrors.none(robot.n), RouteMargins(0.01, 0.0), ends)
 
 
 def legs_to(planner, assumptions, goal, most=8):
@@ -109,7 +109,7 @@ def test_margins_are_kept_but_close_to_ends_that_leave_less(gen3, by, monkeypatc
     planner._model.torque.set_boxes(*assumptions.boxes)
     none = AssumedErrors.none(gen3.n)
     margins, ends = RouteMargins(0.03, 0.0), np.stack([gen3.home, goal])
-    check = PostureCheck(planner._model, assumptions.scene, none, margins, ends)
+    check = PostureCheck(planner._model, assumptions, none, margins, ends)
     assert check.are_free(ends).all() and not check.free_edges(ends[:1], ends[1:])[0]
     way = np.stack([gen3.home, *find_route(check, gen3.home, goal, 0, lambda: False)])
     np.testing.assert_array_equal(way[-1], goal)
@@ -154,13 +154,14 @@ def test_postures_of_a_way_move_to_where_it_is_faster_and_needless_ones_are_left
 
 def test_legs_with_little_torque_left_are_estimated_to_take_longer(gen3):
     planner = CertifiedPlanner(gen3)
-    planner._model.torque.set_boxes(*payload_within(gen3, 0.05, Scene()).boxes)
+    known = payload_within(gen3, 0.05, Scene())
+    planner._model.torque.set_boxes(*known.boxes)
     ends = np.stack([gen3.home, gen3.home + TURN])
     seconds = []
     for needed in (0.0, 0.4):
         errors = AssumedErrors.none(gen3.n)
         errors = replace(errors, torque=needed * gen3.limits.tau_max)
-        check = PostureCheck(planner._model, Scene(), errors, RouteMargins(0.0, 0.0), ends)
+        check = PostureCheck(planner._model, known, errors, RouteMargins(0.0, 0.0), ends)
         seconds.append(float(check.times(ends[:1], ends[1:])[0]))
     least = route.shortest_time(gen3.limits, TURN)
     motion = BezierTrajectory(ends[0], np.zeros(7), np.zeros(7), ends[1], float(least))
