@@ -242,15 +242,6 @@ class TestAllBodies:
         estimate, _, _ = estimate_from_samples(robot, [block], ALL)
         assert not estimate.is_consistent or not estimate.combinations.contains(theta[:70])
 
-    def test_left_inverse_is_wider(self, robot, tools):
-        truth, block = simulate(robot, tools, ALL, np.random.default_rng(4), 0.65)
-        tight, loose = (
-            estimate_from_samples(robot, [block], dataclasses.replace(ALL, method=method))[0].combinations
-            for method in ("set_membership", "left_inverse")
-        )
-        assert tight.contains(truth) and loose.contains(truth)
-        assert np.all(tight.radius <= loose.radius * 1.02) and tight.radius.sum() < loose.radius.sum()
-
     def test_the_smallest_box_by_brute_force(self, robot):
         """Random points of the prior that agree with a few rows fill the bounds of combinations and stay inside."""
         rng = np.random.default_rng(0)
