@@ -475,12 +475,6 @@ def test_plans_stop_when_the_target_is_met_or_nothing_shrinks():
     assert "shrank no interval" in still.stop_reason and len(still.plans) < 10
 
 
-def test_a_failed_chain_names_its_reason():
-    with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        identify(ChainBackend(fail_at="motion"), CHAIN)
-    assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
-
-
 def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still_is_not():
     backend = ChainBackend()
     backend.speed = lambda clock: 0.3
