@@ -195,13 +195,6 @@ def test_a_trajectory_takes_over_in_motion_without_a_jump(loop):
     np.testing.assert_allclose(np.diff(v_d, axis=0), 1e-3 * 0.5 * (a_d[1:] + a_d[:-1]), atol=2e-5)
 
 
-def test_nothing_takes_over_where_nothing_was_sent(loop):
-    first, _, _ = start_chain(loop)
-    run(loop, 1.6)
-    assert loop.mode is LoopMode.HOLD
-    np.testing.assert_allclose(loop.status().reference, first.end, atol=1e-12)
-
-
 def test_a_brake_on_the_way_forgets_what_was_to_take_over(loop):
     first, second, takeover = start_chain(loop)
     run(loop, 0.3)

@@ -82,13 +82,6 @@ def test_positions_are_whole_encoder_steps(robot):
     np.testing.assert_allclose(steps, np.round(steps), atol=1e-6)
 
 
-def test_same_seed_same_numbers(robot):
-    first, again, other = (measure(robot, Noise.UNIFORM, seed)[1] for seed in (3, 3, 4))
-    for a, b in zip(first, again, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(first[3], other[3])
-
-
 def test_ideal_sensors_are_exact_copies(robot):
     truth, measured = measure(robot, Noise.NONE)
     for a, b in zip(truth, measured, strict=True):

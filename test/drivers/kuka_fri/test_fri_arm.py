@@ -54,6 +54,14 @@ def test_takes_over_and_holds(port, version):
     assert np.abs(np.diff([s.stamp_ns for s in samples]) - PERIOD * 1e9).max() < 1e5
 
 
+def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque(port):
+    controller = make_controller(payload="1.0")
+    weak = replace(ROBOT, limits=replace(ROBOT.limits, tau_max=ROBOT.limits.tau_max / 10.0))
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="lbr_A. needs .* Nm at rest.*Raise"):
+        make_arm(port, weak).connect()
+    assert not any("COMMANDING_ACTIVE" in report for report in controller.reports)
+
+
 @pytest.mark.parametrize("setup", list(TorqueSetup))
 def test_the_estimator_gets_the_joint_torque(port, setup):
     """At rest, gravity of the true arm with its payload, in joint direction: whatever the controller compensates."""
