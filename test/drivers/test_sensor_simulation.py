@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from textbook import load_steady, with_sensors
 
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
@@ -10,12 +9,8 @@ N = 3000
 
 
 @pytest.fixture(scope="module")
-def robot(robot):
-    """The arm with torques that do not vibrate, and errors of any sign at any time."""
-    n = robot.n
-    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
-    changes |= {"effort_absolute_error": np.full(n, 0.02), "effort_mean_error": np.full(n, np.inf)}
-    return replace(robot, sensors=replace(robot.sensors, **changes))
+def robot():
+    return load_steady()
 
 
 def measure(robot, noise, seed=0, tau=None):
@@ -64,9 +59,8 @@ def test_adversarial_errors_have_constant_signs_and_full_size(robot, noise):
 
 @pytest.mark.parametrize("noise", [Noise.UNIFORM, Noise.ADVERSARIAL, Noise.GAIN])
 def test_vibration_keeps_the_bounds_of_a_sample_and_of_the_integral(robot, noise):
-    bounds = {"effort_absolute_error": 2.0, "effort_mean_error": 0.1, "effort_integral_error": 0.15}
-    sensors = replace(robot.sensors, **{name: np.full(7, value) for name, value in bounds.items()})
-    (stamps, _, _, tau), (_, _, _, tau_m) = measure(replace(robot, sensors=sensors), noise, tau=np.zeros(7))
+    bounded = with_sensors(robot, effort_absolute_error=2.0, effort_mean_error=0.1, effort_integral_error=0.15)
+    (stamps, _, _, tau), (_, _, _, tau_m) = measure(bounded, noise, tau=np.zeros(7))
     error, period = tau_m - tau, 1e-9 * float(np.median(np.diff(stamps)))
     total = np.concatenate([np.zeros((1, 7)), np.cumsum(error, axis=0)]) * period
     apart = period * np.abs(np.subtract.outer(np.arange(len(total)), np.arange(len(total))))[..., None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pinocchio as pin
 import pytest
-from textbook import load_textbook
+from textbook import load_steady
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
@@ -104,12 +104,8 @@ class PushedArm:
 
 @pytest.fixture(scope="session", params=["kinova_gen3_2f85", "kuka_lbr_med7"])
 def robot(request):
-    """A textbook arm whose torques do not vibrate, so that momentum windows last 0.1 s."""
-    robot = load_textbook(request.param)
-    n, absolute = robot.n, 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
-    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
-    changes |= {"effort_absolute_error": np.full(n, absolute), "effort_mean_error": np.full(n, np.inf)}
-    return replace(robot, sensors=replace(robot.sensors, **changes))
+    """With momentum windows of 0.1 s."""
+    return load_steady(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pinocchio as pin
 import pytest
-from textbook import load_textbook
+from textbook import load_steady, with_sensors
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
@@ -99,30 +97,6 @@ def record(robot, theta, payload, motion, duration, rate=1000.0, gravity=None, t
     else:
         tau = torque_at(robot, model, theta, motion, times)
     return SampleBlock(stamps, np.arange(count), q, v, tau)
-
-
-def with_sensors(robot: RobotModel, **changes) -> RobotModel:
-    """The robot with other sensors; numbers are broadcast to the joints."""
-    values = {
-        name: np.full(robot.n, float(value))
-        if name not in ("effort_is_held", "stamp_jitter", "effort_meaning")
-        else value
-        for name, value in changes.items()
-    }
-    return dataclasses.replace(robot, sensors=dataclasses.replace(robot.sensors, **values))
-
-
-def load_steady(name: str) -> RobotModel:
-    """A textbook arm whose torques do not vibrate: within 2.5 % of any sign at any time (SAFE-ID section VI)."""
-    robot = load_textbook(name)
-    absolute = 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
-    return with_sensors(
-        robot,
-        effort_relative_error=0.025,
-        effort_gain_error=0.0,
-        effort_absolute_error=absolute,
-        effort_mean_error=np.inf,
-    )
 
 
 def perfect_sensors(robot: RobotModel) -> RobotModel:

@@ -396,13 +396,6 @@ def test_the_emergency_stop_ends_torque_and_the_arm_can_be_taken_over_again(runn
     expect_taken_over_again(loop)
 
 
-def test_a_base_that_is_restarted_is_lost_and_taken_over_again(running):
-    emulator, loop = running
-    emulator.now(lambda base: (base.restart(), emulator.server.drop_connections()))
-    expect_lost(loop, "INVALID_SESSION")
-    expect_taken_over_again(loop)
-
-
 def test_after_a_stop_the_base_holds_and_the_arm_can_be_read(running):
     emulator, loop = running
     q = emulator.base.arm.q
