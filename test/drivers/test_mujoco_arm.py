@@ -4,6 +4,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_textbook
+from true_arm import true_model
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOfRange
 from sysid_ros.core.model.robot import EffortMeaning, tool_transform
@@ -55,8 +56,7 @@ def link_side(robot, is_held):
 
 
 def loaded_model(robot):
-    model = robot.pin_model.copy()
-    model.inertias[7] = pin.Inertia.FromDynamicParameters(robot.theta_nominal[60:70] + robot.payload_prior.nominal)
+    model = true_model(robot, payload=robot.payload_prior.nominal)
     return model, model.createData()
 
 

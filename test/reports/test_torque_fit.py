@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pinocchio as pin
 import pytest
+from true_arm import true_model
 
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.reports.recordings.readers import estimate_velocity
@@ -17,9 +18,7 @@ def test_prediction_equals_inverse_dynamics_and_friction(result, meaning):
     rng = np.random.default_rng(1)
     q, v, a = rng.uniform(-1, 1, (3, 30, robot.n))
     v += 0.02 * np.sign(v)  # moving: at rest the Coulomb torque is not defined
-    model = robot.pin_model.copy()
-    model.armature[:] = 0.0
-    model.inertias[robot.n] += pin.Inertia.FromDynamicParameters(result.truth)
+    model = true_model(robot, payload=result.truth)
     expected = np.array([pin.rnea(model, model.createData(), *state) for state in zip(q, v, a, strict=True)])
     if meaning.has_friction:
         coulomb, viscous, armature, offset = robot.friction(robot.theta_nominal).T

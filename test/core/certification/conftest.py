@@ -8,10 +8,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_textbook
+from true_arm import true_model
 
 from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.model.robot import INERTIAL, PayloadPrior
+from sysid_ros.core.model.robot import PayloadPrior
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
@@ -31,10 +32,7 @@ class TrueArm:
     def __init__(self, robot, payload_box, payload_nominal, rng, is_corner=False):
         theta = sample_parameters(robot, rng, corner=is_corner)
         payload = sample_payload(PayloadPrior(payload_box, payload_nominal), rng, corner=is_corner)
-        self.model = robot.pin_model.copy()
-        for body in range(1, robot.n + 1):
-            values = theta[INERTIAL * (body - 1) : INERTIAL * body] + (payload if body == robot.n else 0.0)
-            self.model.inertias[body] = pin.Inertia.FromDynamicParameters(values)
+        self.model = true_model(robot, theta, payload)
         self.data = self.model.createData()
         self.friction = robot.friction(theta)
         self.sign = rng.choice([-1.0, 1.0], robot.n)

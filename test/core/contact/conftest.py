@@ -8,6 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_steady
+from true_arm import true_model
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
@@ -31,10 +32,7 @@ class PushedArm:
         robot = self.robot
         self.theta = sample_parameters(robot, self.rng, self.seed % 2 == 0)
         self.payload = sample_payload(robot.payload_prior, self.rng, corner=False)
-        self.model = robot.pin_model.copy()
-        for body in range(1, robot.n + 1):
-            inertia = self.theta[robot.inertial_slice(body)] + (self.payload if body == robot.n else 0.0)
-            self.model.inertias[body] = pin.Inertia.FromDynamicParameters(inertia)
+        self.model = true_model(robot, self.theta, self.payload)
         self.data = self.model.createData()
         self.omega = 2.0 * np.pi * self.rng.uniform(0.1, 0.5, robot.n)
         self.phase = self.rng.uniform(-np.pi, np.pi, robot.n)

@@ -6,6 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_steady, with_sensors
+from true_arm import Plant, true_model
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
@@ -30,22 +31,6 @@ class FourierMotion:
         v = (self.amplitude * self.omega * np.cos(angle)).sum(-1)
         a = -(self.amplitude * self.omega**2 * np.sin(angle)).sum(-1)
         return q, v, a
-
-
-def true_model(robot: RobotModel, theta, payload, gravity=None) -> pin.Model:
-    """Pinocchio model of an arm with the parameters theta and a payload."""
-    model = pin.Model(robot.pin_model)
-    for body in range(1, robot.n + 1):
-        parameters = np.array(theta[robot.inertial_slice(body)])
-        if body == robot.n:
-            parameters = parameters + payload
-        model.inertias[body] = pin.Inertia.FromDynamicParameters(parameters)
-    model.armature = np.zeros(robot.n)
-    model.friction = np.zeros(robot.n)
-    model.damping = np.zeros(robot.n)
-    if gravity is not None:
-        model.gravity = pin.Motion(np.asarray(gravity, dtype=float), np.zeros(3))
-    return model
 
 
 def friction_parameters(robot: RobotModel, theta):
@@ -90,7 +75,9 @@ def record(robot, theta, payload, motion, duration, rate=1000.0, gravity=None, t
     count = int(round(duration * rate)) + 1
     stamps = np.round(np.arange(count) / rate * 1e9).astype(np.int64)
     times = stamps * 1e-9 if true_times is None else true_times
-    model = true_model(robot, theta, payload, gravity)
+    model = true_model(robot, theta, payload)
+    if gravity is not None:
+        model.gravity = pin.Motion(np.asarray(gravity, dtype=float), np.zeros(3))
     q, v, _ = motion(times)
     if robot.sensors.effort_is_held:
         tau = np.concatenate([np.zeros((1, robot.n)), mean_torque(robot, model, theta, motion, times)])
@@ -112,26 +99,13 @@ def perfect_sensors(robot: RobotModel) -> RobotModel:
 
 
 class ClosedLoop:
-    """A simulated arm under computed torque with nominal parameters: RK4 on Pinocchio's forward dynamics.
-
-    The torque is held over each period; Coulomb friction is ``F_c tanh(v / 1 mrad/s)``, which stays within ``F_c`` and
-    equals it above the stiction speed.
-    """
-
-    SMOOTHING = 1e-3
-    SUBSTEPS = 4
+    """A simulated arm under computed torque with nominal parameters; the torque is held over each period."""
 
     def __init__(self, robot, theta, payload, motion, gains=(60.0, 12.0)):
         self.robot, self.motion, self.gains = robot, motion, gains
-        self.model = true_model(robot, theta, payload)
-        self.f_c, self.f_v, armature, self.beta = np.asarray(theta)[INERTIAL * robot.n :].reshape(-1, FRICTION).T
-        self.model.armature = armature
-        self.nominal = true_model(robot, robot.theta_nominal, robot.payload_prior.nominal)
-        self.data, self.nominal_data = self.model.createData(), self.nominal.createData()
-
-    def acceleration(self, q, v, tau):
-        friction = self.f_c * np.tanh(v / self.SMOOTHING) + self.f_v * v + self.beta
-        return pin.aba(self.model, self.data, q, v, tau - friction)
+        self.plant = Plant(robot, theta, payload, motion(0.0)[0])
+        self.nominal = true_model(robot, payload=robot.payload_prior.nominal)
+        self.nominal_data = self.nominal.createData()
 
     def control(self, t, q, v):
         q_d, v_d, a_d = self.motion(t)
@@ -145,23 +119,14 @@ class ClosedLoop:
         n, count = self.robot.n, int(round(duration / period)) + 1
         sensors = self.robot.sensors
         states, torques = np.zeros((count, 2, n)), np.zeros((count, n))
-        q, v, _ = self.motion(0.0)
-        h = period / self.SUBSTEPS
+        self.plant.q, self.plant.v, _ = self.motion(0.0)
         for k in range(count):
-            states[k] = q, v
+            states[k] = q, v = self.plant.q, self.plant.v
             noise = rng.uniform(-1, 1, (2, n)) * np.stack([0.5 * sensors.position_resolution, sensors.velocity_error])
             tau = self.control(k * period, q + noise[0], v + noise[1])
             if k + 1 < count:
                 torques[k + 1] = tau
-            for _ in range(self.SUBSTEPS):
-                a1 = self.acceleration(q, v, tau)
-                a2 = self.acceleration(q + 0.5 * h * v, v + 0.5 * h * a1, tau)
-                v3 = v + 0.5 * h * a2
-                a3 = self.acceleration(q + 0.5 * h * (v + 0.5 * h * a1), v3, tau)
-                v4 = v + h * a3
-                a4 = self.acceleration(q + h * v3, v4, tau)
-                q = q + h / 6 * (v + 2 * (v + 0.5 * h * a1) + 2 * v3 + v4)
-                v = v + h / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
+            self.plant.advance(tau, period)
         return states[:, 0], states[:, 1], torques
 
 

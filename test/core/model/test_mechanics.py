@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 import pytest
+from true_arm import true_model
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -31,8 +32,7 @@ def test_agrees_with_the_regressor_and_with_pinocchio(robot, case):
     friction[:, [0, 1, 3]] = 0.0
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE).evaluate_one(q, v, v_a, a)
     np.testing.assert_allclose(dynamics.passive_torque(q, v, v_a, a), regressor @ theta, atol=1e-12)
-    arm = robot.pin_model.copy()
-    arm.inertias[robot.n] = pin.Inertia.FromDynamicParameters(theta[10 * robot.n - 10 : 10 * robot.n])
+    arm = true_model(robot, theta)
     expected = pin.rnea(arm, arm.createData(), q, v, a) + friction[:, 2] * a
     np.testing.assert_allclose(dynamics.passive_torque(q, v, v, a), expected, atol=1e-12)
 
