@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from sysid_ros.core.model.loader import load_robot_from_urdf
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
-
-sys.path.insert(0, str(Path(__file__).parent))  # the helpers of these tests
 
 N = 7
 

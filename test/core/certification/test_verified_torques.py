@@ -65,27 +65,6 @@ def test_regressors_and_their_derivatives(arms, make_plan, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [2, 8, 30])
-def test_regressors_are_enclosed_between_the_middles(arms, make_plan, name, count):
-    robot, rng = arms[name], np.random.default_rng(count)
-    plan = make_plan(robot, rng, speed=2.0)
-    middle, half = pieces_of(plan, count)
-    joints, bodies = np.triu_indices(robot.n)
-    series = build_motion(robot, plan, middle, half).regressors()
-    is_needed = 0.0
-    for piece in rng.integers(0, count, 4):
-        for u in rng.uniform(-1, 1, 6):
-            state = [x[0] for x in plan.sample([middle[piece] + u * half[piece]])]
-            for part, matrix in enumerate(pinocchio_regressors(robot, *state)):
-                c0, c1, c2, rest = series[part][..., piece]
-                truth = np.array([matrix[i, 10 * b : 10 * b + 10] for i, b in zip(joints, bodies, strict=True)])
-                difference = np.abs(truth - c0 - c1 * u - c2 * u * u)
-                assert np.all(difference <= rest + 1e-10)
-                is_needed = max(is_needed, difference.max())
-    assert is_needed > 1e-6
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("speed", [1.0, 3.0])
 def test_no_arm_of_the_boxes_needs_more_torque(arms, make_plan, true_arm, name, speed):
     robot = arms[name]
