@@ -164,34 +164,13 @@ def test_unknown_commands_and_options_are_refused_with_the_nearest_one(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model", "gen4"], "robot 'gen4' is unknown; known are"),
-        (["--payload", "anvil"], "anvil"),
-        (["--trajectories", "-3"], "--trajectories -3: expected 0 or more"),
-        (["--max-motion-time", "nan"], "--max-motion-time nan: expected 0 or more"),
-        (["--target-mass-width", "-1"], "--target-mass-width -1.0: expected 0 or more"),
-    ],
-)
-def test_what_some_process_would_refuse_is_refused_before_any_starts(words, message, capfd, tmp_path, monkeypatch):
-    pytest.importorskip("mujoco")  # which starts processes of its own where it is loaded
-
-    def start(*_, **__):
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    assert door.main(["identify", "--results", str(tmp_path / "results"), *words]) == ExitStatus.BAD_INPUT
-    captured = capfd.readouterr()
-    assert message in captured.err + captured.out and not (tmp_path / "results").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
         ("calibrate arm log.csv --model ur5e --serial 1 --output none/c.yaml", "--output 'none/c.yaml': expected a"),
         ("calibrate arm log.csv --model ur5e --serial 1 --valid-days -3", "--valid-days -3: expected 0 or more"),
         ("calibrate run --serial 1 --motion-time nan", "--motion-time nan: expected 0 or more"),
         ("emulate fri --port x", "invalid port 'x': expected 0 to 65535"),
         ("emulate kortex --port 99999999", "invalid port '99999999'"),
         ("emulate ur --script-port -5", "invalid port '-5'"),
+        ("identify --domain-id 102", "invalid ROS domain '102': expected 0 to 101"),
         ("papers safe-id --seeds 0", "--seeds 0: expected 1 or more"),
         ("papers sva --scale nan", "--scale nan: expected 0.01 or more"),
         ("papers sva --seeds -1", "--seeds -1: expected 1 or more"),

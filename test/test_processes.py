@@ -12,7 +12,6 @@ from ros_launch import RosLaunch
 
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.cli.identify import client_command
-from sysid_ros.cli.main import main
 from sysid_ros.cli.parse_suites import identify_parser
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
@@ -371,17 +370,6 @@ def test_no_shared_memory_on_a_network_either_unless_the_user_has_chosen_transpo
     assert network_variables(Network.AUTO, True, middleware) == {"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"}
     for choice in (PROFILE_VARIABLE, "FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_BUILTIN_TRANSPORTS"):
         assert network_variables(Network.LAN, False, {**middleware, choice: "the user's own"}) == {}
-
-
-def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
-    assert main(["identify", "--mode", "hardware", "--results", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        "error: invalid --robot-ip '': expected the address of the arm, with --mode hardware\n"
-    )
-    assert main(["identify", "--domain-id", "102", "--results", str(tmp_path)]) == 2
-    assert "ROS_DOMAIN_ID 102: expected 0 to 101" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["identify", "--mode", "dream"])
 
 
 def test_the_emulated_controller_is_started_before_its_driver_and_only_where_it_is_wanted():
