@@ -7,6 +7,7 @@ import pinocchio as pin
 import pytest
 import scipy.sparse
 from scipy.optimize import linprog
+from textbook import load_steady
 
 from sysid_ros.core.estimation.bounds.set_membership import bound_by_membership
 from sysid_ros.core.estimation.lp.problem import Problem
@@ -170,7 +171,7 @@ class TestAllBodies:
     @pytest.mark.parametrize("friction_range", [0.0, 2.0])
     def test_torque_behind_the_gear(self, tools, friction_range):
         """Armature is never in it; friction behind the sensor is where it is asked for, up to as much as is said."""
-        robot = tools.load_steady("kuka_lbr_med7")
+        robot = load_steady("kuka_lbr_med7")
         settings = dataclasses.replace(ALL, friction_range=friction_range)
         theta, rng = sample_parameters(robot, np.random.default_rng(1), corner=True), np.random.default_rng(2)
         largest = robot.friction(robot.theta_box.upper)
