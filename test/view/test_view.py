@@ -1,7 +1,6 @@
 """The arm in a browser: what is in the scene, what a replay says at a time, and what people see."""
 
 import dataclasses
-import socket
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.drivers.network import free_port
 from sysid_ros.view import scene as scene_module
 from sysid_ros.view.address import LOOPBACK
 from sysid_ros.view.replay import FollowedPlan, Replay, Story
@@ -30,15 +30,9 @@ def make_estimate(robot):
 @pytest.fixture
 def view(robot):
     pytest.importorskip("viser", reason="the view needs viser: pip install 'sysid_ros[view]'")
-    view = ArmView(robot, port_that_is_free())
+    view = ArmView(robot, free_port())
     yield view
     view.close()
-
-
-def port_that_is_free():
-    with socket.socket() as candidate:
-        candidate.bind((LOOPBACK, 0))
-        return max(candidate.getsockname()[1], 1024)
 
 
 def make_story(robot):

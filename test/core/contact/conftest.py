@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
@@ -109,15 +109,3 @@ def robot(request):
 @pytest.fixture(scope="session")
 def pushed():
     return PushedArm
-
-
-@pytest.fixture(scope="session")
-def with_small_payload():
-    """The robot with a prior of a payload that is known already, as after an identification."""
-
-    def change(robot, share):
-        prior = robot.payload_prior
-        box = type(prior.box).around(prior.nominal, share * np.abs(prior.nominal) + 1e-6)
-        return replace(robot, payload_prior=replace(prior, box=box, shape=None))
-
-    return change
