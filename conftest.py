@@ -45,7 +45,6 @@ MARKERS = {
     "test/drivers/kuka_fri/test_fri_arm.py": "processes",
     "test/drivers/kuka_fri/test_fri_faults.py": "processes",
     "test/drivers/kuka_fri/test_fri_identification.py": "processes",
-    "test/drivers/kuka_fri/test_fri_takeover.py": "processes",
     "test/drivers/ros2_control/test_lbr_messages.py": "processes",
     "test/ros/test_alive.py": "processes",
     "test/ros/test_clock_steps.py": "processes",

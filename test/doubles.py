@@ -1,10 +1,20 @@
 """Estimates and certificates that say whatever a test wants; nothing was computed or checked."""
 
+from io import StringIO
+
 import numpy as np
 
+from sysid_ros.cli.terminal import WIDTH, make_console
 from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.control import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+
+
+def text_of(*parts, width=WIDTH):
+    """Texts and tables as a terminal shows them, without spaces at the ends of lines."""
+    stream = StringIO()
+    make_console(stream, width).print(*parts, sep="\n")
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def make_estimate(values, lower, upper, **changes):
@@ -14,6 +24,12 @@ def make_estimate(values, lower, upper, **changes):
         "target": "payload", "frame": "joint_7", "number_of_windows": 1, "data_seconds": 1.0, "condition_number": 1.0,
     }  # fmt: skip
     return ParameterEstimate(values, lower, upper, **{**fields, **changes})
+
+
+def estimate_around_nominal(robot, **changes):
+    """The nominal payload of the prior, known within a twentieth of its box to either side."""
+    nominal, around = robot.payload_prior.nominal, 0.05 * robot.payload_prior.box.width
+    return make_estimate(nominal, nominal - around, nominal + around, **changes)
 
 
 def make_certificate(trajectory, **changes):

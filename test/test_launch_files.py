@@ -4,19 +4,16 @@ import ast
 import importlib
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from ros_launch import RosLaunch
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS
 from sysid_ros.ros.node_help import parameters_of
 from sysid_ros.ros.parameters import declared
-
-sys.path.insert(0, str(Path(__file__).parent / "standins"))
-from ros_launch import RosLaunch  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 FILES = {name: ROOT / "launch" / f"{name}.launch.py" for name in ("identify", "space_robot")}

@@ -33,28 +33,6 @@ def test_every_folder_has_quick_tests(request, conftest):
     assert folders - quick == needs_processes
 
 
-def test_files_that_wait_come_first(conftest):
-    class Item:
-        def __init__(self, name, marker=None):
-            self.path, self.markers = ROOT / "test" / name, {marker}
-
-        def get_closest_marker(self, name):
-            return name if name in self.markers else None
-
-        def add_marker(self, name):
-            self.markers.add(name)
-
-    given = [
-        ("test_a.py", None), ("test_b.py", None), ("test_b.py", "slow"), ("ros/test_talk.py", None),
-        ("nodes/test_any.py", None), ("test_b.py", None),
-    ]  # fmt: skip
-    items = [Item(*one) for one in given]
-    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda name: None), items)
-    names = [item.path.relative_to(ROOT / "test").as_posix() for item in items]
-    assert names == ["nodes/test_any.py", "ros/test_talk.py", "test_b.py", "test_b.py", "test_b.py", "test_a.py"]
-    assert items[3].markers == {"slow"}  # within a file the order stays
-
-
 def test_only_files_in_which_a_test_failed_are_run_again(conftest):
     items = [
         SimpleNamespace(

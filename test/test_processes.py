@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from ros_launch import RosLaunch
 
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.cli.identify import client_command
-from sysid_ros.cli.main import main
 from sysid_ros.cli.parse_suites import identify_parser
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, create_key_file
@@ -28,9 +28,6 @@ from sysid_ros.processes import (
 )
 from sysid_ros.resources import resource, share_directories
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE, Network, network_variables
-
-sys.path.insert(0, str(Path(__file__).parent / "standins"))
-from ros_launch import RosLaunch  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 
@@ -273,6 +270,7 @@ def test_launch_ends_with_what_a_motion_needs_and_starts_the_rest_again(launch, 
 def test_the_driver_alone_publishes_the_description(launch):
     publisher = launch(launch_rviz="true")[-2]
     assert publisher.remappings == [("robot_description", "~/robot_description")]
+    assert "<robot" in publisher.parameters[0]["robot_description"].evaluate(None)
 
 
 @pytest.mark.parametrize(
@@ -372,24 +370,6 @@ def test_no_shared_memory_on_a_network_either_unless_the_user_has_chosen_transpo
     assert network_variables(Network.AUTO, True, middleware) == {"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"}
     for choice in (PROFILE_VARIABLE, "FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_BUILTIN_TRANSPORTS"):
         assert network_variables(Network.LAN, False, {**middleware, choice: "the user's own"}) == {}
-
-
-def test_launch_file_starts_rviz_only_when_asked(launch):
-    assert len(launch()) == len(IDENTIFY) + 1
-    publisher, rviz = launch(launch_rviz="true")[len(IDENTIFY) :]
-    assert "<robot" in publisher.parameters[0]["robot_description"].evaluate(None)
-    assert Path(rviz.arguments[1]).is_file()
-
-
-def test_runner_refuses_wrong_options_in_one_sentence(tmp_path, capsys):
-    assert main(["identify", "--mode", "hardware", "--results", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        "error: invalid --robot-ip '': expected the address of the arm, with --mode hardware\n"
-    )
-    assert main(["identify", "--domain-id", "102", "--results", str(tmp_path)]) == 2
-    assert "ROS_DOMAIN_ID 102: expected 0 to 101" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["identify", "--mode", "dream"])
 
 
 def test_the_emulated_controller_is_started_before_its_driver_and_only_where_it_is_wanted():

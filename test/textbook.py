@@ -7,12 +7,15 @@ import atexit
 import functools
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.robot_files import find_settings
 
 GEN3 = "kinova_gen3_2f85"
@@ -69,6 +72,21 @@ def textbook_file(name: str = GEN3) -> str:
 def load_textbook(name: str = GEN3, **options):
     """The textbook arm of that name, with what may follow the name of a robot, and options of ``load_robot``."""
     return load_robot(textbook_file(name), **options)
+
+
+def with_sensors(robot: RobotModel, **changes) -> RobotModel:
+    """The robot with other sensors; numbers are broadcast to the joints."""
+    single = ("effort_is_held", "stamp_jitter", "effort_meaning")
+    values = {name: one if name in single else np.full(robot.n, float(one)) for name, one in changes.items()}
+    return replace(robot, sensors=replace(robot.sensors, **values))
+
+
+def load_steady(name: str = GEN3) -> RobotModel:
+    """A textbook arm whose torques do not vibrate: within 2.5 % of any sign at any time (SAFE-ID section VI)."""
+    robot = load_textbook(name)
+    absolute = 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
+    bounds = {"effort_gain_error": 0.0, "effort_absolute_error": absolute, "effort_mean_error": np.inf}
+    return with_sensors(robot, effort_relative_error=0.025, **bounds)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.model.robot_files import available_robots, require_robot
 from sysid_ros.processes import Argument
 from sysid_ros.reports.recordings.options import ReadOptions
+from sysid_ros.ros.environment import DOMAIN_IDS
 from sysid_ros.view.address import PORT, free_port
 
 _ONLY_LAUNCHED = (
@@ -36,7 +37,14 @@ def add_launch_options(parser: argparse.ArgumentParser, arguments: Sequence[Argu
     parser.add_argument(
         "--results", "--output", type=Path, default=Path("results"), help="folder for the folder of this run"
     )
-    parser.add_argument("--domain-id", type=int, help="ROS domain, 0 to 101 (default: a free one)")
+    parser.add_argument("--domain-id", type=_domain_id, help="ROS domain, 0 to 101 (default: a free one)")
+
+
+def _domain_id(text: str) -> int:
+    """Read a ROS domain before a folder of results is made for it."""
+    if not (text.isdecimal() and int(text) in DOMAIN_IDS):
+        raise argparse.ArgumentTypeError(f"invalid ROS domain '{text}': expected 0 to {DOMAIN_IDS[-1]}")
+    return int(text)
 
 
 def launch_values(options: argparse.Namespace, arguments: Sequence[Argument]) -> dict[str, str]:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -60,13 +59,6 @@ def make_console(stream: TextIO | None = None, width: int | None = None) -> Cons
 def show(*parts: RenderableType, stream: TextIO | None = None) -> None:
     """Print texts and tables."""
     make_console(stream).print(*parts, sep="\n")
-
-
-def text_of(*parts: RenderableType, width: int = WIDTH) -> str:
-    """Return texts and tables as plain text of at most so many columns, without spaces at the ends of lines."""
-    stream = StringIO()
-    make_console(stream, width).print(*parts, sep="\n")
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def make_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> Table:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pinocchio as pin
 import pytest
-from doubles import make_estimate
+from doubles import estimate_around_nominal
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from nav_msgs.msg import Odometry
@@ -55,12 +55,6 @@ def pose_in_root(transforms, link):
     return link, rotation, position
 
 
-def estimate_of(robot):
-    box, nominal = robot.payload_prior.box, robot.payload_prior.nominal
-    lower, upper = nominal - 0.05 * box.width, nominal + 0.05 * box.width
-    return make_estimate(nominal, lower, upper)
-
-
 def test_transforms_place_every_link(robot, written):
     pictures, messages = written
     q = robot.home + 0.3
@@ -87,7 +81,7 @@ def test_postures_come_at_most_once_in_a_period(robot, written):
 
 def test_markers_stick_to_links(robot, written):
     pictures, messages = written
-    pictures.on_estimate(estimate_of(robot), START)
+    pictures.on_estimate(estimate_around_nominal(robot), START)
     ((topic, _, markers, _),) = messages
     assert topic == MARKERS
     drawn = markers.markers[1:]
@@ -97,7 +91,7 @@ def test_markers_stick_to_links(robot, written):
     (box,) = [one for one in drawn if one.ns == "com_bounds"]
     assert box.header.frame_id == "bracelet_link", "the link at the last joint, in whose frame estimates are"
     messages.clear()
-    pictures.on_estimate(dataclasses.replace(estimate_of(robot), is_consistent=False), START)
+    pictures.on_estimate(dataclasses.replace(estimate_around_nominal(robot), is_consistent=False), START)
     assert {one.ns for one in messages[0][2].markers[1:]} == {"arm", "carried"}
 
 
@@ -118,7 +112,7 @@ def test_a_recording_has_them_and_stays_small(robot, tmp_path):
             stamp = START + k * 50_000_000
             pictures.on_posture(robot.home + 0.2 * np.sin(0.05 * k + rng.uniform(0, 0.01, robot.n)), stamp)
             if k % 10 == 0:
-                pictures.on_estimate(estimate_of(robot), stamp)
+                pictures.on_estimate(estimate_around_nominal(robot), stamp)
     with open(path, "rb") as file:
         reader = make_reader(file, decoder_factories=[DecoderFactory()])
         found = {}

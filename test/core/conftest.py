@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import pinocchio as pin
 import pytest
 from textbook import load_textbook
+from true_arm import Plant
 
 from sysid_ros.core.model.loader import load_robot_from_urdf
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory, rest_projection
-
-sys.path.insert(0, str(Path(__file__).parent))  # the helpers of these tests
 
 N = 7
 
@@ -144,38 +140,6 @@ def tracking():
 
 
 PERIOD = 1e-3
-SUBSTEPS = 4
-CREEP = 1e-3  # rad/s over which Coulomb friction changes its sign
-
-
-class Plant:
-    """The true arm: articulated-body algorithm, Runge-Kutta of order 4."""
-
-    def __init__(self, robot: RobotModel, theta: np.ndarray, payload: np.ndarray, q: np.ndarray):
-        n = robot.n
-        self.model = robot.pin_model.copy()
-        for body in range(n):
-            parameters = theta[10 * body : 10 * body + 10] + (payload if body == n - 1 else 0.0)
-            self.model.inertias[body + 1] = pin.Inertia.FromDynamicParameters(parameters)
-        self.coulomb, self.viscous, armature, self.offset = theta[10 * n :].reshape(n, 4).T
-        self.model.armature = armature.copy()
-        self.data = self.model.createData()
-        self.q, self.v = q.copy(), np.zeros(n)
-
-    def acceleration(self, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        sign = np.minimum(np.maximum(v / CREEP, -1.0), 1.0)
-        return pin.aba(self.model, self.data, q, v, tau - self.coulomb * sign - self.viscous * v - self.offset).copy()
-
-    def advance(self, tau: np.ndarray, duration: float, substeps: int = SUBSTEPS) -> None:
-        h = duration / substeps
-        for _ in range(substeps):
-            q, v = self.q, self.v
-            k1 = self.acceleration(q, v, tau)
-            k2 = self.acceleration(q + 0.5 * h * v, v + 0.5 * h * k1, tau)
-            k3 = self.acceleration(q + 0.5 * h * (v + 0.5 * h * k1), v + 0.5 * h * k2, tau)
-            k4 = self.acceleration(q + h * (v + 0.5 * h * k2), v + h * k3, tau)
-            self.q = q + h * v + h * h / 6.0 * (k1 + k2 + k3)
-            self.v = v + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
 
 
 @dataclass(frozen=True)

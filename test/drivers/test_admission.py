@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 from driver_doubles import make_certificate, make_move
 
-from sysid_ros.core.certification.certificate import Margin
-from sysid_ros.core.certification.stop_model import LimitKind
-from sysid_ros.core.common.box import Box
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.admission import admit_control, admit_start, admit_trajectory
 from sysid_ros.drivers.loop_types import LoopRefusal
@@ -28,7 +25,7 @@ def test_a_good_plan_is_admitted(robot, boxes):
     admit_start(robot, plan, certificate, robot.home, 0.0)
 
 
-def test_a_proof_is_about_one_robot_one_start_and_one_brake_time(robot, boxes):
+def test_a_proof_is_about_one_robot_and_one_start(robot, boxes):
     plan = make_move(robot.home)
     certificate = make_certificate(boxes, plan)
     admit_trajectory(robot, plan, certificate, boxes, 10.0)
@@ -43,15 +40,9 @@ def test_a_proof_is_about_one_robot_one_start_and_one_brake_time(robot, boxes):
         replace(robot, never_touch=(("shoulder_link", "bracelet_link"),)),
     ):
         refuse(other, boxes, plan, certificate, "planner and driver need the same model")
-    refuse(robot, boxes, plan, make_certificate(boxes, plan, robot_hash=""), "that is not stated")
-    for brake_time in (0.0, -1.0, np.nan, np.inf, 1e6):
-        bad = make_certificate(boxes, plan, brake_time=brake_time)
-        refuse(
-            robot, boxes, plan, bad, f"the brake time of its certificate is {brake_time} s; it must be from 0.1 to 10 s"
-        )
     admit_start(robot, plan, certificate, robot.home + 1e-7, 0.0)
-    with pytest.raises(LoopRefusal, match="starts -0.000100 rad away from the held position"):
-        admit_start(robot, plan, certificate, robot.home + 1e-4, 0.0)
+    with pytest.raises(LoopRefusal, match="starts -0.000100 rad away from the held position of joint_3"):
+        admit_start(robot, plan, certificate, robot.home + 1e-3 * THIRD, 0.0)
 
 
 def refuse(robot, boxes, plan, certificate, message, now=10.0):
@@ -59,17 +50,9 @@ def refuse(robot, boxes, plan, certificate, message, now=10.0):
         admit_trajectory(robot, plan, certificate, boxes, now)
 
 
-def test_without_certificate(robot, boxes):
-    refuse(robot, boxes, make_move(robot.home), None, "no certificate")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"path_hash": "0" * 64}, "issued for path 000000000000"),
-        ({"box_hash": "0" * 64}, "issued for parameter box 000000000000"),
-        ({"expires_at": 5.0}, "valid from 0.000 s to 5.000 s, but the time is 10.000 s"),
-        ({"issued_at": 20.0}, "valid from 20.000 s"),
         ({"tracking_bound": np.full(7, np.inf)}, "tracking bound of its certificate"),
         ({"tracking_bound": np.full(6, 0.1)}, "tracking bound of its certificate"),
         ({"velocity_bound": np.full(7, np.inf)}, "velocity bound of its certificate"),
@@ -82,28 +65,11 @@ def test_without_certificate(robot, boxes):
         ({"velocity_bound": np.full(7, -0.1)}, "velocity bound of joint_1 .* is -0.1 rad/s; it must be positive"),
         ({"velocity_bound": np.full(7, 1.3)}, "velocity bound of joint_5 .* is 1.3 rad/s; .* at most 1.222 rad/s"),
         ({"torque_bound": np.full(7, 39.0)}, "torque bound of joint_5 .* is 39.0 Nm; .* at most 29.4 Nm"),
-        ({"torque_fraction": 5.0}, "torque fraction of its certificate is 5.0; it must be from 0.01 to 1"),
-        ({"torque_fraction": np.nan}, "torque fraction of its certificate is nan"),
-        ({"brake_time": 0.05}, "brake time of its certificate is 0.05 s; it must be from 0.1 to 10 s"),
-        ({"rest_before": -1.0}, "rest before of its certificate is -1.0 s"),
-        ({"rest_before": np.nan}, "rest before of its certificate is nan s"),
-        ({"expires_at": 1e12}, "validity of its certificate is 1000000000000.0 s; it must be from 0 to 86400 s"),
-        ({"expires_at": np.inf}, "validity of its certificate is inf s"),
-        ({"margins": (Margin(LimitKind.TORQUE, -0.1, "joint_1", 0.5),)}, "margin of the torque limit .* is -0.1 at"),
-        ({"margins": (Margin(LimitKind.GROUND, np.nan, "arm", 0.5),)}, "margin of the ground limit .* is nan at"),
-        ({"margins": (Margin(LimitKind.GROUND, 0.1, "arm", np.nan),)}, "margin of the ground limit .* at nan s"),
     ],
 )
 def test_certificates_that_do_not_fit(robot, boxes, changes, message):
     plan = make_move(robot.home)
     refuse(robot, boxes, plan, make_certificate(boxes, plan, **changes), message)
-
-
-def test_another_model(robot, boxes):
-    plan = make_move(robot.home)
-    certificate = make_certificate(boxes, plan)
-    other = (boxes[0], Box(boxes[1].lower, 0.99 * boxes[1].upper))
-    refuse(robot, other, plan, certificate, "certify the plan again")
 
 
 @pytest.mark.parametrize(
@@ -119,13 +85,6 @@ def test_another_model(robot, boxes):
 def test_motions_that_are_not_allowed(robot, boxes, plan, message):
     plan = plan(robot.home)
     refuse(robot, boxes, plan, make_certificate(boxes, plan), message)
-
-
-def test_another_start(robot, boxes):
-    plan, reference = make_move(robot.home), robot.home.copy()
-    reference[2] += 0.01
-    with pytest.raises(LoopRefusal, match="starts -0.010000 rad away from the held position of joint_3"):
-        admit_start(robot, plan, make_certificate(boxes, plan), reference, 0.0)
 
 
 def test_a_limit_that_is_not_a_number_admits_nothing(robot, boxes):

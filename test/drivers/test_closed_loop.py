@@ -1,16 +1,11 @@
 """A few of the trials of bench/bench_closed_loop.py: Algorithm 2 in lock-step, checked against the true state."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
+import _closed_loop
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import _closed_loop  # noqa: E402
-from _closed_loop import (  # noqa: E402
+from _closed_loop import (
     SIMULATIONS,
     Change,
     Geometry,
@@ -22,15 +17,15 @@ from _closed_loop import (  # noqa: E402
     draw_trial,
     run_trial,
 )
-from _closed_loop_faults import run_broken  # noqa: E402
-from _pinocchio_physics import solve_friction  # noqa: E402
+from _closed_loop_faults import run_broken
+from _pinocchio_physics import solve_friction
 from textbook import load_textbook
 
-from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers  # noqa: E402
-from sysid_ros.core.collision.scene import Obstacle, Scene  # noqa: E402
-from sysid_ros.core.model.sampling import sample_parameters, sample_payload  # noqa: E402
-from sysid_ros.core.planning.planner import CertifiedPlanner  # noqa: E402
-from sysid_ros.drivers.modes import Noise  # noqa: E402
+from sysid_ros.core.collision.clearance import build_scene_model, pair_distances, sphere_centers
+from sysid_ros.core.collision.scene import Obstacle, Scene
+from sysid_ros.core.model.sampling import sample_parameters, sample_payload
+from sysid_ros.core.planning.planner import CertifiedPlanner
+from sysid_ros.drivers.modes import Noise
 
 PATIENCE = 60.0  # seconds of real time: what is found must not depend on how fast the machine is
 

@@ -7,6 +7,7 @@ import pinocchio as pin
 import pytest
 from scipy.integrate import solve_ivp
 from textbook import load_textbook
+from true_arm import true_model
 
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box
@@ -65,10 +66,7 @@ def torque_at(robot, t):
 
 def simulate_independently(robot, theta, start, seconds):
     """Links by Pinocchio's articulated-body algorithm, motors and springs by hand, an adaptive integrator."""
-    model, elasticity, n = robot.pin_model.copy(), robot.elasticity, robot.n
-    for body in range(1, n + 1):
-        model.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
-    model.armature = np.zeros(n)
+    model, elasticity, n = true_model(robot, theta), robot.elasticity, robot.n
     data = model.createData()
     _, viscous, armature, offset = robot.friction(theta).T
     gravity = pin.computeGeneralizedGravity(model, data, start).copy()

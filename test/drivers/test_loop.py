@@ -12,7 +12,7 @@ from sysid_ros.core.control import CONTROLLERS, RobustController
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.tracking_bound.nominal_payload import counterweights
 from sysid_ros.core.trajectories.families import BezierTrajectory
-from sysid_ros.drivers.arm import ArmError, ArmState, InjectedFaults
+from sysid_ros.drivers.arm import ArmError, InjectedFaults
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
@@ -51,10 +51,6 @@ def require_rest(loop, seconds=0.3):
     truth = loop.arm.truth()
     assert np.abs(truth.v).max() < 5e-3
     assert np.abs(truth.q - before).max() < 1e-3
-
-
-def last(loop):
-    return loop.status().transitions[-1]
 
 
 def mock_loop(**settings):
@@ -193,13 +189,6 @@ def test_a_trajectory_takes_over_in_motion_without_a_jump(loop):
     np.testing.assert_allclose(q_d[20 + 599 - 1], first.evaluate(0.599)[0], atol=1e-12)
     np.testing.assert_allclose(q_d[20 + 700 - 1], second.evaluate(0.1)[0], atol=1e-9)
     np.testing.assert_allclose(np.diff(v_d, axis=0), 1e-3 * 0.5 * (a_d[1:] + a_d[:-1]), atol=2e-5)
-
-
-def test_nothing_takes_over_where_nothing_was_sent(loop):
-    first, _, _ = start_chain(loop)
-    run(loop, 1.6)
-    assert loop.mode is LoopMode.HOLD
-    np.testing.assert_allclose(loop.status().reference, first.end, atol=1e-12)
 
 
 def test_a_brake_on_the_way_forgets_what_was_to_take_over(loop):
@@ -443,12 +432,39 @@ def test_a_certificate_for_the_model_before_is_refused(loop):
 # Faults: each ends at rest with its code
 
 
-def test_silence_of_the_commanding_side_brakes(loop):
+def complain(loop):
+    read = loop.arm.read
+    loop.arm.read = lambda: replace(read(), faults=("motor of joint_2 is hot",))
+
+
+BRAKING = {
+    "silence of the commander": (
+        lambda loop: None,
+        LoopCode.STALE,
+        "no heartbeat of the commanding side for 0.20",
+    ),
+    "many dropped cycles": (
+        lambda loop: loop.arm.inject(InjectedFaults(drop_cycles=6)),
+        LoopCode.INVALID_MEASUREMENT,
+        "no usable measurement in 3 cycles: no fresh measurement",
+    ),
+    "an effort that is not a number": (
+        lambda loop: loop.arm.inject(InjectedFaults(nan_torques=("joint_3",))),
+        LoopCode.INVALID_MEASUREMENT,
+        "the torque of joint_3 is nan",
+    ),
+    "a complaint of the arm": (complain, LoopCode.HARDWARE, "the arm reports: motor of joint_2 is hot"),
+}
+
+
+@pytest.mark.parametrize("name", BRAKING)
+def test_motions_are_braked_on_their_path(loop, name):
+    act, code, words = BRAKING[name]
     start_move(loop)
-    run(loop, 0.5)
-    samples = run(loop, 0.6, beat=False)
-    assert loop.status().code is LoopCode.STALE and loop.mode is LoopMode.HOLD
-    assert "no heartbeat of the commanding side for 0.20" in loop.status().reason
+    samples = run(loop, 0.6)
+    act(loop)
+    samples += run(loop, 0.6, beat=not name.startswith("silence"))
+    assert loop.mode is LoopMode.HOLD and loop.status().code is code and words in loop.status().reason
     require_smooth(samples)
     require_rest(loop)
 
@@ -479,17 +495,6 @@ def test_a_few_dropped_cycles_are_bridged(loop):
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
     assert loop.status().invalid_cycles == 40 == sum(not s.ok for s in samples)
     require_smooth(samples)
-
-
-def test_many_dropped_cycles_brake(loop):
-    start_move(loop)
-    samples = run(loop, 0.6)
-    loop.arm.inject(InjectedFaults(drop_cycles=6))
-    samples += run(loop, 0.6)
-    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
-    assert "no usable measurement in 3 cycles: no fresh measurement" in loop.status().reason
-    require_smooth(samples)
-    require_rest(loop)
 
 
 FATAL = {
@@ -535,15 +540,9 @@ def test_the_arm_is_given_up_when_it_cannot_be_controlled(loop, name):
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
 
 
-def test_an_effort_that_is_not_a_number_brakes_and_refuses_until_it_is_back(loop):
-    start_move(loop)
-    samples = run(loop, 0.6)
+def test_no_motion_starts_until_an_effort_is_a_number_again(loop):
     loop.arm.inject(InjectedFaults(nan_torques=("joint_3",)))
-    samples += run(loop, 0.6)
-    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.INVALID_MEASUREMENT
-    assert "the torque of joint_3 is nan" in loop.status().reason
-    require_smooth(samples)
-    require_rest(loop)
+    run(loop, 0.01)
     with pytest.raises(LoopRefusal, match="the torque of joint_3 is nan"):
         start_move(loop)
     loop.arm.inject(InjectedFaults())
@@ -690,20 +689,6 @@ def test_an_arm_without_usable_measurement_is_not_taken_over(robot):
     assert loop.mode is LoopMode.IDLE
 
 
-def test_complaints_of_the_arm_brake(loop, monkeypatch):
-    start_move(loop)
-    run(loop, 0.5)
-    read = loop.arm.read
-
-    def complain() -> ArmState:
-        return replace(read(), faults=("motor of joint_2 is hot",))
-
-    monkeypatch.setattr(loop.arm, "read", complain)
-    run(loop, 0.6)
-    assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.HARDWARE
-    assert "the arm reports: motor of joint_2 is hot" in loop.status().reason
-
-
 def test_transitions_tell_the_story(loop):
     start_move(loop)
     run(loop, 0.3)
@@ -716,4 +701,4 @@ def test_transitions_tell_the_story(loop):
         (LoopMode.TRACK, LoopMode.BRAKE, LoopCode.BRAKE_REQUESTED),
         (LoopMode.BRAKE, LoopMode.HOLD, LoopCode.BRAKE_REQUESTED),
     ]
-    assert last(loop).stamp_ns > 0
+    assert loop.status().transitions[-1].stamp_ns > 0

@@ -144,20 +144,6 @@ def test_silence_brakes(robot):
         assert process.status().code is LoopCode.STALE
 
 
-def test_brake_on_request(process, robot):
-    start_move(process, robot, duration=3.0)
-    process.brake("enough")
-    assert process.status().code is LoopCode.BRAKE_REQUESTED
-    wait_until(lambda: process.status().mode is LoopMode.HOLD, "rest")
-
-
-def test_a_slow_reader_never_stops_the_loop():
-    with LoopProcess(build_loop, 7, capacity=256) as process:
-        wait_until(lambda: process.status().cycles > 700, "700 cycles")
-        read = process.read_samples()
-        assert read.dropped > 400 and 0 < len(read.block) < 256
-
-
 def test_an_arm_can_pace_the_loop():
     """As FRI does: read() blocks; when the arm is lost, the loop paces itself instead of spinning."""
     with LoopProcess(build_loop_paced_by_its_arm, 7) as process:

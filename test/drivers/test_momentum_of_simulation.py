@@ -4,6 +4,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from scipy.integrate import cumulative_simpson
+from true_arm import true_model
 
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.drivers.modes import Noise
@@ -17,10 +18,7 @@ def simulate(robot, theta, payload, seconds, substeps):
     """Drives every joint through reversals; one record per integration step of the 1 kHz arm with two substeps."""
     settings = MujocoSettings(period=STEP, substeps=substeps, noise=Noise.NONE)
     arm = MujocoArm(robot, theta, payload, settings=settings)
-    model = robot.pin_model.copy()
-    for i in range(1, robot.n + 1):
-        total = theta[10 * (i - 1) : 10 * i] + (payload if i == robot.n else 0.0)
-        model.inertias[i] = pin.Inertia.FromDynamicParameters(total)
+    model = true_model(robot, theta, payload)
     data = model.createData()
     coulomb, viscous, armature, offset = robot.friction(theta).T
     omega = 2.0 * np.pi * np.array([0.5, 0.4, 0.6, 0.5, 0.7, 0.6, 0.8])

@@ -5,20 +5,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_textbook
+from true_arm import true_model
 
 from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent
 from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 from sysid_ros.drivers.mujoco.simulation import build_mujoco_model, set_inertial_parameters
 
 STEP = 5e-4
-
-
-def pin_model_with(robot, theta, payload):
-    model = robot.pin_model.copy()
-    for i in range(1, robot.n + 1):
-        total = theta[10 * (i - 1) : 10 * i] + (payload if i == robot.n else 0.0)
-        model.inertias[i] = pin.Inertia.FromDynamicParameters(total)
-    return model
 
 
 def draw(robot, seed):
@@ -34,7 +27,7 @@ def test_acceleration_obeys_the_equation_of_motion_of_pinocchio(name, seed):
     robot = load_textbook(name)
     rng, theta, payload = draw(robot, seed)
     model = build_mujoco_model(robot, theta, payload, STEP)
-    reference = pin_model_with(robot, theta, payload)
+    reference = true_model(robot, theta, payload)
     data, pin_data = mujoco.MjData(model), reference.createData()
     coulomb, viscous, armature, offset = robot.friction(theta).T
     for _ in range(10):
@@ -68,7 +61,7 @@ def test_energy_is_conserved_without_friction(robot):
     armature = robot.friction(theta)[:, 2]
     free = replace(robot, limits=replace(robot.limits, q_lower=np.full(7, -np.inf), q_upper=np.full(7, np.inf)))
     model = build_mujoco_model(free, theta, payload, STEP)
-    reference = pin_model_with(robot, theta, payload)
+    reference = true_model(robot, theta, payload)
     data, pin_data = mujoco.MjData(model), reference.createData()
     data.qpos[:], data.qvel[:] = robot.home, 0.3
 

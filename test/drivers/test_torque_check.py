@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from textbook import load_textbook
+from textbook import load_steady, load_textbook, with_sensors
 
 from sysid_ros.core.model.robot import EffortMeaning
 from sysid_ros.drivers.modes import Noise
@@ -13,12 +13,8 @@ PERIOD = 0.001
 
 
 @pytest.fixture(scope="module")
-def robot(robot):
-    """The arm with torques that do not vibrate, and errors of any sign at any time."""
-    n = robot.n
-    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
-    changes |= {"effort_absolute_error": np.full(n, 0.02), "effort_mean_error": np.full(n, np.inf)}
-    return replace(robot, sensors=replace(robot.sensors, **changes))
+def robot():
+    return load_steady()
 
 
 def find_first(check, readings, commands):
@@ -98,9 +94,7 @@ def test_a_sensor_is_believed_again_after_a_while_without_a_difference(robot):
 
 def test_torques_that_vibrate_are_compared_in_the_mean(robot):
     """A sensor of 4 % too much, under vibration of 0.8 Nm that hides it in each sample."""
-    bounds = {"effort_absolute_error": 1.0, "effort_mean_error": 0.01, "effort_integral_error": 0.005}
-    sensors = replace(robot.sensors, **{name: np.full(7, value) for name, value in bounds.items()})
-    shaking = replace(robot, sensors=sensors)
+    shaking = with_sensors(robot, effort_absolute_error=1.0, effort_mean_error=0.01, effort_integral_error=0.005)
     commands = np.full((2000, 7), 5.0)
     readings = measured(robot, commands) + 0.8 * np.where(np.arange(2000) % 2 == 0, 1.0, -1.0)[:, None]
     assert find_first(TorqueCheck(shaking, 0.05, PERIOD), readings, commands) is None

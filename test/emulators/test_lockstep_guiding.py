@@ -1,12 +1,11 @@
 """Tests of an arm that a simulated hand guides: it follows, stands still without a hand, and a wrong model drifts."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
 import pytest
+from _lockstep_guiding import Hand, LockstepGuiding
 from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -17,10 +16,6 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 from sysid_ros.emulators.lockstep import run_for
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-from _lockstep_guiding import Hand, LockstepGuiding  # noqa: E402
 
 PAYLOAD = from_com_form(1.0, [0.0, 0.0, 0.08], np.diag([0.004, 0.004, 0.002]))
 

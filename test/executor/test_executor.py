@@ -1,19 +1,13 @@
 """Many independent runs: the same results whoever carries them out, failures, dead workers, going on from a file."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
+import executor_runs as runs
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.executor import DaskCluster, InProcess, LocalProcesses, ResultsFile, open_executor, run_all, throughput
 from sysid_ros.papers.tables import cost_tables
-
-# Workers are fresh processes: they import what they run, from a folder of their path.
-sys.path.append(str(Path(__file__).parent))
-runs = importlib.import_module("executor_runs")
 
 
 def jobs(count):

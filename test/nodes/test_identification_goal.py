@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from doubles import make_estimate
+from doubles import make_estimate, text_of
 from geometry_msgs.msg import InertiaStamped
 from node_bench import PATIENCE, Bench
 from suite_bench import GoalProbe
@@ -21,7 +21,7 @@ from sysid_ros.adapters.identification import goals as goals_module
 from sysid_ros.adapters.identification.files import build_result, payload_message, prepare_folder
 from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
-from sysid_ros.cli.terminal import result_summary, text_of
+from sysid_ros.cli.terminal import result_summary
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.calibration import CalibrationRecord

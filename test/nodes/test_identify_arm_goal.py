@@ -116,11 +116,6 @@ class Goal:
         return self.run_.run(self.told.append)
 
 
-def test_error_codes_are_those_of_the_other_action():
-    for code in IdentificationErrorCode:
-        assert hasattr(Identify.Result, code.name)
-
-
 def test_a_goal_calibrates_and_checks_on_the_last_motion(robot, monkeypatch, tmp_path):
     goal = Goal(robot, monkeypatch, tmp_path / "out")
     result = goal.run()

@@ -1,9 +1,7 @@
 """A synthetic identification: known payload, noisy torques, bounds that shrink around the truth."""
 
 import dataclasses
-import sys
 from datetime import datetime, timezone
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord
 from sysid_ros.reports.torque_fit import predict_torque
 
-sys.path.insert(0, str(Path(__file__).parent))  # the helpers of these tests
 DURATION = 6.0
 PERIOD_NS = 2_000_000
 START_NS = 1_700_000_000_000_000_000

@@ -1,9 +1,8 @@
 """Certificates that were forged after they were made: none is accepted without being named."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
+import _attacks_verify as attacks
 import numpy as np
 import pytest
 from textbook import load_textbook
@@ -15,9 +14,6 @@ from sysid_ros.core.certification.conditions import Conditions, compare_conditio
 from sysid_ros.core.certification.ranges import find_out_of_range
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-import _attacks_verify as attacks  # noqa: E402
 
 
 @pytest.fixture(scope="module")

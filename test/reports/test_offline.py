@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from doubles import text_of
 from recording_files import save_npz
 from textbook import textbook_file
 
@@ -18,7 +19,7 @@ from sysid_ros.cli import main as door
 from sysid_ros.cli import offline
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.parse_recordings import offline_parser
-from sysid_ros.cli.terminal import ProgressDisplay, result_summary, text_of
+from sysid_ros.cli.terminal import ProgressDisplay, result_summary
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator

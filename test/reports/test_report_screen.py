@@ -1,15 +1,11 @@
 """The report in a browser: on a phone, on a screen and on paper, with the pointer over its plots."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
+from browser import open_page
 
 from sysid_ros.reports.report import report_html
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of all tests
-from browser import open_page  # noqa: E402
 
 pytestmark = pytest.mark.processes
 BOX = "(e => { e.scrollIntoView(); const r = e.getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; })"

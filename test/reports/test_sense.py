@@ -7,6 +7,7 @@ import pinocchio as pin
 import pytest
 from recording_files import write_csv, write_npz
 from test_bags import HEADER, STATE, TIME, states, write_bag
+from true_arm import true_model
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -25,10 +26,7 @@ def move(robot, rate=100.0, seconds=5.0, seed=0, payload=None, gravity=1.0, ampl
     rng = np.random.default_rng(seed)
     theta = sample_parameters(robot, rng, corner=True)
     held = sample_payload(robot.payload_prior, rng, corner=True) if payload is None else payload
-    model = robot.pin_model.copy()
-    for body in range(1, robot.n + 1):
-        own = theta[robot.inertial_slice(body)] + (held if body == robot.n else 0.0)
-        model.inertias[body] = pin.Inertia.FromDynamicParameters(own)
+    model = true_model(robot, theta, held)
     friction, data = robot.friction(theta), model.createData()
     stamps = np.rint(np.arange(0.0, seconds, 1.0 / rate) * 1e9).astype(np.int64)
     times = 1e-9 * stamps

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from doubles import text_of
 
 from sysid_ros.cli import terminal
 from sysid_ros.cli.many_runs import carry_out_runs
@@ -23,7 +24,6 @@ from sysid_ros.cli.terminal import (
     next_step,
     result_summary,
     show,
-    text_of,
     working,
 )
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis

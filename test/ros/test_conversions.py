@@ -358,12 +358,6 @@ def test_a_torque_at_rest_that_does_not_fit_is_refused(field, value, message):
         c.estimate_from_message(sent)
 
 
-def test_a_scene_that_is_not_known_says_so():
-    assert c.scene_to_message(Scene()).is_known
-    message = c.scene_to_message(Scene(), fault="the camera sees nothing")
-    assert not message.is_known and message.fault == "the camera sees nothing"
-
-
 def test_truth_there_and_back():
     payload = make_estimate().values
     message = over_the_wire(c.truth_to_message(payload, STAMP, "joint_7", 4))

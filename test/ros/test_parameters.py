@@ -181,11 +181,6 @@ def test_refused_change_leaves_everything_as_it_was(make_node, name, value, reas
     assert seen == []
 
 
-def test_building_the_dataclass_checks_without_ros():
-    with pytest.raises(ParameterOutOfRange, match="parameter duration"):
-        ExampleParameters(duration=0.0)
-
-
 def test_empty_list_of_numbers_has_no_type_in_ros(make_node):
     @dataclass(frozen=True)
     class Empty(NodeParameters):

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from sysid_msgs.msg import SampleBatch
-from sysid_msgs.srv import CertifyTrajectory
-from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import samples_from_message, trajectory_to_message
-from sysid_ros.ros.waiting import call_service, wait_until
+from sysid_ros.ros.conversions import samples_from_message
+from sysid_ros.ros.waiting import wait_until
 
 JOINTS = tuple(f"joint_{k}" for k in range(1, 8))
 BATCHES = 60
@@ -22,9 +20,8 @@ import sys, time
 import numpy as np
 from rclpy.node import Node
 from sysid_msgs.msg import SampleBatch
-from sysid_msgs.srv import CertifyTrajectory
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, samples_to_message, trajectory_from_message
+from sysid_ros.ros.conversions import Samples, samples_to_message
 from sysid_ros.ros.node import spin_main
 
 JOINTS = tuple(f"joint_{k}" for k in range(1, 8))
@@ -34,7 +31,6 @@ class Peer(Node):
         super().__init__("peer")
         self.number = 0
         self.publisher = self.create_publisher(SampleBatch, "~/samples", qos.SAMPLES)
-        self.create_service(CertifyTrajectory, "~/certify", self.certify)
         self.create_timer(0.02, self.send)
 
     def send(self):
@@ -46,10 +42,6 @@ class Peer(Node):
                           valid=np.ones(20, bool), mode=np.ones(20, np.uint8))
         self.publisher.publish(samples_to_message(samples, JOINTS, "base"))
         self.number += 20
-
-    def certify(self, request, response):
-        response.message = trajectory_from_message(request.trajectory, JOINTS).hash()
-        return response
 
 sys.exit(spin_main(Peer))
 """
@@ -79,11 +71,3 @@ def test_batches_arrive_complete_and_in_order(peer, node):
     sequence = np.concatenate([one.sequence for one in samples])
     np.testing.assert_array_equal(sequence, np.arange(20 * BATCHES))
     np.testing.assert_array_equal(np.concatenate([one.tau for one in samples])[:, 6], sequence + 0.1 * 6 + 2)
-
-
-def test_trajectory_keeps_its_hash_through_a_service(peer, node):
-    trajectory = BezierTrajectory(np.zeros(7), np.zeros(7), np.zeros(7), np.linspace(0.1, 0.7, 7), 2.0)
-    client = node.create_client(CertifyTrajectory, "peer/certify")
-    request = CertifyTrajectory.Request(trajectory=trajectory_to_message(trajectory, JOINTS))
-    # The answer to the first call of a process that was just started may be lost.
-    assert call_service(node, client, request, 30.0, repeat_after=3.0).message == trajectory.hash()

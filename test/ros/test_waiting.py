@@ -21,16 +21,6 @@ def node(spinning):
         yield node
 
 
-def test_answer_of_a_service(node):
-    def answer(_, response):
-        response.success, response.message = True, "planned"
-        return response
-
-    node.create_service(Trigger, "plan", answer)
-    client = node.create_client(Trigger, "plan")
-    assert call_service(node, client, Trigger.Request(), 5.0).message == "planned"
-
-
 def test_service_nobody_offers(node):
     client = node.create_client(Trigger, "excitation_planner/plan")
     with pytest.raises(SysidError, match="no server offers the service /cell/excitation_planner/plan") as caught:
@@ -51,13 +41,6 @@ def offer_silence(node, then=lambda: None):
         return response
 
     return node.create_service(Trigger, "plan", never)
-
-
-def test_service_that_does_not_answer(node):
-    offer_silence(node)
-    client = node.create_client(Trigger, "plan")
-    with pytest.raises(ServiceFailed, match="/cell/plan did not answer within 0.3 s"):
-        call_service(node, client, Trigger.Request(), 0.3)
 
 
 def test_an_answer_that_was_lost_is_asked_for_again(node, monkeypatch):
@@ -82,7 +65,7 @@ def test_an_answer_that_was_lost_is_asked_for_again(node, monkeypatch):
 def test_asking_again_ends_in_time(node):
     offer_silence(node)
     client = node.create_client(Trigger, "plan")
-    with pytest.raises(ServiceFailed, match="did not answer within 0.5 s"):
+    with pytest.raises(ServiceFailed, match="/cell/plan did not answer within 0.5 s"):
         call_service(node, client, Trigger.Request(), 0.5, repeat_after=0.1)
     assert not client._pending_requests  # nothing waits for an answer any more
 
@@ -101,11 +84,6 @@ def test_waiting_can_be_cancelled(node):
     with pytest.raises(Cancelled):
         call_service(node, client, Trigger.Request(), 30.0, is_cancelled=lambda: time.monotonic() > start + 0.2)
     assert time.monotonic() - start < 25.0
-
-
-def test_wait_until_ends_with_the_condition():
-    assert wait_until(lambda: True, 0.0)
-    assert not wait_until(lambda: False, 0.05)
 
 
 def test_silent_topic_without_publisher_names_topic_and_qos(node):

@@ -1,4 +1,8 @@
-import sys
-from pathlib import Path
+import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "nodes"))  # the bench of nodes
+from sysid_ros.space.core.robot import load_free_flyer
+
+
+@pytest.fixture(scope="session")
+def robot():
+    return load_free_flyer("servicer")

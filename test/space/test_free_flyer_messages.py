@@ -19,12 +19,6 @@ from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.transforms import TransformBroadcaster
 from sysid_ros.space.adapters.driver import Measurement
 from sysid_ros.space.adapters.messages import draw_free_flyer, odometry_from_message, odometry_to_message
-from sysid_ros.space.core.robot import load_free_flyer
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_free_flyer("servicer")
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from sysid_ros.space.core.identification import (
     estimate_held,
 )
 from sysid_ros.space.core.intervals import FloatingMotion
-from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.report import (
     SimulationTruth,
     held_object_html,
@@ -33,11 +32,6 @@ from sysid_ros.space.report import (
 )
 
 HELD = from_com_form(12.0, [0.62, 0.05, -0.03], np.diag([0.4, 0.7, 0.6]))
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_free_flyer("servicer")
 
 
 def measured(robot, parameters):

@@ -16,11 +16,6 @@ from sysid_ros.space.simulation import (
 )
 
 
-@pytest.fixture(scope="module")
-def robot():
-    return load_free_flyer("servicer")
-
-
 def motion(robot, intervals, seed=0):
     rng = np.random.default_rng(seed)
     knots = np.cumsum(

@@ -1,52 +1,38 @@
 """The arm in a browser: what is in the scene, what a replay says at a time, and what people see."""
 
 import dataclasses
-import socket
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import open_page
+from doubles import estimate_around_nominal
 
 from sysid_ros.core.collision.scene import Obstacle, Scene
-from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode, ParameterEstimate
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
+from sysid_ros.drivers.network import free_port
 from sysid_ros.view import scene as scene_module
 from sysid_ros.view.address import LOOPBACK
 from sysid_ros.view.replay import FollowedPlan, Replay, Story
 from sysid_ros.view.scene import ArmView, com_box
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of all tests
-from browser import open_page  # noqa: E402
-
-from sysid_ros.core.common.errors import SysidError
-
 pytestmark = pytest.mark.processes
 
 
-def make_estimate(robot, share=0.05):
-    box, nominal = robot.payload_prior.box, robot.payload_prior.nominal
-    fields = {"method": "set_membership", "guarantee": "", "is_guaranteed": True, "is_consistent": True, "alarm": None,
-              "target": "payload", "frame": robot.joint_names[-1], "number_of_windows": 12, "data_seconds": 4.0,
-              "condition_number": 5.0}  # fmt: skip
-    lower, upper = nominal - share * box.width, nominal + share * box.width
-    return ParameterEstimate(values=nominal, lower=lower, upper=upper, **fields)
+def make_estimate(robot):
+    return estimate_around_nominal(robot, number_of_windows=12, data_seconds=4.0)
 
 
 @pytest.fixture
 def view(robot):
     pytest.importorskip("viser", reason="the view needs viser: pip install 'sysid_ros[view]'")
-    view = ArmView(robot, port_that_is_free())
+    view = ArmView(robot, free_port())
     yield view
     view.close()
-
-
-def port_that_is_free():
-    with socket.socket() as candidate:
-        candidate.bind((LOOPBACK, 0))
-        return max(candidate.getsockname()[1], 1024)
 
 
 def make_story(robot):

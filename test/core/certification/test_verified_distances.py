@@ -6,6 +6,8 @@ import coal
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
+from verifier_cases import make_boxes_around, make_plan
 
 from sysid_ros.core.certification.chain import Motion, enclose_path
 from sysid_ros.core.certification.distance import SphereBounds
@@ -53,8 +55,8 @@ def pieces_of(trajectory, count):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("count", "error"), [(4, 0.0), (15, 0.02), (15, 0.1), (60, 0.01)])
-def test_no_error_brings_anything_closer(arms, make_plan, make_boxes_around, name, count, error):
-    robot, rng = arms[name], np.random.default_rng(count)
+def test_no_error_brings_anything_closer(name, count, error):
+    robot, rng = load_textbook(name), np.random.default_rng(count)
     tree, closest = JointTree.of(robot, in_base=True), {}
     for _ in range(4):
         plan = make_plan(robot, rng, speed=2.0)
@@ -82,9 +84,9 @@ def test_no_error_brings_anything_closer(arms, make_plan, make_boxes_around, nam
     assert max(closest.values()) < 0.02 + 0.6 * error
 
 
-def test_depths_inside_obstacles(arms):
+def test_depths_inside_obstacles():
     """Inside a box, too, the bound is below the (negative) distance, which moving out through a face takes."""
-    robot = arms["kinova_gen3_2f85"]
+    robot = load_textbook("kinova_gen3_2f85")
     box = Obstacle("crate", [0.3, 0.1, 0.6], [0.3, 0.25, 0.2], pin.exp3(np.array([0.3, -0.2, 0.5])))
     collision = build_scene_model(robot, Scene((box,)))
     plan = BezierTrajectory(robot.home, np.zeros(7), np.zeros(7), robot.home + 0.3, 2.0)
@@ -104,9 +106,9 @@ def test_depths_inside_obstacles(arms):
     assert deepest < -0.1
 
 
-def test_second_derivatives_are_below_their_bound(arms):
+def test_second_derivatives_are_below_their_bound():
     """``|d^2 p / dq_i dq_j| <= R_ij`` by finite differences at random postures."""
-    robot, rng = arms["kinova_gen3_2f85"], np.random.default_rng(0)
+    robot, rng = load_textbook("kinova_gen3_2f85"), np.random.default_rng(0)
     collision = build_scene_model(robot, Scene())
     truth = Coal(robot, collision)
     bound = SphereBounds(robot, collision, np.zeros(7))._second

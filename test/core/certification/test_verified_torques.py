@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 import pytest
+from textbook import load_textbook
+from verifier_cases import TrueArm, make_plan
 
 from sysid_ros.core.certification.chain import Motion, enclose_path, stop_corners
 from sysid_ros.core.certification.stop_model import counted_friction
@@ -41,8 +43,8 @@ def pinocchio_regressors(robot, q, v, a):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_regressors_and_their_derivatives(arms, make_plan, name):
-    robot, rng = arms[name], np.random.default_rng(0)
+def test_regressors_and_their_derivatives(name):
+    robot, rng = load_textbook(name), np.random.default_rng(0)
     plan = make_plan(robot, rng)
     middle, half = (part[::500] for part in pieces_of(plan, 2000))  # short: cubic terms are in the lower ones
     joints, bodies = np.triu_indices(robot.n)
@@ -65,30 +67,9 @@ def test_regressors_and_their_derivatives(arms, make_plan, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [2, 8, 30])
-def test_regressors_are_enclosed_between_the_middles(arms, make_plan, name, count):
-    robot, rng = arms[name], np.random.default_rng(count)
-    plan = make_plan(robot, rng, speed=2.0)
-    middle, half = pieces_of(plan, count)
-    joints, bodies = np.triu_indices(robot.n)
-    series = build_motion(robot, plan, middle, half).regressors()
-    is_needed = 0.0
-    for piece in rng.integers(0, count, 4):
-        for u in rng.uniform(-1, 1, 6):
-            state = [x[0] for x in plan.sample([middle[piece] + u * half[piece]])]
-            for part, matrix in enumerate(pinocchio_regressors(robot, *state)):
-                c0, c1, c2, rest = series[part][..., piece]
-                truth = np.array([matrix[i, 10 * b : 10 * b + 10] for i, b in zip(joints, bodies, strict=True)])
-                difference = np.abs(truth - c0 - c1 * u - c2 * u * u)
-                assert np.all(difference <= rest + 1e-10)
-                is_needed = max(is_needed, difference.max())
-    assert is_needed > 1e-6
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("speed", [1.0, 3.0])
-def test_no_arm_of_the_boxes_needs_more_torque(arms, make_plan, true_arm, name, speed):
-    robot = arms[name]
+def test_no_arm_of_the_boxes_needs_more_torque(name, speed):
+    robot = load_textbook(name)
     payload = robot.payload_prior.box, robot.payload_prior.nominal
     boxes = robot.theta_box, payload[0]
     rng = np.random.default_rng(3)
@@ -99,7 +80,7 @@ def test_no_arm_of_the_boxes_needs_more_torque(arms, make_plan, true_arm, name, 
         bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
         bound, at_middle = bounds.evaluate(1.0, 1.0, 0.0)
         assert np.all(at_middle <= bound + 1e-9)
-        drawn = [true_arm(robot, *payload, rng, is_corner=k > 1) for k in range(6)]
+        drawn = [TrueArm(robot, *payload, rng, is_corner=k > 1) for k in range(6)]
         for piece in range(12):
             for u in (-1.0, 1.0, *rng.uniform(-1, 1, 2)):
                 state = [x[0] for x in plan.sample([middle[piece] + u * half[piece] * (1 - 1e-12)])]
@@ -110,9 +91,9 @@ def test_no_arm_of_the_boxes_needs_more_torque(arms, make_plan, true_arm, name, 
     assert closest < 1.5  # not far from what happens
 
 
-def test_the_worst_corner_reaches_the_bound_in_the_middle(arms, make_plan, true_arm):
+def test_the_worst_corner_reaches_the_bound_in_the_middle():
     """In the middle the bound is exact: the corner with the signs of the regressor reaches it."""
-    robot = arms["kinova_gen3_2f85"]
+    robot = load_textbook("kinova_gen3_2f85")
     boxes = robot.theta_box, robot.payload_prior.box
     plan = make_plan(robot, np.random.default_rng(5))
     middle, half = pieces_of(plan, 5)
@@ -138,15 +119,15 @@ def test_the_worst_corner_reaches_the_bound_in_the_middle(arms, make_plan, true_
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("clock", [(1.0, 0.0), (0.6, -1.5)])
-def test_no_weighed_arm_needs_more_torque(arms, make_plan, true_arm, name, clock):
+def test_no_weighed_arm_needs_more_torque(name, clock):
     """What weighing tells of an arm takes something off, but never what that arm may need."""
-    robot, (rate, slowdown) = arms[name], clock
+    robot, (rate, slowdown) = load_textbook(name), clock
     prior, rng = robot.payload_prior, np.random.default_rng(11)
     closest, most = np.inf, 0.0
     for trial in range(12):
         plan = make_plan(robot, rng, 1.0)
         middle, half = pieces_of(plan, 12)
-        arm = true_arm(robot, prior.box, prior.nominal, rng, is_corner=trial % 2 == 1)
+        arm = TrueArm(robot, prior.box, prior.nominal, rng, is_corner=trial % 2 == 1)
         posture = plan.evaluate(rng.uniform(0.0, plan.duration))[0]
         error = rng.uniform(0.05, 1.0, robot.n)
         gravity = pin.computeGeneralizedGravity(arm.model, arm.data, posture)
@@ -169,12 +150,12 @@ def test_no_weighed_arm_needs_more_torque(arms, make_plan, true_arm, name, clock
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_decides_is_as_exact_as_when_everything_is_worked_out(arms, make_plan, true_arm, seed):
+def test_what_decides_is_as_exact_as_when_everything_is_worked_out(seed):
     """Largest shares of the limits, and all that are larger than the largest one in a middle, over all clocks."""
-    robot, rng = arms["kinova_gen3_2f85"], np.random.default_rng(seed)
+    robot, rng = load_textbook("kinova_gen3_2f85"), np.random.default_rng(seed)
     prior, plan = robot.payload_prior, make_plan(robot, rng, 1.0 + seed)
     middle, half = pieces_of(plan, 12)
-    arm = true_arm(robot, prior.box, prior.nominal, rng, is_corner=True)
+    arm = TrueArm(robot, prior.box, prior.nominal, rng, is_corner=True)
     posture = plan.evaluate(rng.uniform(0.0, plan.duration))[0]
     measured = Box.around(pin.computeGeneralizedGravity(arm.model, arm.data, posture), np.full(robot.n, 0.2))
     weighed = WeighedBox.of(prior.box, RestTorque(tuple(robot.joint_names), posture, measured))
@@ -206,9 +187,9 @@ def instants_of_stops(plan, brake_time, half, rng):
 
 
 @pytest.mark.parametrize("brake_time", [0.3, 1.2])
-def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
+def test_no_stop_needs_more_torque(brake_time):
     """Real stops, begun at any time, simulated as trajectories."""
-    robot = arms["kinova_gen3_2f85"]
+    robot = load_textbook("kinova_gen3_2f85")
     payload = robot.payload_prior.box, robot.payload_prior.nominal
     boxes = robot.theta_box, payload[0]
     rng = np.random.default_rng(7)
@@ -219,7 +200,7 @@ def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
         bounds = TorqueBounds(spread_parameters(robot, boxes), build_motion(robot, plan, middle, half))
         corners = [bounds.evaluate(r, square, slow / brake_time)[0] for r, square, slow in stop_corners()]
         bound = np.maximum.reduce(corners)
-        drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
+        drawn = [TrueArm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
         for _, piece, state in instants_of_stops(plan, brake_time, half, rng):
             for arm in drawn:
                 torque = np.abs(arm.torque(*state))
@@ -229,9 +210,9 @@ def test_no_stop_needs_more_torque(arms, make_plan, true_arm, brake_time):
 
 
 @pytest.mark.parametrize("speed", [0.3, 0.8, 2.0])
-def test_no_law_needs_more_torque_with_the_friction_it_compensates(arms, make_plan, true_arm, speed):
+def test_no_law_needs_more_torque_with_the_friction_it_compensates(speed):
     """On a path and in stops along it; slow ones need less than with friction in any direction."""
-    robot, law = arms["kinova_gen3_2f85"], RobustSettings()
+    robot, law = load_textbook("kinova_gen3_2f85"), RobustSettings()
     payload, rng = (robot.payload_prior.box, robot.payload_prior.nominal), np.random.default_rng(17)
     spread, brake_time, closest, saved = spread_parameters(robot, (robot.theta_box, payload[0])), 0.8, np.inf, 0.0
     for _ in range(6):
@@ -244,7 +225,7 @@ def test_no_law_needs_more_torque_with_the_friction_it_compensates(arms, make_pl
         path, middles = both[0].evaluate(1.0, 1.0, 0.0)
         assert np.all(bound <= plain + 1e-12) and np.all(middles <= path + 1e-9)
         saved = max(saved, (plain - bound).max())
-        drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
+        drawn = [TrueArm(robot, *payload, rng, is_corner=k > 0) for k in range(4)]
 
         def needed(arm, q, v, a):
             coulomb = arm.friction[:, 0]
@@ -312,9 +293,9 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clock", [(1.0, 0.0), (0.7, -1.5), (0.0, -3.0)])
-def test_the_exact_worst_case_is_enclosed_between_the_middles(arms, make_plan, kind, clock):
+def test_the_exact_worst_case_is_enclosed_between_the_middles(kind, clock):
     """Against ``|W c| + |W| r`` of another regressor at many times."""
-    robot, rng = arms["kinova_gen3_2f85"], np.random.default_rng(9)
+    robot, rng = load_textbook("kinova_gen3_2f85"), np.random.default_rng(9)
     boxes = boxes_of(robot, kind)
     exact = TorqueDemand(robot, *boxes, ZERO)
     rate, slowdown = clock

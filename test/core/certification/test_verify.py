@@ -9,6 +9,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from proofs import assume, certify, verify
+from textbook import load_textbook
+from verifier_cases import TrueArm, make_boxes_around, make_errors, make_plan, small_payload
 
 from sysid_ros.core.certification.checks import ROUNDING, AllowedErrors, Check, Division
 from sysid_ros.core.certification.stop_model import STOP_ERRORS, LimitKind, PlanRejected, VerifierSettings
@@ -23,6 +25,16 @@ from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory
 
 ZERO = np.zeros(7)
+
+
+@pytest.fixture
+def errors():
+    return make_errors()
+
+
+@pytest.fixture
+def boxes(robot):
+    return robot.theta_box, small_payload(robot)[0]
 
 
 def simulate(robot, plan, errors, scene, arms, rng, count=60):
@@ -57,11 +69,9 @@ def simulate(robot, plan, errors, scene, arms, rng, count=60):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kinova_gen3_2f85", "kuka_lbr_iiwa14"])
-def test_margins_are_never_above_what_simulation_finds(
-    arms, make_plan, make_boxes_around, make_errors, small_payload, true_arm, name
-):
+def test_margins_are_never_above_what_simulation_finds(name):
     """Random plans, a third of them fast, in random scenes; at least 100 accepted per arm."""
-    robot, rng = arms[name], np.random.default_rng(11)
+    robot, rng = load_textbook(name), np.random.default_rng(11)
     payloads = (small_payload(robot), (robot.payload_prior.box, robot.payload_prior.nominal))
     settings = VerifierSettings(brake_times=(0.4,))
     accepted, rejected, smallest = 0, set(), {}
@@ -76,7 +86,7 @@ def test_margins_are_never_above_what_simulation_finds(
             rejected.add(rejection.limit)
             continue
         accepted += 1
-        drawn = [true_arm(robot, *payload, rng, is_corner=k > 0) for k in range(3)]
+        drawn = [TrueArm(robot, *payload, rng, is_corner=k > 0) for k in range(3)]
         truth = simulate(robot, plan, errors, scene, drawn, rng, count=20)
         continuous = {LimitKind.CONTINUOUS_TORQUE} if name == "kinova_gen3_2f85" else set()
         assert set(proven.margins) == {*truth, LimitKind.BRAKING_TORQUE} | continuous
@@ -97,10 +107,8 @@ def test_margins_are_never_above_what_simulation_finds(
     assert max(smallest.values()) < 0.03
 
 
-def test_torque_limits_count_the_feedback_at_each_time(arms, small_payload):
+def test_torque_limits_count_the_feedback_at_each_time(robot, boxes):
     """The margin is that of the worst parameters and of the bound at this time, and more than with the largest."""
-    robot = arms["kinova_gen3_2f85"]
-    boxes = robot.theta_box, small_payload(robot)[0]
     step = np.array([0.9, 0.6, -0.8, 0.5, 0.9, -0.6, 0.9])
     plan = BezierTrajectory(robot.home, ZERO, ZERO, robot.home + step, 2.0)
     bound, settings = assume(robot, boxes).bound(plan), VerifierSettings(brake_times=())
@@ -142,12 +150,11 @@ BROKEN = {
 @pytest.mark.parametrize("check", BROKEN)
 @pytest.mark.parametrize("joint", [1, 5])
 @pytest.mark.parametrize("brake_times", [(), (1.2,)])
-def test_a_limit_broken_a_little_is_named(arms, make_errors, small_payload, check, joint, brake_times):
+def test_a_limit_broken_a_little_is_named(robot, errors, boxes, check, joint, brake_times):
     """Where stops are allowed the errors in them, which are larger, need room, too."""
-    robot, errors, settings = arms["kinova_gen3_2f85"], make_errors(), VerifierSettings(brake_times=brake_times)
+    settings = VerifierSettings(brake_times=brake_times)
     factor, fast = (STOP_ERRORS, 1.05) if brake_times else (1.0, 1.0)
     reach = SimpleNamespace(position=factor * errors.position, velocity=fast * errors.velocity)
-    boxes = robot.theta_box, small_payload(robot)[0]
     field, reached = BROKEN[check]
     _, plan = close_call(robot, errors)
     limit = np.array(getattr(robot.limits, field))
@@ -163,9 +170,7 @@ def test_a_limit_broken_a_little_is_named(arms, make_errors, small_payload, chec
 
 
 @pytest.mark.parametrize("check", ["torque", "braking torque"])
-def test_a_torque_limit_broken_a_little_is_named(arms, make_errors, small_payload, check):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_a_torque_limit_broken_a_little_is_named(robot, errors, boxes, check):
     _, plan = close_call(robot, errors)
     settings = VerifierSettings(brake_times=(0.15,) if check == "braking torque" else ())
     margin = verify(robot, plan, boxes, errors, settings=settings).margins[LimitKind(check)].value
@@ -177,9 +182,7 @@ def test_a_torque_limit_broken_a_little_is_named(arms, make_errors, small_payloa
         verify(robot, plan, boxes, errors, settings=failing)
 
 
-def test_distances_broken_a_little_are_named(arms, make_errors, small_payload):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_distances_broken_a_little_are_named(robot, errors, boxes):
     _, plan = close_call(robot, errors)
     wall = Obstacle("wall", [0.0, 0.75, 0.5], [0.5, 0.05, 0.5])
     free = verify(robot, plan, boxes, errors, Scene((wall,), ground_height=-0.1))
@@ -206,10 +209,9 @@ def test_distances_broken_a_little_are_named(arms, make_errors, small_payload):
         verify(robot, BezierTrajectory(folded, ZERO, ZERO, folded, 1.0), boxes, errors)
 
 
-def test_what_happens_between_samples_is_seen(arms, make_errors, small_payload, true_arm):
+def test_what_happens_between_samples_is_seen(robot, boxes):
     """A fast sweep past the corner of a thin board: the closest point lies between any few samples."""
-    robot, errors = arms["kinova_gen3_2f85"], make_errors(0.0, 0.0, 0.0)
-    boxes = robot.theta_box, small_payload(robot)[0]
+    errors = make_errors(0.0, 0.0, 0.0)
     plan = BezierTrajectory(robot.home - [0.6, 0, 0, 0, 0, 0, 0], ZERO, ZERO, robot.home + [0.6, 0, 0, 0, 0, 0, 0], 2.0)
     board = Obstacle("board", [0.75, 0.0, 0.55], [0.02, 0.002, 0.2])
     scene = Scene((board,), -0.1, payload_spheres=())
@@ -217,30 +219,28 @@ def test_what_happens_between_samples_is_seen(arms, make_errors, small_payload, 
         verify(robot, plan, boxes, errors, scene, VerifierSettings(piece=piece)).margins[LimitKind.OBSTACLE].value
         for piece in (1.0, 0.1, 0.01)
     ]
-    arm = [true_arm(robot, *small_payload(robot), np.random.default_rng(0))]
+    arm = [TrueArm(robot, *small_payload(robot), np.random.default_rng(0))]
     exact = simulate(robot, plan, errors, scene, arm, np.random.default_rng(0), 2001)[LimitKind.OBSTACLE]
     assert 0.0 < exact < 0.3
     assert all(exact - 0.005 - 1e-6 <= margin <= exact for margin in found)
 
 
-def test_brake_times_are_tried_in_order(arms, make_errors, small_payload):
-    gen3, errors = arms["kinova_gen3_2f85"], make_errors()
-    robot, plan = close_call(gen3, errors, tau_max=0.65 * gen3.limits.tau_continuous)
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_brake_times_are_tried_in_order(robot, errors, boxes):
+    weak, plan = close_call(robot, errors, tau_max=0.65 * robot.limits.tau_continuous)
     none = VerifierSettings(brake_times=())
-    assert verify(robot, plan, boxes, errors, settings=none).brake_time == 0.0
+    assert verify(weak, plan, boxes, errors, settings=none).brake_time == 0.0
     times = (0.1, 0.2, 0.4, 0.8)
-    chosen = verify(robot, plan, boxes, errors, settings=VerifierSettings(brake_times=times)).brake_time
+    chosen = verify(weak, plan, boxes, errors, settings=VerifierSettings(brake_times=times)).brake_time
     assert chosen in times[1:3]
     for shorter in times[: times.index(chosen)]:
         with pytest.raises(PlanRejected, match="braking torque"):
-            verify(robot, plan, boxes, errors, settings=VerifierSettings(brake_times=(shorter,)))
+            verify(weak, plan, boxes, errors, settings=VerifierSettings(brake_times=(shorter,)))
 
 
 @pytest.mark.parametrize("excess", [0.01, 2.0])
-def test_errors_of_longer_stops_are_bounded_only_where_that_may_help(arms, make_errors, small_payload, excess):
+def test_errors_of_longer_stops_are_bounded_only_where_that_may_help(robot, excess):
     """The torque of the feedback is about as large as in shorter ones: where that is much too large, they are none."""
-    robot, own, times = arms["kinova_gen3_2f85"], make_errors(), (0.5, 0.8, 1.2, 2.0)
+    own, times = make_errors(), (0.5, 0.8, 1.2, 2.0)
     boxes, asked = (robot.theta_box, small_payload(robot)[0]), []
     _, plan = close_call(robot, own)
 
@@ -268,9 +268,7 @@ def test_errors_of_longer_stops_are_bounded_only_where_that_may_help(arms, make_
         assert asked == [0.5, 0.8, 1.2]
 
 
-def test_fourier_plans_are_verified_and_stopped_ones_refused(arms, make_errors, small_payload, make_fourier):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_fourier_plans_are_verified_and_stopped_ones_refused(robot, errors, boxes, make_fourier):
     raw = make_fourier(0)
     plan = type(raw)(robot.home, 0.15 * raw.sine, 0.15 * raw.cosine, raw.base_frequency, raw.duration)
     proven = verify(robot, plan, boxes, errors)
@@ -281,9 +279,7 @@ def test_fourier_plans_are_verified_and_stopped_ones_refused(arms, make_errors, 
         verify(robot, BrakedTrajectory(plan, 1.0, 0.5), boxes, errors)
 
 
-def test_arguments_that_do_not_fit_are_refused(arms, make_errors, small_payload):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_arguments_that_do_not_fit_are_refused(robot, errors, boxes):
     _, plan = close_call(robot, errors)
     six = BezierTrajectory(*[np.zeros(6)] * 4, duration=1.0)
     short, elsewhere = Box(np.zeros(9), np.ones(9)), Scene(payload_spheres=(Sphere(3, ZERO[:3], 0.1, "x"),))
@@ -303,9 +299,7 @@ def test_arguments_that_do_not_fit_are_refused(arms, make_errors, small_payload)
     assert verify(robot, plan, boxes, errors, Scene((Obstacle("table", [0, 0, -0.1], [1.0, 1.0, 0.1]),), -0.0))
 
 
-def test_the_certificate_says_everything(arms, make_errors, small_payload):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_the_certificate_says_everything(robot, errors, boxes):
     plan = BezierTrajectory(robot.home, np.full(7, 0.1), ZERO, robot.home + 0.1, 3.0)
     scene = Scene((Obstacle("wall", [0.0, 0.9, 0.5], [0.5, 0.05, 0.5]),), ground_height=0.0)
     certificate = certify(robot, plan, boxes, errors, scene, now=5.0)
@@ -321,16 +315,13 @@ def test_the_certificate_says_everything(arms, make_errors, small_payload):
         assert missing in nothing.claims.split("Not proven:")[1]
 
 
-def test_the_certificate_says_what_stops_rest_on(arms, make_errors, small_payload):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
+def test_the_certificate_says_what_stops_rest_on(robot, errors):
     plan = BezierTrajectory(robot.home, ZERO, ZERO, robot.home + 0.1, 3.0)
     claims = certify(robot, plan, (robot.theta_box, small_payload(robot)[0]), errors).claims
     assert f"(those of the position to {STOP_ERRORS:g} times the bound), which is measured, not proven;" in claims
 
 
-def test_the_certificate_names_links_without_spheres(arms, make_errors, small_payload):
-    robot, errors = arms["kinova_gen3_2f85"], make_errors()
-    boxes = robot.theta_box, small_payload(robot)[0]
+def test_the_certificate_names_links_without_spheres(robot, errors, boxes):
     plan = BezierTrajectory(robot.home, ZERO, ZERO, robot.home + 0.1, 3.0)
 
     def missing(*links):

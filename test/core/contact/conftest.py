@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
 import pytest
-from textbook import load_textbook
+from textbook import load_steady
+from true_arm import true_model
 
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
@@ -31,10 +32,7 @@ class PushedArm:
         robot = self.robot
         self.theta = sample_parameters(robot, self.rng, self.seed % 2 == 0)
         self.payload = sample_payload(robot.payload_prior, self.rng, corner=False)
-        self.model = robot.pin_model.copy()
-        for body in range(1, robot.n + 1):
-            inertia = self.theta[robot.inertial_slice(body)] + (self.payload if body == robot.n else 0.0)
-            self.model.inertias[body] = pin.Inertia.FromDynamicParameters(inertia)
+        self.model = true_model(robot, self.theta, self.payload)
         self.data = self.model.createData()
         self.omega = 2.0 * np.pi * self.rng.uniform(0.1, 0.5, robot.n)
         self.phase = self.rng.uniform(-np.pi, np.pi, robot.n)
@@ -104,26 +102,10 @@ class PushedArm:
 
 @pytest.fixture(scope="session", params=["kinova_gen3_2f85", "kuka_lbr_med7"])
 def robot(request):
-    """A textbook arm whose torques do not vibrate, so that momentum windows last 0.1 s."""
-    robot = load_textbook(request.param)
-    n, absolute = robot.n, 0.02 if robot.sensors.effort_meaning.has_friction else 0.1
-    changes = {"effort_relative_error": np.full(n, 0.025), "effort_gain_error": np.zeros(n)}
-    changes |= {"effort_absolute_error": np.full(n, absolute), "effort_mean_error": np.full(n, np.inf)}
-    return replace(robot, sensors=replace(robot.sensors, **changes))
+    """With momentum windows of 0.1 s."""
+    return load_steady(request.param)
 
 
 @pytest.fixture(scope="session")
 def pushed():
     return PushedArm
-
-
-@pytest.fixture(scope="session")
-def with_small_payload():
-    """The robot with a prior of a payload that is known already, as after an identification."""
-
-    def change(robot, share):
-        prior = robot.payload_prior
-        box = type(prior.box).around(prior.nominal, share * np.abs(prior.nominal) + 1e-6)
-        return replace(robot, payload_prior=replace(prior, box=box, shape=None))
-
-    return change

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.contact.external_torque import ExternalTorqueObserver, Reference
 from sysid_ros.core.contact.wrench import WrenchObserver
@@ -99,11 +100,14 @@ def test_intervals_hold_those_of_the_linear_program_and_are_not_much_wider(robot
             assert abs(best - found) <= 0.5 * window.width[joint]
 
 
-def test_a_known_payload_needs_no_reference(robot, pushed, with_small_payload):
+def test_a_known_payload_needs_no_reference(robot, pushed):
+    """As after an identification."""
     arm = pushed(robot, 3, np.zeros(6))
     block = arm.record(0.4)
-    wide = ExternalTorqueObserver(robot, SETTINGS).add(block)
-    narrow = ExternalTorqueObserver(with_small_payload(robot, 0.01), SETTINGS).add(block)
+    wide, prior = ExternalTorqueObserver(robot, SETTINGS).add(block), robot.payload_prior
+    box = Box.around(prior.nominal, 0.01 * np.abs(prior.nominal) + 1e-6)
+    known = dataclasses.replace(prior, box=box, shape=None)
+    narrow = ExternalTorqueObserver(dataclasses.replace(robot, payload_prior=known), SETTINGS).add(block)
     assert np.all(narrow[0].width < wide[0].width)
 
 

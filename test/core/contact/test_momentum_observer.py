@@ -5,6 +5,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_textbook
+from true_arm import true_model
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.contact.momentum_observer import MomentumObserver
@@ -30,9 +31,7 @@ def simulate(robot, force, duration=0.6):
     data.qpos[:] = robot.home
     pin_model, pin_data = robot.pin_model, robot.pin_model.createData()
     frame = pin_model.getFrameId(robot.tool_frame)
-    still = pin_model.copy()
-    for body in range(1, robot.n + 1):
-        still.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
+    still = true_model(robot, theta)
     still_data = still.createData()
     cycles = []
     for k in range(round(duration / PERIOD)):

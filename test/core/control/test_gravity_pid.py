@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
+from true_arm import true_model
 
 from sysid_ros.core.control import GravityPid, PidSettings
 
@@ -11,9 +12,7 @@ from sysid_ros.core.control import GravityPid, PidSettings
 def test_balances_gravity_of_the_nominal_arm_at_rest(robot):
     controller = GravityPid(robot)
     zero = np.zeros(robot.n)
-    arm = robot.pin_model.copy()
-    last = arm.inertias[robot.n].toDynamicParameters() + robot.payload_prior.nominal
-    arm.inertias[robot.n] = pin.Inertia.FromDynamicParameters(last)
+    arm = true_model(robot, payload=robot.payload_prior.nominal)
     expected = pin.computeGeneralizedGravity(arm, arm.createData(), robot.home)
     np.testing.assert_allclose(controller.compute(robot.home, zero, robot.home, zero, zero), expected, atol=1e-9)
 

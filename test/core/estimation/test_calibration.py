@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from scipy.optimize import linprog
-from textbook import textbook_file
+from textbook import load_steady, textbook_file
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ModelError, ParameterOutOfRange, SysidError
@@ -216,7 +216,7 @@ def known_by_state(robot, tools):
 
 
 @pytest.mark.slow
-def test_another_state_of_the_gripper_than_at_the_calibration_is_accounted_for(known_by_state, tools, dumbbell):
+def test_another_state_of_the_gripper_than_at_the_calibration_is_accounted_for(known_by_state, dumbbell):
     """The gripper of the same arm, moved as far as its states say."""
     arm, found = known_by_state
     world, known = found["closed"]
@@ -562,7 +562,7 @@ def test_a_reference_weight_is_an_object_of_the_prior_with_its_mass(arm):
 
 def test_an_arm_whose_products_of_inertia_are_exactly_zero_is_calibrated(tools):
     """Their boxes are rounded outwards, to radii of 5e-324."""
-    lbr = tools.load_steady("kuka_lbr_med7")
+    lbr = load_steady("kuka_lbr_med7")
     assert np.sum(lbr.theta_box.radius < 1e-300) > 10
     world = TrueWorld(lbr, tools, 3, adversarial=False)
     block = world.record(np.zeros(10), 21).slice(0, 800)
@@ -578,7 +578,7 @@ def test_an_arm_whose_products_of_inertia_are_exactly_zero_is_calibrated(tools):
 @pytest.mark.slow
 def test_friction_behind_the_sensor_of_a_link_side_arm_is_a_result_with_bounds(tools):
     """It is no parameter of the arm, whose box is about the gears; the offset is."""
-    lbr = tools.load_steady("kuka_lbr_med7")
+    lbr = load_steady("kuka_lbr_med7")
     settings = EstimatorSettings(friction_range=0.5)
     world = TrueWorld(lbr, tools, 3, adversarial=True)
     largest = lbr.friction(lbr.theta_box.upper)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from textbook import load_textbook, textbook_file
+from textbook import load_steady, load_textbook, textbook_file
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.yaml_files import read_yaml
@@ -17,8 +17,8 @@ from sysid_ros.reports.payload import tool_parameters
 
 
 @pytest.fixture(scope="module")
-def gripper(tools):
-    return tools.load_steady("kinova_gen3_2f85")
+def gripper():
+    return load_steady("kinova_gen3_2f85")
 
 
 def test_every_state_is_part_of_what_holds_for_all_and_narrower(gripper):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from textbook import load_textbook
+from textbook import load_steady, load_textbook
 
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
@@ -34,8 +34,8 @@ def hold(robot, seconds: float, speed: float = 0.0, mass: float = 2.0) -> Sample
 
 
 @pytest.mark.parametrize(("rest_interval", "windows"), [(0.0, 39), (1.0, 5)])
-def test_few_windows_count_at_rest(tools, rest_interval, windows):
-    robot = tools.load_steady("kinova_gen3_2f85")
+def test_few_windows_count_at_rest(rest_interval, windows):
+    robot = load_steady("kinova_gen3_2f85")
     estimator = StreamingEstimator(robot, EstimatorSettings(rest_interval=rest_interval))
     assert estimator.add(hold(robot, 4.0)) == []
     assert estimator.estimate().number_of_windows == windows
@@ -52,8 +52,8 @@ def test_the_answer_does_not_depend_on_how_the_samples_are_cut():
     assert whole.estimate().number_of_windows == pieces.estimate().number_of_windows < 12
 
 
-def test_every_window_of_a_moving_arm_counts(tools):
-    robot = tools.load_steady("kinova_gen3_2f85")
+def test_every_window_of_a_moving_arm_counts():
+    robot = load_steady("kinova_gen3_2f85")
     estimator = StreamingEstimator(robot, EstimatorSettings(rest_interval=60.0))
     estimator.add(hold(robot, 2.05, speed=0.02))
     moved = estimator.estimate()

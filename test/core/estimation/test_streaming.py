@@ -20,7 +20,6 @@ from sysid_ros.core.model.sampling import sample_parameters, sample_payload
 
 FAST = EstimatorSettings(update_windows=8, max_windows=150, bound_tolerance=1e-3)
 SENSORS = AlarmCode.SENSOR_MISMATCH
-LIGHT = from_com_form(0.5, [0.01, 0.0, -0.2], 0.002 * np.eye(3))
 QUICK = EstimatorSettings(update_windows=5, bound_tolerance=1e-3)
 
 
@@ -212,26 +211,6 @@ class TestAlarms:
     def test_samples_of_another_robot(self, robot):
         with pytest.raises(InvalidSamples, match="has 6 joints"):
             StreamingEstimator(robot).add(SampleBlock.empty(6))
-
-
-class TestPayloadChange:
-    def blocks(self, robot, tools, dumbbell):
-        first = record(robot, tools, dumbbell, seed=4)
-        second = later(record(robot, tools, LIGHT, seed=4), 2.501, 2501)
-        return first, second
-
-    def test_is_an_alarm_by_default(self, robot, tools, dumbbell):
-        estimate, _, _ = estimate_from_samples(robot, self.blocks(robot, tools, dumbbell), FAST)
-        assert not estimate.is_consistent and "The payload has changed" in estimate.alarm.text
-
-    @pytest.mark.slow
-    def test_restarts_the_estimate_where_asked(self, robot, tools, dumbbell):
-        notices = []
-        settings = dataclasses.replace(FAST, detect_payload_change=True)
-        estimate, _, _ = estimate_from_samples(robot, self.blocks(robot, tools, dumbbell), settings, notices.append)
-        assert estimate.contains(LIGHT) and not estimate.contains(dumbbell)
-        assert sum("estimate restarted after" in notice for notice in notices) == 1
-        assert estimate.number_of_windows <= 25
 
 
 @pytest.mark.slow

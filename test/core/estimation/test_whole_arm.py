@@ -4,6 +4,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from textbook import load_textbook
+from true_arm import true_model
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.friction_law import FrictionLaw, follow_directions
@@ -45,9 +46,7 @@ def record(robot, seed, seconds=10.0, noise=0.02, extra=None, lag=LAG):
         v = (amplitude * omega * np.cos(angle)).sum(-1)
         return q, v, -(amplitude * omega**2 * np.sin(angle)).sum(-1)
 
-    model = robot.pin_model.copy()
-    for body in range(1, robot.n + 1):
-        model.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
+    model = true_model(robot, theta)
     model.gravity = pin.Motion(9.81 * np.array([TILT[0], TILT[1], -np.sqrt(1.0 - TILT @ TILT)]), np.zeros(3))
     data = model.createData()
     t = 0.01 * np.arange(round(100 * seconds))
@@ -117,8 +116,7 @@ def test_vibration_and_a_reference_weight_do_not_disturb_it(robot, fit):
     assert np.all(shaken.noise < 3.0 * fit.noise + 0.02)
     assert shaken.torque_lag == pytest.approx(LAG, abs=4e-3)
     load = robot.payload_prior.nominal
-    model = robot.pin_model.copy()
-    model.inertias[robot.n] += pin.Inertia.FromDynamicParameters(load)
+    model = true_model(robot, payload=load)
     data, bare = model.createData(), robot.pin_model.createData()
 
     def weight(q, v):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mechanisms
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -97,13 +98,13 @@ def test_table_of_symbols(arm):
     assert table["m"][0] is Symbol.UNIDENTIFIABLE and table["Izz"][0] is Symbol.CHOSEN
 
 
-def test_classes_are_those_of_the_nullspace(independent):
+def test_classes_are_those_of_the_nullspace():
     """A parameter is identifiable if every invisible change leaves it alone, unidentifiable if it is one itself."""
     for seed in range(40):
         pin.seed(seed)
-        model = independent.random_tree(np.random.default_rng(seed), independent.ANY, most=7)
+        model = mechanisms.random_tree(np.random.default_rng(seed), mechanisms.ANY, most=7)
         structure = analyze_structure(tree_from_model(model))
-        regressor = independent.torque_regressor(model, np.random.default_rng(seed))
+        regressor = mechanisms.torque_regressor(model, np.random.default_rng(seed))
         _, values, right = np.linalg.svd(regressor)
         null = right[structure.count :].T
         for k, found in enumerate(structure.classes):
@@ -116,7 +117,7 @@ def test_classes_are_those_of_the_nullspace(independent):
                 assert np.linalg.norm(regressor[:, k]) > 1e-9 * values[0]
 
 
-def test_motion_in_words(independent):
+def test_motion_in_words():
     pin.seed(0)
     tree = tree_from_model(load_robot("kinova_gen3").pin_model)
     structure = analyze_structure(tree)

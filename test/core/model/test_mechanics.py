@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 import pytest
+from true_arm import true_model
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -22,30 +23,6 @@ def case(robot):
     return model, ArmDynamics(robot, model.total, armature=True)
 
 
-def inertia_gradient(dynamics, q):
-    """dH/dq_k, (k, n, n)."""
-    shifts = STEP * np.eye(q.size)
-    return np.array([(dynamics.inertia(q + s) - dynamics.inertia(q - s)) / (2 * STEP) for s in shifts])
-
-
-def christoffel(dynamics, q, v):
-    """C(q, v) from its definition, C_ij = 1/2 sum_k (dH_ij/dq_k + dH_ik/dq_j - dH_jk/dq_i) v_k."""
-    d = inertia_gradient(dynamics, q)  # d[k, i, j]
-    return 0.5 * (np.einsum("kij,k->ij", d, v) + np.einsum("jik,k->ij", d, v) - np.einsum("ijk,k->ij", d, v))
-
-
-def test_coriolis_torque_is_that_of_the_christoffel_symbols(robot, case):
-    _, dynamics = case
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        q, v, v_a, a = rng.normal(size=(4, robot.n))
-        expected = dynamics.inertia(q) @ a + christoffel(dynamics, q, v) @ v_a + dynamics.gravity(q)
-        np.testing.assert_allclose(dynamics.passive_torque(q, v, v_a, a), expected, atol=1e-6)
-        # The shortcut C(q, v_a) v_a, which breaks the passivity, is something else.
-        wrong = dynamics.passive_torque(q, v_a, v_a, a)
-        assert np.abs(wrong - expected).max() > 1e-2
-
-
 def test_agrees_with_the_regressor_and_with_pinocchio(robot, case):
     model, dynamics = case
     rng = np.random.default_rng(3)
@@ -55,8 +32,7 @@ def test_agrees_with_the_regressor_and_with_pinocchio(robot, case):
     friction[:, [0, 1, 3]] = 0.0
     regressor = SlotineLiRegressor(robot, EffortMeaning.MOTOR_SIDE).evaluate_one(q, v, v_a, a)
     np.testing.assert_allclose(dynamics.passive_torque(q, v, v_a, a), regressor @ theta, atol=1e-12)
-    arm = robot.pin_model.copy()
-    arm.inertias[robot.n] = pin.Inertia.FromDynamicParameters(theta[10 * robot.n - 10 : 10 * robot.n])
+    arm = true_model(robot, theta)
     expected = pin.rnea(arm, arm.createData(), q, v, a) + friction[:, 2] * a
     np.testing.assert_allclose(dynamics.passive_torque(q, v, v, a), expected, atol=1e-12)
 

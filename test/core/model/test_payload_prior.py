@@ -101,44 +101,44 @@ def test_object_box_is_exact_for_simple_numbers():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"mass": [2.0, 0.5]}, ParameterOutOfRange, r"test.mass \[2.0\]: expected at most the upper value"),
-        ({"mass": [0.0, 0.0]}, ParameterOutOfRange, "not zero"),
-        ({"mass": [-1.0, 0.5]}, ParameterOutOfRange, r"mass\[0\] -1.0: expected 0 to 1000 \[kg\]"),
-        ({"radius_of_gyration": 0.0}, ParameterOutOfRange, "radius_of_gyration 0.0"),
-        ({"radius_of_gyration": None}, ParameterOutOfRange, "radius_of_gyration None"),
-        (
-            {"gyration": 1.0},
-            ParameterOutOfRange,
-            "test.gyration 1.0: expected no setting of that name; known: .*mass",
-        ),
-        ({"target": "tool"}, ParameterOutOfRange, "target 'tool': expected one of payload, end_effector"),
-        ({"frame": "world"}, ParameterOutOfRange, "frame 'world': expected one of tool, joint"),
-        ({"center_of_mass": {"lower": [0, 0, 0], "upper": [0, -1, 0]}}, ParameterOutOfRange, "center_of_mass.lower"),
-        ({"center_of_mass": {"lower": [0, 0], "upper": [0, 0, 0]}}, ParameterOutOfRange, "a list of 3 numbers"),
-        ({"center_of_mass": 0.1}, ParameterOutOfRange, "center_of_mass 0.1: expected a mapping"),
-        ({"spheres": [[0, 0, 0, -1]]}, ParameterOutOfRange, r"spheres\[0\]\[3\] -1.0: expected a radius above 0"),
+        ({"mass": [2.0, 0.5]}, r"test.mass \[2.0\]: expected at most the upper value"),
+        ({"mass": [0.0, 0.0]}, "not zero"),
+        ({"mass": [-1.0, 0.5]}, r"mass\[0\] -1.0: expected 0 to 1000 \[kg\]"),
+        ({"radius_of_gyration": 0.0}, "radius_of_gyration 0.0"),
+        ({"radius_of_gyration": None}, "radius_of_gyration None"),
+        ({"gyration": 1.0}, "test.gyration 1.0: expected no setting of that name; known: .*mass"),
+        ({"target": "tool"}, "target 'tool': expected one of payload, end_effector"),
+        ({"frame": "world"}, "frame 'world': expected one of tool, joint"),
+        ({"center_of_mass": {"lower": [0, 0, 0], "upper": [0, -1, 0]}}, "center_of_mass.lower"),
+        ({"center_of_mass": {"lower": [0, 0], "upper": [0, 0, 0]}}, "a list of 3 numbers"),
+        ({"center_of_mass": 0.1}, "center_of_mass 0.1: expected a mapping"),
+        ({"spheres": [[0, 0, 0, -1]]}, r"spheres\[0\]\[3\] -1.0: expected a radius above 0"),
     ],
 )
-def test_bad_objects_are_refused(change, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_objects_are_refused(change, message):
+    with pytest.raises(ParameterOutOfRange, match=message):
         read({**OBJECT, **change})
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"nominal": [3.0, *BOXED["nominal"][1:]]}, ParameterOutOfRange, "nominal .*expected inside its box"),
-        ({"nominal": [*BOXED["nominal"][:9], 0.5]}, NotPhysicallyConsistent, "nominal payload of prior 'test'"),
-        ({"lower": [3.0, *BOXED["lower"][1:]]}, ParameterOutOfRange, "test.lower .*expected at most upper"),
-        ({"upper": [1.0]}, ParameterOutOfRange, "a list of 10 numbers"),
-        ({"nominal": ["heavy"] * 10}, ParameterOutOfRange, r"nominal\[0\] 'heavy'"),
+        ({"nominal": [3.0, *BOXED["nominal"][1:]]}, "nominal .*expected inside its box"),
+        ({"lower": [3.0, *BOXED["lower"][1:]]}, "test.lower .*expected at most upper"),
+        ({"upper": [1.0]}, "a list of 10 numbers"),
+        ({"nominal": ["heavy"] * 10}, r"nominal\[0\] 'heavy'"),
     ],
 )
-def test_bad_boxes_are_refused(change, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_boxes_are_refused(change, message):
+    with pytest.raises(ParameterOutOfRange, match=message):
         read({**BOXED, **change})
+
+
+def test_a_nominal_payload_that_no_body_has_is_refused():
+    with pytest.raises(NotPhysicallyConsistent, match="nominal payload of prior 'test'"):
+        read({**BOXED, "nominal": [*BOXED["nominal"][:9], 0.5]})
 
 
 def test_prior_of_the_gripper_covers_the_dumbbells_it_can_hold():
@@ -151,13 +151,3 @@ def test_prior_of_the_gripper_covers_the_dumbbells_it_can_hold():
             assert robot.payload_prior.box.contains(transform_parameters(theta, *placement))
     heavy = transform_parameters(from_com_form(3.63, [0.0, 0.0, 0.15], np.diag([0.02, 0.002, 0.02])), *placement)
     assert not robot.payload_prior.box.contains(heavy)
-
-
-def test_priors_by_name():
-    robot = load_robot("kinova_gen3_2f85")
-    assert robot.prior() is robot.payload_prior and robot.prior("held_object") is robot.payload_prior
-    assert robot.prior("safe_id_table_1").name == "safe_id_table_1"
-    with pytest.raises(
-        ParameterOutOfRange, match="payload prior 'x': expected one of held_object, at_fingertips, safe_id_table_1"
-    ):
-        robot.prior("x")

@@ -127,6 +127,13 @@ class FakeBackend:
 SETTINGS = IdentificationSettings(strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=6.0)
 
 
+def expect_failure(code, words, backend, settings=SETTINGS, **given):
+    """A goal fails in these words, and the last thing that is done is to brake."""
+    with pytest.raises(IdentificationFailed, match=words) as caught:
+        identify(backend, settings, **given)
+    assert caught.value.code == code and backend.calls[-1] == "brake"
+
+
 def test_runs_every_trajectory_in_order_and_reports_progress():
     backend, phases = FakeBackend(), []
     outcome = identify(backend, SETTINGS, on_progress=lambda p: phases.append((p.phase, p.progress)))
@@ -151,11 +158,8 @@ def test_a_motion_without_a_condition_number_is_checked_without_naming_one(numbe
 
 
 def test_stops_when_the_target_width_is_met():
-    settings = IdentificationSettings(
-        strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=6.0, target_mass_width=0.5
-    )
     backend = FakeBackend()
-    outcome = identify(backend, settings)
+    outcome = identify(backend, replace(SETTINGS, target_mass_width=0.5))
     assert backend.calls.count("execute") == 2
     assert "narrower than 0.5 kg" in outcome.stop_reason
 
@@ -168,9 +172,8 @@ def test_stops_when_nothing_shrinks_any_more():
 
 
 def test_never_exceeds_the_motion_time():
-    settings = IdentificationSettings(strategy="periodic", trajectories=3, trajectory_duration=2.0, max_motion_time=5.0)
     backend = FakeBackend()
-    outcome = identify(backend, settings)
+    outcome = identify(backend, replace(SETTINGS, max_motion_time=5.0))
     assert backend.calls.count("execute") == 2 and outcome.motion_time == pytest.approx(4.0)
     assert "would exceed 5 s" in outcome.stop_reason
 
@@ -220,9 +223,7 @@ def test_a_controller_that_refuses_a_model_goes_on_with_the_one_it_has():
     assert "the controller keeps its model: the arm moves" in texts
     assert len(certified) == 3 and all(model is backend.models[0][0] for model in certified)
     backend.set_model = lambda model, is_reset=False: (_ for _ in ()).throw(ModelRefused("the arm moves"))
-    with pytest.raises(IdentificationFailed, match="the arm moves") as caught:
-        identify(backend, SETTINGS)  # not even the prior
-    assert caught.value.code == IdentificationErrorCode.DRIVER_NOT_READY
+    expect_failure(IdentificationErrorCode.DRIVER_NOT_READY, "the arm moves", backend)  # not even the prior
 
 
 @pytest.mark.parametrize("step", ["wait_until_ready", "reset", "plan_excitation", "certify", "execute", "catch_up"])
@@ -235,8 +236,7 @@ def test_every_failing_step_ends_with_a_brake(step):
 
 def test_a_refused_plan_is_planned_again_slower():
     backend, texts = FakeBackend(certified_share=0.8), []
-    settings = IdentificationSettings(strategy="periodic", trajectories=1, trajectory_duration=2.0, max_motion_time=6.0)
-    outcome = identify(backend, settings, on_progress=lambda p: texts.append(p.text))
+    outcome = identify(backend, replace(SETTINGS, trajectories=1), on_progress=lambda p: texts.append(p.text))
     assert backend.calls.count("plan_excitation") == 2 and backend.calls.count("execute") == 1 == len(outcome.plans)
     assert backend.limit_share == 0.75
     assert "planning a slower one (joint_7 is too fast)" in texts
@@ -244,36 +244,25 @@ def test_a_refused_plan_is_planned_again_slower():
 
 def test_a_plan_refused_at_every_speed_ends_with_the_refusal():
     backend = FakeBackend(certified_share=0.1)
-    with pytest.raises(IdentificationFailed, match="joint_7 is too fast") as caught:
-        identify(backend, SETTINGS)
-    assert caught.value.code == IdentificationErrorCode.CERTIFICATE_REFUSED
-    assert (
-        backend.calls.count("plan_excitation") == 3 and "execute" not in backend.calls and backend.calls[-1] == "brake"
-    )
+    expect_failure(IdentificationErrorCode.CERTIFICATE_REFUSED, "joint_7 is too fast", backend)
+    assert backend.calls.count("plan_excitation") == 3 and "execute" not in backend.calls
 
 
 def test_failed_motion_names_its_reason():
     backend = FakeBackend(fail_at="motion")
-    with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        identify(backend, SETTINGS)
-    assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
-    assert backend.calls[-1] == "brake" and backend.is_at_rest
+    expect_failure(IdentificationErrorCode.EXECUTION_FAILED, "joint_4 left its tracking bound", backend)
+    assert backend.is_at_rest
 
 
 def test_empty_set_is_an_alarm_not_a_number():
-    backend = FakeBackend(alarm="no payload explains the data")
-    with pytest.raises(IdentificationFailed, match="no payload explains the data") as caught:
-        identify(backend, SETTINGS)
-    assert caught.value.code == IdentificationErrorCode.INCONSISTENT
-    assert backend.calls[-1] == "brake"
+    words = "no payload explains the data"
+    expect_failure(IdentificationErrorCode.INCONSISTENT, words, FakeBackend(alarm=words))
 
 
 def test_cancel_while_moving_brakes():
     backend = FakeBackend()
-    with pytest.raises(IdentificationFailed) as caught:
-        identify(backend, SETTINGS, is_cancelled=lambda: "execute" in backend.calls)
-    assert caught.value.code == IdentificationErrorCode.CANCELED
-    assert backend.calls[-2:] == ["execute", "brake"]
+    expect_failure(IdentificationErrorCode.CANCELED, None, backend, is_cancelled=lambda: "execute" in backend.calls)
+    assert backend.calls[-2] == "execute"
 
 
 def test_a_slow_motion_that_moves_on_is_waited_for():
@@ -293,9 +282,7 @@ def test_a_slow_motion_that_moves_on_is_waited_for():
 def test_a_motion_that_never_ends_times_out():
     backend = FakeBackend()
     backend.wait = lambda duration: None
-    with pytest.raises(IdentificationFailed, match="still moves") as caught:
-        identify(backend, SETTINGS)
-    assert caught.value.code == IdentificationErrorCode.TIMEOUT
+    expect_failure(IdentificationErrorCode.TIMEOUT, "still moves", backend)
 
 
 def test_a_trajectory_longer_than_the_motion_time_is_refused():
@@ -431,10 +418,7 @@ def test_a_late_plan_is_no_failure():
 
 def test_no_first_plan_is_a_failure():
     assert identify(ChainBackend(missing={1, 2}), CHAIN).plans  # asked again
-    backend = ChainBackend(missing={1, 2, 3})
-    with pytest.raises(IdentificationFailed, match="no plan 3") as caught:
-        identify(backend, CHAIN)
-    assert caught.value.code == IdentificationErrorCode.PLAN_FAILED and backend.calls[-1] == "brake"
+    expect_failure(IdentificationErrorCode.PLAN_FAILED, "no plan 3", ChainBackend(missing={1, 2, 3}), CHAIN)
 
 
 def test_a_first_plan_that_has_expired_before_the_second_was_found_is_not_executed():
@@ -475,12 +459,6 @@ def test_plans_stop_when_the_target_is_met_or_nothing_shrinks():
     assert "shrank no interval" in still.stop_reason and len(still.plans) < 10
 
 
-def test_a_failed_chain_names_its_reason():
-    with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        identify(ChainBackend(fail_at="motion"), CHAIN)
-    assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
-
-
 def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still_is_not():
     backend = ChainBackend()
     backend.speed = lambda clock: 0.3
@@ -490,9 +468,7 @@ def test_an_arm_whose_time_passes_slowly_is_waited_for_and_one_that_stands_still
     for last in (0.5, 2.0):  # the second one while the next plan is not asked for yet
         backend = ChainBackend()
         backend.speed = lambda clock, last=last: 1.0 if clock < last else 0.0
-        with pytest.raises(IdentificationFailed, match="has not come to the end of a plan in") as caught:
-            identify(backend, CHAIN)
-        assert caught.value.code == IdentificationErrorCode.TIMEOUT and backend.calls[-1] == "brake"
+        expect_failure(IdentificationErrorCode.TIMEOUT, "has not come to the end of a plan in", backend, CHAIN)
 
 
 def test_every_plan_is_executed_with_the_model_it_was_planned_with():
@@ -521,10 +497,8 @@ def test_every_plan_is_executed_with_the_model_it_was_planned_with():
 def test_data_beside_the_model_in_use_end_the_motion():
     backend = ChainBackend()
     backend.latest = lambda: make_estimate(0.5, center=1.0 if backend._clock < 2.0 else 3.0)
-    with pytest.raises(IdentificationFailed, match="does not overlap the bounds in use") as caught:
-        identify(backend, CHAIN)
-    assert caught.value.code == IdentificationErrorCode.INCONSISTENT and backend.is_at_rest
-    assert backend.calls[-1] == "brake" and backend._clock < 2.2
+    expect_failure(IdentificationErrorCode.INCONSISTENT, "does not overlap the bounds in use", backend, CHAIN)
+    assert backend._clock < 2.2 and backend.is_at_rest
 
 
 # When the next plan is asked for
@@ -600,10 +574,8 @@ def test_a_part_that_takes_over_early_is_planned_on_from_at_once():
 def test_a_fault_before_the_next_plan_is_asked_for_ends_at_rest():
     backend = ChainBackend()
     backend.speed = lambda clock: setattr(backend, "_fail_at", "motion" if clock > 0.5 else "") or 1.0
-    with pytest.raises(IdentificationFailed, match="joint_4 left its tracking bound") as caught:
-        identify(backend, CHAIN)
-    assert caught.value.code == IdentificationErrorCode.EXECUTION_FAILED
-    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute", "brake"] and backend.is_at_rest
+    expect_failure(IdentificationErrorCode.EXECUTION_FAILED, "joint_4 left its tracking bound", backend, CHAIN)
+    assert backend._clock < 1.0 and backend.calls[-2] == "execute" and backend.is_at_rest
 
 
 def test_an_arm_that_rests_before_the_next_plan_is_asked_for_has_failed():
@@ -617,10 +589,8 @@ def test_an_arm_that_rests_before_the_next_plan_is_asked_for_has_failed():
 
 def test_cancel_before_the_next_plan_is_asked_for_brakes():
     backend = ChainBackend()
-    with pytest.raises(IdentificationFailed) as caught:
-        identify(backend, CHAIN, is_cancelled=lambda: backend._clock > 0.5)
-    assert caught.value.code == IdentificationErrorCode.CANCELED
-    assert backend._clock < 1.0 and backend.calls[-2:] == ["execute", "brake"] and backend.is_at_rest
+    expect_failure(IdentificationErrorCode.CANCELED, None, backend, CHAIN, is_cancelled=lambda: backend._clock > 0.5)
+    assert backend._clock < 1.0 and backend.calls[-2] == "execute" and backend.is_at_rest
 
 
 # Moves

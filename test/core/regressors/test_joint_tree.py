@@ -5,24 +5,7 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.regressors import JointTree, MomentumRegressor
-
-
-def test_the_tests_cover_the_robots_of_the_suite():
-    assert len(available_robots()) >= 6
-
-
-def test_poses_and_axes_agree_with_pinocchio(case):
-    frames = JointTree.of(case.model).frames(case.q)
-    data = case.model.createData()
-    for k, q in enumerate(case.q):
-        pin.computeJointJacobians(case.model, data, q)
-        for i in range(case.n):
-            pose = data.oMi[i + 1]
-            np.testing.assert_allclose(frames.rotation[i, :, :, k].T, pose.rotation, atol=1e-12)
-            np.testing.assert_allclose(frames.origin[i, :, k], pose.translation, atol=1e-12)
-            np.testing.assert_allclose(frames.axes[i, :, k], data.J[:, i], atol=1e-12)
 
 
 def test_ancestors_are_pinocchios_supports(case):

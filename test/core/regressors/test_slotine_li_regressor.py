@@ -50,14 +50,6 @@ def test_torque_is_inertia_coriolis_gravity_and_friction_at_the_reference(case):
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-def test_at_the_true_velocity_it_is_the_torque_regressor(case):
-    found = SlotineLiRegressor(case.model).evaluate(case.q, case.v, case.v, case.a)
-    data = case.model.createData()
-    for k, sample in enumerate(zip(case.q, case.v, case.a, strict=True)):
-        expected = pin.computeJointTorqueRegressor(case.model, data, *sample)
-        np.testing.assert_allclose(found[k, :, : 10 * case.n], expected, atol=1e-10)
-
-
 def test_one_sample_and_many_agree(case):
     regressor = SlotineLiRegressor(case.model)
     v_a, direction = case.v[::-1], np.random.default_rng(4).uniform(-1, 1, case.v.shape)

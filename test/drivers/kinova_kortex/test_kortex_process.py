@@ -9,7 +9,7 @@ from textbook import textbook_file
 
 from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, StampSource
-from sysid_ros.drivers.loop_types import LoopMode, LoopSettings
+from sysid_ros.drivers.loop_types import LoopSettings
 from sysid_ros.drivers.network import free_port
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.registry import Driver, LoopSetup, build_loop
@@ -45,14 +45,6 @@ def test_takes_over_moves_and_notices_the_end_of_the_base(emulator, ports):
         health = require_certified_move(loop, ROBOT)
         assert health["arm state"] == "SERVOING_LOW_LEVEL" and health["replies missing"] == 0
         require_fault_after_end(loop, emulator, "no reply of the base")
-
-
-def test_a_loop_that_ends_hands_the_arm_back(emulator, ports):
-    setup = setup_of(ports, **PATIENT)
-    with LoopProcess(partial(build_loop, setup), 7) as loop:
-        assert loop.status().mode is LoopMode.HOLD
-    said = [emulator.stderr.readline() for _ in range(4)]
-    assert "the base holds the arm: asked for" in said[-1], said
 
 
 def test_the_emulator_outlives_its_parent_until_the_arm_is_handed_back(emulator, ports):

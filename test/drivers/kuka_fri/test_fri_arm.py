@@ -54,6 +54,14 @@ def test_takes_over_and_holds(port, version):
     assert np.abs(np.diff([s.stamp_ns for s in samples]) - PERIOD * 1e9).max() < 1e5
 
 
+def test_torque_limits_that_do_not_hold_the_arm_are_refused_before_torque(port):
+    controller = make_controller(payload="1.0")
+    weak = replace(ROBOT, limits=replace(ROBOT.limits, tau_max=ROBOT.limits.tau_max / 10.0))
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="lbr_A. needs .* Nm at rest.*Raise"):
+        make_arm(port, weak).connect()
+    assert not any("COMMANDING_ACTIVE" in report for report in controller.reports)
+
+
 @pytest.mark.parametrize("setup", list(TorqueSetup))
 def test_the_estimator_gets_the_joint_torque(port, setup):
     """At rest, gravity of the true arm with its payload, in joint direction: whatever the controller compensates."""
@@ -93,11 +101,34 @@ def test_the_torque_commanded_is_the_torque_that_acts(port, setup):
     assert np.abs(difference).max(axis=2).min(axis=1).max() < 0.05
 
 
-def test_measured_torque_of_the_wrong_sign_is_refused(port):
-    controller = make_controller(plant=PlantSettings(measured_sign=1.0))
-    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="opposite sign.*effort_sign"):
-        make_arm(port).connect()
-    assert travelled(controller) < 1e-4 and "COMMANDING_ACTIVE" not in " ".join(controller.reports)
+SOON = {"connect_timeout": 0.5}
+REFUSED = {
+    "measured torques of the wrong sign": (
+        {"plant": PlantSettings(measured_sign=1.0)},
+        {},
+        "opposite sign.*effort_sign",
+    ),
+    "a payload beyond the prior": ({"payload": "14.0"}, {}, "its model allows"),
+    "another load on the controller": ({"load": "3.0"}, {}, "the controller compensates"),
+    "commands of positions": ({"command_mode": CommandMode.POSITION}, {}, "mode is POSITION.*TORQUE"),
+    "commands of wrenches": ({"command_mode": CommandMode.WRENCH}, {}, "mode is WRENCH.*TORQUE"),
+    "another period": ({"send_period": 0.001}, {}, "every 1 ms .* set up for 2 ms"),
+    "six joints": ({"joint_count": 6}, SOON, "unusable datagrams.*an arm with 6 joints; FRI arms have 7"),
+    "eight joints": ({"joint_count": 8}, SOON, "unusable datagrams.*an arm with 8 joints; FRI arms have 7"),
+    "another version": ({"version": FriVersion.V2_7}, SOON, "unusable datagrams"),
+    "another host": ({}, {"robot_ip": "127.0.0.9", **SOON}, "datagrams of other hosts or ports were ignored"),
+}
+"""By name: what is changed of the controller, and of the settings, and what is said."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_refused_before_torque(port, name):
+    changes, settings, words = REFUSED[name]
+    controller = make_controller(**changes)
+    start = controller.arm.q
+    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match=words):
+        make_arm(port, **settings).connect()
+    assert np.abs(controller.arm.q - start).max() < 1e-4 and "COMMANDING_ACTIVE" not in " ".join(controller.reports)
 
 
 def test_commands_of_the_wrong_sign_are_refused_within_a_milliradian_or_two(port):
@@ -106,12 +137,6 @@ def test_commands_of_the_wrong_sign_are_refused_within_a_milliradian_or_two(port
         with pytest.raises(TakeoverRefused, match="lbr_A7 moves backwards.*sign of the commands"):
             make_arm(port).connect()
         assert travelled(controller) < 0.01
-
-
-def test_a_payload_beyond_the_prior_is_refused(port):
-    controller = make_controller(payload="14.0")
-    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="its model allows"):
-        make_arm(port).connect()
 
 
 @pytest.mark.parametrize(("compensation", "setup"), [(Compensation.NONE, "overlay"), (Compensation.MODEL, "full")])
@@ -123,26 +148,6 @@ def test_a_controller_that_compensates_otherwise_than_set_up_is_noticed_at_once(
         emulator.lose_patience()
         time.sleep(0.3)
         assert travelled(controller) < 0.1
-
-
-def test_another_load_on_the_controller_is_refused(port):
-    controller = make_controller(load="3.0")
-    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match="the controller compensates"):
-        make_arm(port).connect()
-    assert travelled(controller) < 1e-4
-
-
-@pytest.mark.parametrize("mode", [CommandMode.POSITION, CommandMode.WRENCH])
-def test_another_client_command_mode_is_refused(port, mode):
-    controller = make_controller(command_mode=mode)
-    with RunningEmulator(controller, port), pytest.raises(TakeoverRefused, match=f"mode is {mode.name}.*TORQUE"):
-        make_arm(port).connect()
-
-
-def test_another_period_is_refused(port):
-    with RunningEmulator(make_controller(send_period=0.001), port):
-        with pytest.raises(TakeoverRefused, match="every 1 ms .* set up for 2 ms"):
-            make_arm(port).connect()
 
 
 def test_the_receive_multiplier_makes_a_longer_period(port):
@@ -159,25 +164,6 @@ def test_the_receive_multiplier_makes_a_longer_period(port):
 def test_no_controller_says_what_to_check(port):
     with pytest.raises(TakeoverRefused, match=f"no message at UDP port {port}.*application running"):
         make_arm(port, connect_timeout=0.2).connect()
-
-
-@pytest.mark.parametrize("count", [6, 8])
-def test_an_arm_with_another_number_of_joints_is_refused(port, count):
-    with RunningEmulator(make_controller(joint_count=count), port):
-        with pytest.raises(TakeoverRefused, match=f"unusable datagrams.*an arm with {count} joints; FRI arms have 7"):
-            make_arm(port, connect_timeout=0.5).connect()
-
-
-def test_another_version_is_refused_with_what_came(port):
-    with RunningEmulator(make_controller(version=FriVersion.V2_7), port):
-        with pytest.raises(TakeoverRefused, match="unusable datagrams"):
-            make_arm(port, connect_timeout=0.5).connect()
-
-
-def test_other_hosts_are_not_heard(port):
-    with RunningEmulator(make_controller(), port):
-        with pytest.raises(TakeoverRefused, match="datagrams of other hosts or ports were ignored"):
-            make_arm(port, robot_ip="127.0.0.9", connect_timeout=0.5).connect()
 
 
 def test_garbage_of_the_robots_address_draws_no_answer_and_does_not_disturb(port):

@@ -124,16 +124,6 @@ def test_everything_written_is_read_back(version):
         np.testing.assert_array_equal(one, other)
 
 
-def test_sizes_are_those_of_the_real_client():
-    q, tau = np.full(7, 0.1), np.full(7, 1.0)
-    sizes = {version: len(FriCodec(version).encode_command(Command(1, 1))) for version in FriVersion}
-    assert sizes == {FriVersion.V1_15: 10, FriVersion.V2_5: 10, FriVersion.V2_7: 18}
-    codec = FriCodec(FriVersion.V1_15)
-    assert len(codec.encode_command(Command(1, 1, q))) == 77
-    assert len(codec.encode_command(Command(1, 1, q, tau))) == 143
-    assert len(codec.encode_command(Command(1, 1, q, None, np.zeros(6)))) == 129
-
-
 # What a client must take and what it must refuse; the cases of vendor clients on loopback
 
 

@@ -11,8 +11,7 @@ from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
-from sysid_ros.space.core.momentum import compute_base_twist, system_kinematic_matrix
-from sysid_ros.space.core.robot import available_free_flyers, body_box, load_free_flyer
+from sysid_ros.space.core.robot import body_box, load_free_flyer
 
 # SPACE Table 5, true values, per body [Ixx, Iyy, Izz, Ixy, Iyz, Ixz, m, mcx, mcy, mcz] for the base and
 # [Ixx - Iyy, Izz, Ixy, Iyz, Ixz, mcx, mcy] (with what is grouped to them) for the links.
@@ -52,16 +51,6 @@ def test_some_bodies_of_the_paper_cannot_be(robot):
     rows = zip(robot.tree.body_names, robot.truth.reshape(robot.tree.count, -1), strict=True)
     impossible = [name for name, row in rows if not is_physically_consistent(row)]
     assert impossible == [f"joint_{k}" for k in range(1, 7)]
-
-
-def test_momentum_is_conserved_by_what_is_planned(robot):
-    """Robot and wheels together have none, at random states with the wheels turning."""
-    rng = np.random.default_rng(0)
-    q, v = rng.normal(size=(20, 6)), rng.normal(size=(20, 6))
-    wheels = robot.wheels.momentum(rng.uniform(-18.0, 18.0, (20, 3)))
-    twist = compute_base_twist(robot.tree, robot.truth, q, v, -wheels)
-    total = system_kinematic_matrix(robot.tree, q, v, twist) @ robot.truth + wheels
-    assert np.abs(total).max() < 1e-10
 
 
 def test_a_wheel_that_saturates_is_named(robot):
@@ -134,9 +123,3 @@ def test_frames_are_joints_and_links(robot):
     np.testing.assert_allclose(placement.translation, [1.0, 0.0, 0.0])
     with pytest.raises(ParameterOutOfRange, match="frame 'gripper': expected one of base, joint_1.*link_6, tool"):
         robot.frame("gripper")
-
-
-def test_an_unknown_name_lists_the_known():
-    assert "dual_arm" in available_free_flyers()
-    with pytest.raises(ModelError, match="'triple_arm' is unknown; known are .*dual_arm"):
-        load_free_flyer("triple_arm")

@@ -65,14 +65,16 @@ def sliding_robot():
     )
 
 
-@pytest.mark.parametrize("make", [lambda: load_free_flyer("dual_arm"), sliding_robot])
-def test_gradient_against_finite_differences(make):
+@pytest.mark.parametrize("name", ["dual_arm", "sliding", "servicer"])
+def test_gradient_against_finite_differences(name):
     """Of weighted Gram matrix, squares of velocities and something that depends on where bodies are."""
-    robot = make()
-    information = IntervalInformation(robot, robot.tree.parameters, 1.0, 3)
+    robot = sliding_robot() if name == "sliding" else load_free_flyer(name)
+    # Of the servicer with columns of other parameters than the minimal ones, those of an object.
+    columns = object_columns(robot, "tool") * np.linspace(1.0, 3.0, 10) if name == "servicer" else None
+    information = IntervalInformation(robot, robot.tree.parameters, 1.0, 3, columns)
     knots, turns = random_motion(robot, 0, 9)
     rng = np.random.default_rng(1)
-    weights = rng.normal(size=(information.minimal.count,) * 2)
+    weights = rng.normal(size=(information.count,) * 2)
     weights += weights.T
     pull = rng.normal(size=(27, robot.tree.count, 3))
 
@@ -92,27 +94,6 @@ def test_gradient_against_finite_differences(make):
         h = 1e-5
         found = (value(knots + h * a, turns + h * b) - value(knots - h * a, turns - h * b)) / (2 * h)
         assert (slope * a).sum() + (along_turns * b).sum() == pytest.approx(found, rel=2e-6)
-
-
-def test_gradient_for_an_object():
-    """With columns of other parameters than the minimal ones."""
-    robot = load_free_flyer("servicer")
-    columns = object_columns(robot, "tool") * np.linspace(1.0, 3.0, 10)
-    information = IntervalInformation(robot, robot.tree.parameters, 1.0, 3, columns)
-    knots, turns = random_motion(robot, 0, 5)
-    rng = np.random.default_rng(1)
-    assert information.count == 10
-    _, weights = smooth_condition(information.gram(knots, turns))
-    intervals = information.evaluate(knots[:-1], knots[1:], turns)
-    starts, ends, along_turns = information.gradient(intervals, weights)
-    slope = np.concatenate([starts, np.zeros((1, robot.n))]) + np.concatenate([np.zeros((1, robot.n)), ends])
-    a, b, h = rng.normal(size=knots.shape), rng.normal(size=turns.shape), 1e-5
-
-    def value(step):
-        return (weights * information.gram(knots + step * a, turns + step * b)).sum()
-
-    found = (value(h) - value(-h)) / (2 * h)
-    assert (slope * a).sum() + (along_turns * b).sum() == pytest.approx(found, rel=2e-5)
 
 
 def test_smooth_condition_and_its_slope():

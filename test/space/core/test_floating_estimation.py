@@ -20,7 +20,6 @@ from sysid_ros.space.core.measurements import (
     euler_angles,
     euler_rate_matrices,
     euler_rotations,
-    integrate_rotations,
 )
 from sysid_ros.space.core.method import Method
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
@@ -114,13 +113,6 @@ def test_euler_angles_are_z_x_y(robot):
     body = np.swapaxes(turns, 1, 2) @ change
     found = np.einsum("nij,nj->ni", euler_rate_matrices(angles, np.zeros(50)), rates)
     np.testing.assert_allclose(found, np.stack([body[:, 2, 1], body[:, 0, 2], body[:, 1, 0]], 1), atol=1e-8)
-
-
-def test_rotations_integrate_a_constant_turn():
-    times = np.linspace(0.0, 2.0, 21)
-    rate = np.array([0.3, -0.4, 0.5])
-    turns = integrate_rotations(times, np.tile(rate, (21, 1)))
-    np.testing.assert_allclose(turns[-1], pin.exp3(2.0 * rate), atol=1e-12)
 
 
 def test_measurements_without_noise_are_the_motion(robot, truth):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pinocchio as pin
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from test_momentum import random_states, random_tree
 
 from sysid_ros.core.common.errors import ModelError

@@ -28,7 +28,6 @@ from sysid_ros.space.core.identification import (
 )
 from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
 from sysid_ros.space.core.regression import unit_momenta
-from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.simulation import ConservationSimulation
 
 FAST = ExcitationSettings(time_limit=5.0, starts=4, samples=3)
@@ -59,11 +58,6 @@ class Port:
     def samples(self):
         columns = zip(*((m.time, m.twist, m.q, m.v) for m in self.measured), strict=True)
         return Samples(*(np.array(column) for column in columns))
-
-
-@pytest.fixture(scope="module")
-def robot():
-    return load_free_flyer("servicer")
 
 
 @pytest.fixture(scope="module")

@@ -196,24 +196,6 @@ class _Broken:
         return np.full_like(right, np.nan)
 
 
-def test_the_truth_is_inside_for_random_arms(robot, tools):
-    settings = EstimatorSettings(bound_tolerance=1e-3)
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        payload = sample_payload(robot.payload_prior, rng)
-        theta = sample_parameters(robot, rng, corner=True)
-        block = tools.record(robot, theta, payload, tools.FourierMotion(robot, seed), 0.65)
-        block = tools.measure(robot, block.q, block.v, block.tau, rng, adversarial=seed % 2 == 0)
-        unknowns = describe_unknowns(robot, settings)
-        model = WindowModel(robot, settings, unknowns)
-        windows, _ = SampleStream(robot, settings).add(block)
-        rows = Rows.stack([build_rows(model, w) for w in windows])
-        bounds = bound_by_membership(
-            centred((rows, unknowns, robot)), 1e-3, WarmStart(cuts=seed_cuts(unknowns.nominal))
-        )
-        assert np.all((bounds.lower <= payload) & (payload <= bounds.upper))
-
-
 class TestMatrix:
     @pytest.mark.parametrize("few", [1000, 0])
     def test_products_and_factors_are_those_of_the_dense_matrix(self, problem, monkeypatch, few):

@@ -55,12 +55,6 @@ def test_boxes_without_a_body_are_empty(change):
     assert not any(is_physically_consistent(np.random.default_rng(k).uniform(lower, upper)) for k in range(200))
 
 
-def test_a_real_body_in_a_wide_box_is_kept():
-    body = from_com_form(1.8, [0.01, -0.02, -0.26], np.diag([0.008, 0.009, 0.001]))
-    box = tighten(Box.around(body, np.full(10, 0.5)))
-    assert box.contains(body)
-
-
 SHAPE = PayloadShape(Box(np.array([-0.06, -0.06, -0.32]), np.array([0.06, 0.06, -0.12])), 0.1)
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+from true_arm import true_model
 
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -80,13 +81,10 @@ def test_slopes_of_the_inertia_in_a_window_hold_between_its_points(robot, turn, 
     signals = WindowSignals.of(model, Window(block, 0, len(q) - 1, 0))
     bound, nearest, step = errors.inertia_slopes(model, signals), 0.0, 1e-5
     assert np.all(bound <= model.curvature.first) and (turn > 1.0 or bound.sum() < 0.4 * model.curvature.first.sum())
-    arm = robot.pin_model.copy()
-    arm.armature = np.zeros(robot.n)
     for _ in range(30):
         corner = rng.integers(0, 2, unknowns.total.lower.size)
         theta = np.where(corner, unknowns.total.upper, unknowns.total.lower)
-        for body in range(1, robot.n + 1):
-            arm.inertias[body] = pin.Inertia.FromDynamicParameters(theta[robot.inertial_slice(body)])
+        arm = true_model(robot, theta)
         here = q[rng.integers(len(q))] + rng.uniform(-1.0, 1.0, robot.n) * signals.position_error
         for joint, unit in enumerate(np.eye(robot.n)):
             ahead, behind = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
-import pytest
 
 RANK_TOLERANCE = 1e-8  # of the largest singular value; geometry is of order one, exact zeros come out at 1e-14
 NICE_AXES = np.concatenate([np.eye(3), -np.eye(3), [[0.6, 0.8, 0.0], [0.0, 0.6, 0.8]]])
@@ -86,18 +85,3 @@ def torque_regressor(model, rng, is_static=False, rows_per_column=2.0):
 def rank(matrix):
     values = np.linalg.svd(matrix, compute_uv=False)
     return int(np.count_nonzero(values > RANK_TOLERANCE * max(values[0], 1e-3))) if values.size else 0
-
-
-class Independent:
-    """What the tests use; a class, because tests here cannot import each other."""
-
-    random_tree = staticmethod(random_tree)
-    samples = staticmethod(samples)
-    torque_regressor = staticmethod(torque_regressor)
-    rank = staticmethod(rank)
-    SINGLE, ANY = SINGLE, ANY
-
-
-@pytest.fixture(scope="session")
-def independent():
-    return Independent
