@@ -101,7 +101,8 @@ def test_margins_are_never_above_what_simulation_finds(name):
             size = np.array([np.abs(one.torque(*(x[0] for x in plan.sample([t])))) for t in times]) + errors.torque
             means = [np.mean(size[part == k] ** 2, axis=0) for k in range(part.max() + 1)]
             assert np.all(means <= proven.torque_squares[:-1] * 1.02)  # samples in place of an integral
-            assert np.all(size[-1] ** 2 <= proven.torque_squares[-1] + 1e-8)
+            rest = size[-1] - errors.torque  # while it is held the feedback averages out: test_held_feedback.py
+            assert np.all(rest**2 + errors.torque**2 <= proven.torque_squares[-1] + 1e-8)
     assert {LimitKind.TORQUE, LimitKind.OBSTACLE} <= rejected
     # Not vacuous: for every kind the simulation comes close to the margin somewhere.
     assert max(smallest.values()) < 0.03
