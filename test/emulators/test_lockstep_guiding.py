@@ -11,7 +11,7 @@ from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import RobustController
-from sysid_ros.core.control.guiding import GuidingSettings, Wall
+from sysid_ros.core.control.guiding import Wall
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
@@ -120,13 +120,6 @@ def test_a_guide_that_fails_ends_in_a_fault_and_not_the_loop(robot, monkeypatch)
     run.step()
     assert (loop.mode, loop.status().code) == (LoopMode.FAULT, LoopCode.INTERNAL)
     assert "no solution" in loop.status().reason
-
-
-def test_a_proof_that_nothing_here_can_give_is_refused(robot):
-    loop, _ = build(robot)
-    with pytest.raises(ParameterOutOfRange, match="needs_proof"):
-        loop.guide(GuidingSettings(needs_proof=True))
-    assert loop.mode is LoopMode.HOLD
 
 
 def test_a_push_that_is_not_finite_is_refused(robot):
