@@ -1,8 +1,6 @@
 """Tests of an arm that a simulated hand guides: it follows, stands still without a hand, and a wrong model drifts."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
@@ -17,10 +15,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 from sysid_ros.emulators.lockstep import run_for
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-from _lockstep_guiding import Hand, LockstepGuiding  # noqa: E402
+from sysid_ros.papers.guided_arm import Hand, LockstepGuiding
 
 PAYLOAD = from_com_form(1.0, [0.0, 0.0, 0.08], np.diag([0.004, 0.004, 0.002]))
 
