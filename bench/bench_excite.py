@@ -2,8 +2,9 @@
 0.8 kg, searched for in equal processor time, torques of a real Med7, and a simulated arm that a simulated person
 guides. The paper's searches are repeated with our gradients in place of CasADi and Ipopt, spheres in place of
 ellipsoids, and differential evolution with a local search in place of its memetic algorithm; they start from the
-straight arm, ours from home. Errors of the guided models: of the vendor's on a longer recording of a Med7, and below
-3 Hz of our fit on the half that was not fitted; mostly constant, the rest from inertial parameters.
+straight arm within (9d) to (9g), which bound sums of amplitudes; ours starts from home within the limits themselves.
+Models of the guided arm err as the vendor's model of a longer recording of a Med7, or as our fit below 3 Hz on the half
+that was not fitted; these errors are mostly constant torques, the rest of them from inertial parameters.
 
 ``python bench/bench_excite.py [options of sysid papers excite]``. Runs that are not in the file yet are made.
 """

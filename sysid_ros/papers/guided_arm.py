@@ -30,6 +30,7 @@ from sysid_ros.drivers.loop_types import LoopModel, LoopSample, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.emulators.lockstep import run_for
+from sysid_ros.papers.closed_loop import smooth_step
 from sysid_ros.papers.names import EXCITE_ROBOT, NO_TOOL
 
 Array = NDArray[np.float64]
@@ -145,13 +146,12 @@ class Person:
     def __call__(self, tool: pin.SE3, twist: Array) -> Array:
         """Return the wrench of the next cycle; see :class:`LockstepGuiding`."""
         leg = min(int(self.time / self.duration), len(self.places) - 2)
-        x = min(1.0, self.time / self.duration - leg)
-        share, rate = x**3 * (10 - 15 * x + 6 * x * x), 30 * x * x * (1 - x) ** 2 / self.duration
+        share, rate, _ = smooth_step(min(1.0, self.time / self.duration - leg))
         start, end = self.places[leg], self.places[leg + 1]
         way = end.translation - start.translation
         wanted = pin.SE3(end.rotation, start.translation + share * way)
         self.time += _PERIOD
-        return self.hand.wrench(wanted, rate * way, tool, twist)
+        return self.hand.wrench(wanted, rate / self.duration * way, tool, twist)
 
 
 def draw_tool(robot: RobotModel, rng: np.random.Generator) -> Array:
