@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import null_space
+from scipy.linalg import block_diag, null_space
 from scipy.optimize import OptimizeResult, differential_evolution, minimize
 
 from sysid_ros.core.certification.assumptions import Assumptions
@@ -41,7 +41,7 @@ from sysid_ros.core.model.robot import EffortMeaning, RobotModel, tool_transform
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.core.trajectories.families import FourierTrajectory
+from sysid_ros.core.trajectories.families import FourierTrajectory, rest_projection
 from sysid_ros.papers import names
 from sysid_ros.papers.baselines.tool_points import reduce_tool
 from sysid_ros.papers.guided_arm import run_guiding
@@ -130,14 +130,13 @@ class PublishedProblem:
 
     def __init__(self, assumptions: Assumptions, criterion: Callable[[Array], tuple[float, Array]]):
         robot = self.robot = assumptions.robot
-        self.space = space = FourierSpace(np.zeros(robot.n), HARMONICS, DURATION, SAMPLES)
+        self.space = FourierSpace(np.zeros(robot.n), HARMONICS, DURATION, SAMPLES)
         self.base = BaseParameters.of(robot, ())
         self._criterion, self._regressor = criterion, TorqueRegressor(robot, EffortMeaning.MOTOR_SIDE)
-        unit = np.eye(space.per_joint)
-        first = [space.trajectory(np.pad(row, (0, space.size - row.size))) for row in unit]
-        self._sine, self._cosine = (np.array([getattr(one, name)[0] for one in first]) for name in ("sine", "cosine"))
         order = np.arange(1.0, HARMONICS + 1.0)
-        self._free = null_space((self._cosine @ (1.0 / order))[None])  # (per_joint, per_joint - 1)
+        sine, cosine = rest_projection(HARMONICS)
+        self._free = block_diag(np.eye(HARMONICS - 1), null_space((1.0 / order @ cosine)[None]))
+        self._pairs = (block_diag(sine, cosine) @ self._free).reshape(2, HARMONICS, -1)  # a and b of a joint by y
         limits, omega = robot.limits, 2.0 * np.pi / DURATION
         reach = omega * np.minimum(limits.q_upper, -limits.q_lower)
         self._sums = (1.0 / order / reach[:, None], np.ones(HARMONICS) / limits.v_max[:, None])  # (9d), (9e)
@@ -207,16 +206,13 @@ class PublishedProblem:
 
     def _shares(self, y: Array) -> Iterator[tuple[Array, Array]]:
         """Compute shares of the limits that are used, (n, k), and their derivatives, (n, k, size / n)."""
-        x = y.reshape(self.robot.n, -1) @ self._free.T
-        sine, cosine = x @ self._sine, x @ self._cosine
-        by_sine, by_cosine = (self._free.T @ part for part in (self._sine, self._cosine))  # (size / n, L)
-        length = np.maximum(np.hypot(sine, cosine), 1e-12)
-        by_length = (sine / length)[:, None] * by_sine + (cosine / length)[:, None] * by_cosine  # (n, size / n, L)
+        pairs = np.einsum("klp,np->nkl", self._pairs, y.reshape(self.robot.n, -1))
+        length = np.maximum(np.hypot(pairs[:, 0], pairs[:, 1]), 1e-12)
+        by_length = np.einsum("nkl,klp->nlp", pairs / length[:, None], self._pairs)
         for weight in self._sums:
-            yield (length * weight).sum(axis=1)[:, None], np.einsum("npl,nl->np", by_length, weight)[:, None]
-        for value, derivative in ((sine, by_sine), (cosine, by_cosine)):
-            signed = np.sign(value)[:, None] * derivative / self._most[:, None]
-            yield np.abs(value) / self._most, signed.swapaxes(1, 2)
+            yield (length * weight).sum(axis=1)[:, None], np.einsum("nlp,nl->np", by_length, weight)[:, None]
+        for values, derivative in zip(pairs.swapaxes(0, 1), self._pairs, strict=True):
+            yield np.abs(values) / self._most, (np.sign(values) / self._most)[:, :, None] * derivative
 
 
 class _TimeIsOver(Exception):
