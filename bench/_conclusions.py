@@ -219,17 +219,6 @@ def _free_flyer_excitation(data: dict) -> str:
     )
 
 
-def _guiding(data: dict) -> str:
-    rows = _rows(data, "")
-    drifts = {
-        name: [row["drift in 5 s [mm]"] for row in rows if row["model"] == name] for name in ("nominal", "identified")
-    }
-    return (
-        f"Without a hand the tool drifts {' and '.join(drifts['nominal'])} mm in 5 s with the nominal model (median, "
-        f"largest; LBR and Gen3), {' and '.join(drifts['identified'])} mm with the identified one."
-    )
-
-
 def _regressors(data: dict) -> str:
     times = [row["times faster"] for row in _rows(data, "Regressors")]
     return f"The regressors are {median(times):.0f} times faster than a Python loop over Pinocchio (median)."
@@ -253,7 +242,6 @@ RULES: dict[str, Callable[[dict], str]] = {
     "free_floating_bounds": _free_floating_bounds,
     "free_flyer_excitation": _free_flyer_excitation,
     "fri": _survived,
-    "guiding": _guiding,
     "hypotheses": _hypotheses,
     "kortex": _survived,
     "loop": _loop,

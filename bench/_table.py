@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from numbers import Integral, Real
+from pathlib import Path
 
 # The benchmarks measure the checkout they lie in, installed or not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -76,6 +77,17 @@ def print_figure(path: str, caption: str) -> None:
     print(f"{path}: {caption}", flush=True)
     for listener in figure_listeners:
         listener(path, caption)
+
+
+def print_report(report, entries: list[dict], failures: Sequence, folder: str) -> int:
+    """Print lead, tables and figures of a module of the papers' reports; return the exit status."""
+    print(describe_machine(), flush=True)
+    print_lead(report.verdict(entries))
+    for table in report.tables(entries):
+        print_table(table.columns, table.rows, table.title)
+    for path, caption in report.draw_figures(entries, Path(folder)):
+        print_figure(str(path), caption)
+    return int(bool(failures))
 
 
 def describe_commit() -> str:

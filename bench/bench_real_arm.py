@@ -29,6 +29,7 @@ import numpy as np
 from _table import describe_machine, print_lead, print_table
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.friction_law import FrictionLaw
 from sysid_ros.core.estimation.whole_arm import (
     SLOW,
@@ -43,35 +44,16 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.papers.baselines.acceleration_regression import fit_bounded_regression, tracked
+from sysid_ros.papers.excite import RESIDUALS, part_of, read_samples
 from sysid_ros.reports.recordings.files import read_recording
 
 Array = np.ndarray
-REFERENCES = {
-    "ridge fit with gravity direction": (0.148, 0.396, 0.144, 0.389, 0.146, 0.148, 0.122),
-    "the same in blocks": (0.149, 0.109, 0.127, 0.209, 0.098, 0.097, 0.122),
-    "vendor's own model": (0.74, 0.99, 0.46, 0.81, 0.27, 0.22, 0.32),
-    "published SDP code": (0.588, 0.484, 0.256, 0.473, 0.263, 0.152, 0.129),
-}
-"""Torque RMS per joint on the other half of a longer recording of an LBR Med7 [Nm]."""
 KNOWN, JERK = 0.5, 20.0
 """Of the baseline: share of the nominal parameters, and largest jerk over the planned acceleration [1/s]."""
 RIDGES, REFERENCE_LAG = tuple(10.0**k for k in range(-9, 2)), 0.02
 """Of the reference: weights, of which that is taken which predicts fifths left out best [-], and the torque lag [s]."""
 GEAR_CYCLES = 320.0
 """Two per turn of the motor, at 160 to 1."""
-
-
-def read(path: Path, robot: RobotModel, prefix: str) -> tuple[SampleBlock, Array | None]:
-    """Samples, and the controller's own external torque (N, n) [Nm] where the file has it."""
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        if f"{prefix}t" in arrays and "joints" not in arrays:
-            t, q, tau = (np.asarray(arrays[prefix + name], dtype=float) for name in ("t", "q", "tau"))
-            stamps = np.round((t - t[0]) * 1e9).astype(np.int64)
-            external = arrays.get(f"{prefix}tau_ext_kuka")
-            return SampleBlock(stamps, np.arange(len(t)), q, np.gradient(q, t, axis=0), tau), external
-    return read_recording(path, robot).samples, None
 
 
 def splits(block: SampleBlock) -> dict[str, list[tuple[Array, Array]]]:
@@ -81,12 +63,6 @@ def splits(block: SampleBlock) -> dict[str, list[tuple[Array, Array]]]:
     tenths = np.array_split(index, 10)
     even, odd = np.concatenate(tenths[::2]), np.concatenate(tenths[1::2])
     return {"halves": [(halves[0], halves[1]), (halves[1], halves[0])], "blocks": [(even, odd), (odd, even)]}
-
-
-def part_of(block: SampleBlock, index: Array) -> SampleBlock:
-    """Some of the samples; where they do not follow each other, the stamps show a gap."""
-    values = (block.stamps, block.sequence, block.q, block.v, block.tau)
-    return SampleBlock(*(array[index] for array in values))
 
 
 def rms(values: Array) -> Array:
@@ -219,7 +195,10 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     print(describe_machine())
     robot = load_robot(options.model)
-    block, external = read(options.file, robot, options.prefix)
+    try:
+        block, external = read_samples(options.file, options.prefix)
+    except (SysidError, OSError, ValueError):
+        block, external = read_recording(options.file, robot).samples, None
     law = None if options.quick else FrictionLaw((0.05, 0.2), True, True, (GEAR_CYCLES,))
     rows, slow, fits, tests = compare(block, robot, law)
     whole = Motion.of(block, robot)
@@ -229,7 +208,7 @@ def main(argv: list[str] | None = None) -> int:
         slow.append(["controller's own, all samples", *rms(whole.slow(values))])
     print_lead(describe_rest(robot.joint_names, rows, slow))
     if robot.name.startswith("kuka_lbr_med7"):
-        rows += [[f"longer recording: {name}", *values] for name, values in REFERENCES.items()]
+        rows += [[f"longer recording: {name}", *values] for name, values in RESIDUALS.items()]
     title = f"{options.file.name}: torque RMS on data that were not fitted [Nm], {block.seconds[-1]:.3g} s"
     print_table(["", *robot.joint_names], rows, title)
     print_table(["", *robot.joint_names], slow, f"The same below {SLOW:g} Hz [Nm]")

@@ -17,7 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from _table import describe_machine, print_figure, print_lead, print_table
+from _table import print_report
 
 from sysid_ros.cli.many_runs import carry_out_runs
 from sysid_ros.papers import sva, sva_report
@@ -31,16 +31,10 @@ def main() -> int:
     parser.add_argument("--results", default="results/sva", help="folder of runs.jsonl and figures")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     arguments = parser.parse_args()
-    print(describe_machine(), flush=True)
     jobs = sva.jobs(SVA_EXPERIMENTS, arguments.seeds, arguments.scale)
-    folder = Path(arguments.results)
-    entries, failures = carry_out_runs(sva.run, jobs, folder / "runs.jsonl", (arguments.workers, ""))
-    print_lead(sva_report.verdict(entries))
-    for table in sva_report.tables(entries):
-        print_table(table.columns, table.rows, table.title)
-    for path, caption in sva_report.draw_figures(entries, folder):
-        print_figure(str(path), caption)
-    return int(bool(failures))
+    path = Path(arguments.results) / "runs.jsonl"
+    entries, failures = carry_out_runs(sva.run, jobs, path, (arguments.workers, ""))
+    return print_report(sva_report, entries, failures, arguments.results)
 
 
 if __name__ == "__main__":

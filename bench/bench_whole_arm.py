@@ -30,8 +30,6 @@ from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.possible import require_certifiable
 from sysid_ros.core.certification.stop_model import LimitKind
 from sysid_ros.core.collision.clearance import CollisionModel
-from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.excitation.criteria import BaseParameters
@@ -44,18 +42,12 @@ from sysid_ros.core.excitation.whole_arm import (
     excitation_model,
     plan_arm_excitation,
 )
-from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import RobotModel, tool_transform
+from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.core.trajectories.families import FourierTrajectory
-from sysid_ros.papers.baselines.tool_points import reduce_tool
+from sysid_ros.papers.excite import assumptions_of
 
-TOOL_SIZE = np.array([0.03, 0.03, 0.15])
-"""Edges of the tool's box [m], the long one along the tool frame's z."""
-TOOL_MASS = 0.8
-KNOWN = 0.1
-"""Share of its parameters within which the tool is known."""
 ARM_KNOWN = 0.2
 """Share within which arms are known of which nothing can be certified as they are shipped."""
 STIFF = RobustSettings(position_gain=14.0, integral_gain=14.0)
@@ -86,22 +78,6 @@ def load_provable(name: str) -> tuple[RobotModel, RobustSettings, str, str]:
     except SysidError as error:
         return load_robot(name, known_within=ARM_KNOWN), STIFF, f"{100 * ARM_KNOWN:g} %", str(error)
     return robot, RobustSettings(), "as shipped", ""
-
-
-def assumptions_of(robot: RobotModel, has_tool: bool, law: RobustSettings | None = None) -> Assumptions:
-    """Assume an empty hand, or the tool."""
-    scene, nominal = Scene(ground_height=0.0, payload_spheres=()), np.zeros(10)
-    radius = np.zeros(10)
-    if has_tool:
-        rotation, origin = placement = tool_transform(robot)
-        center = np.array([0.0, 0.0, 0.5 * TOOL_SIZE[2]])
-        inertia = TOOL_MASS / 12.0 * np.diag(np.sum(TOOL_SIZE**2) - TOOL_SIZE**2)
-        nominal = transform_parameters(from_com_form(TOOL_MASS, center, inertia), rotation, origin)
-        radius = KNOWN * np.abs(nominal) + np.repeat([0.0, 1e-3, 1e-4], [1, 3, 6])
-        corners = np.array(np.meshgrid(*[[-0.5, 0.5]] * 3)).reshape(3, -1).T * TOOL_SIZE + center
-        scene = Scene(ground_height=0.0, payload_spheres=reduce_tool(corners, most=4).spheres(robot, placement))
-    boxes = robot.theta_box, Box(nominal - radius, nominal + radius)
-    return Assumptions(robot, boxes, nominal, scene, law or RobustSettings())
 
 
 def describe_reached(rows: list[list]) -> str:

@@ -28,7 +28,10 @@ import _table
 
 BENCH = Path(__file__).resolve().parent
 PAGES = BENCH.parent / "docs" / "measurements"
-TITLES = {"sva": "SVA: experiments", "safe id": "SAFE-ID: experiments", "attacks": "Attacks and faults"}
+TITLES = {
+    "excite": "EXCITE: experiments", "sva": "SVA: experiments", "safe id": "SAFE-ID: experiments",
+    "attacks": "Attacks and faults",
+}  # fmt: skip
 """Titles of pages whose names do not say it."""
 
 LEFT_OUT = {
@@ -41,6 +44,7 @@ LEFT_OUT = {
     "elastic": ("Gains of the shipped arms",),
     "calibration": ("Arm known to 20 %",),
     "estimator": ("half width",),
+    "excite": ("What a run costs", "Throughput"),
     "fault_campaign": ("The same under supervision", "A goal while a process", "Storms of messages", "A full disk"),
     "free_floating": ("RMS errors", "Relative errors"),
     "fri": ("Fault campaign", "FRI", "Taken over", "Random and mutated"),

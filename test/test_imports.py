@@ -184,8 +184,8 @@ def test_the_proof_imports_nothing_of_planning_or_excitation():
     assert len(seen) > 20
 
 
-SHARED = {"assumptions", "plan", "stop_model"}
-"""Modules of the proof that a search may use: records, settings, how limits are broken and how errors grow in stops."""
+SHARED = {"assumptions", "plan", "stop_model", "held_feedback"}
+"""Modules of the proof that a search may use: records, settings, how limits are broken, errors in stops and holds."""
 CALLERS = {
     "sysid_ros.core.planning.planner",
     "sysid_ros.core.planning.candidates",

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.parse_calibration import calibrate_parser
-from sysid_ros.cli.parse_others import completion_parser, safe_id_parser, sva_parser
+from sysid_ros.cli.parse_others import completion_parser, excite_parser, safe_id_parser, sva_parser
 from sysid_ros.cli.parse_recordings import (
     identifiability_parser,
     import_parser,
@@ -84,9 +84,10 @@ EMULATORS: Mapping[str, Command] = MappingProxyType({
 """Other ends of a connection, for the drivers of this package and for any other client."""
 PAPERS: Mapping[str, Command] = MappingProxyType({
     "safe-id": Command("eleven methods that place unknown dumbbells (SAFE-ID)", "cli.papers_safe_id", safe_id_parser),
+    "excite": Command("exciting motions, torques of a real arm, guiding (EXCITE)", "cli.papers_excite", excite_parser),
     "sva": Command("online model and computed torque gated by R^2 (SVA)", "cli.papers_sva", sva_parser),
 })  # fmt: skip
-"""Experiments of the papers in simulation."""
+"""Experiments of the papers."""
 COMMANDS: Mapping[str, Command] = MappingProxyType({
     "demo": Command("identify an unknown payload on a simulated arm", "cli.identify", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
@@ -103,7 +104,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "identifiability": Command("list what can be known of an arm", "cli.identifiability", identifiability_parser),
     "verify": Command("re-verify the certified plans of a recording", "cli.verify", verify_parser),
     "space": Command("identify a free-flying robot", "cli.space", space_parser),
-    "papers": Command("repeat experiments of the papers in simulation", commands=PAPERS),
+    "papers": Command("repeat experiments of the papers", commands=PAPERS),
     "emulate": Command("run an emulated controller", commands=EMULATORS),
     "completion": Command("complete commands and options in bash or zsh", "cli.completion", completion_parser),
 })  # fmt: skip

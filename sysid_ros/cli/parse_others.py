@@ -7,7 +7,7 @@ import argparse
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.options import add_run_options
 from sysid_ros.core.common.command_line import CommandParser, require_numbers
-from sysid_ros.papers.names import DUMBBELLS, EXPERIMENTS, METHODS, PROFILES, SVA_EXPERIMENTS
+from sysid_ros.papers.names import DUMBBELLS, EXCITE_EXPERIMENTS, EXPERIMENTS, METHODS, PROFILES, SVA_EXPERIMENTS
 
 TABLES = ("table-2", "table-3", "table-4", "table-5")
 """The paper's tables: methods with their errors, successes, correlations and condition numbers."""
@@ -33,6 +33,32 @@ def safe_id_parser() -> CommandParser:
     add("--motions", type=int, default=50, help="random motions of Table IV (default: 50)")
     add("--done", action="store_true", help="make no runs: show all that the folder has")
     add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
+    add_run_options(parser)
+    return parser
+
+
+def excite_parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(
+        prog="sysid papers excite",
+        description="Repeats the experiments of EXCITE section V: exciting motions of a Med7 with a tool by several "
+        "criteria and searches, torques of a recording of a real one, and guiding by hand in simulation.",
+        examples=("sysid papers excite --quick", "sysid papers excite --experiment torques --recording med7.npz"),
+        check=lambda options: require_numbers(options, "seeds", "seconds", least=1),
+        endings=endings(ExitStatus.FAILED),
+    )
+    add = parser.add_argument
+    add("--experiment", default="all", choices=("all", *EXCITE_EXPERIMENTS), help="which one (default: all)")
+    add(
+        "--recording",
+        default="",
+        metavar="FILE",
+        help="NPZ of a real Med7 with fast_t, _q, _tau; without it no torques",
+    )
+    add("--seconds", type=float, default=25.0, help="processor time of each search (default: 25)")
+    add("--seeds", type=int, default=5, help="arms and tools that are guided (default: 5)")
+    add("--quick", action="store_true", help="searches of 8 s, and one arm")
+    add("--results", default="results/excite", help="folder for runs.jsonl and figures")
     add_run_options(parser)
     return parser
 

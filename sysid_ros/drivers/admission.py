@@ -8,7 +8,8 @@ import numpy as np
 
 from sysid_ros.core.certification.assumptions import robot_hash
 from sysid_ros.core.certification.certificate import Certificate, CertificateMismatch
-from sysid_ros.core.certification.continuous import WINDOW, Load, find_heat
+from sysid_ros.core.certification.continuous import Load, find_heat
+from sysid_ros.core.certification.held_feedback import WINDOW
 from sysid_ros.core.certification.ranges import LONGEST_MOTION, find_out_of_range
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.box import Box

@@ -20,6 +20,11 @@ _TOLD_EVERY = 1000
 """Cycles between two reports of progress."""
 
 
+def smooth_step(s: float) -> tuple[float, float, float]:
+    """Return the polynomial of degree 5 from 0 to 1 with rest at both ends, and two derivatives, at s within [0, 1]."""
+    return s**3 * (10 - 15 * s + 6 * s * s), 30 * s * s * (1 - s) ** 2, 60 * s * (1 - s) * (1 - 2 * s)
+
+
 @dataclass(frozen=True)
 class Trace:
     """Motion of an arm, one row per cycle.

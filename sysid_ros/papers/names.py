@@ -53,3 +53,15 @@ METHODS: Mapping[str, Method] = {
 PENDULUM, LEG, ARM, COST = "pendulum", "leg", "arm", "regressor"
 SVA_EXPERIMENTS = (PENDULUM, LEG, ARM, COST)
 SVA_ROBOTS = {PENDULUM: "sva_double_pendulum", LEG: "sva_leg", ARM: "sva_arm"}
+
+EXCITE_ROBOT = "kuka_lbr_med7"
+MOTIONS, TORQUES, GUIDING = "motions", "torques", "guiding"
+EXCITE_EXPERIMENTS = (MOTIONS, TORQUES, GUIDING)
+R_C, MEAN_R_C, ONE_STAGE, CONDITION, MEMETIC, CERTIFIED = EXCITE_WAYS = (
+    "r_c as printed", "r_c of mean rows", "r_c as printed, one stage", "condition number", "memetic", "certified",
+)  # fmt: skip
+"""Searches for exciting motions: the paper's with its criteria, a memetic one, and ours."""
+URDF, CONTROLLER, IDENTIFIED = "as described", "controller's own", "identified"
+VENDOR_LIKE, NO_TOOL = "vendor-like", "vendor-like, no tool"
+GUIDING_MODELS = (IDENTIFIED, VENDOR_LIKE, NO_TOOL)
+"""Models of the arm: of its torques, and of the experiments of guiding, in the order of the paper's Table I."""

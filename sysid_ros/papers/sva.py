@@ -40,7 +40,7 @@ from sysid_ros.core.online_model.least_squares import (
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import State
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.papers.closed_loop import Reference, Trace, follow
+from sysid_ros.papers.closed_loop import Reference, Trace, follow, smooth_step
 from sysid_ros.papers.names import ARM, COST, LEG, PENDULUM
 from sysid_ros.papers.names import SVA_ROBOTS as ROBOTS
 
@@ -87,10 +87,8 @@ def sines(robot: RobotModel, amplitude: Array, rates: Array) -> Reference:
     phase = np.linspace(0.0, 2.0, robot.n)
 
     def reference(t: float) -> State:
-        s = min(1.0, t / 2.0)
-        ramp, ramp_v, ramp_a = s**3 * (10 - 15 * s + 6 * s * s), 0.0, 0.0
-        if s < 1.0:
-            ramp_v, ramp_a = 15 * s * s * (1 - s) ** 2, 15 * s * (1 - s) * (1 - 2 * s)
+        ramp, ramp_v, ramp_a = smooth_step(min(1.0, t / 2.0))
+        ramp_v, ramp_a = ramp_v / 2.0, ramp_a / 4.0
         one, two = rates * t + phase, 1.7 * rates * t
         wave = np.sin(one) + 0.5 * np.sin(two)
         wave_v = rates * (np.cos(one) + 0.85 * np.cos(two))
@@ -109,14 +107,11 @@ def tick_tock(robot: RobotModel, reach: Array) -> Reference:
 
     def reference(t: float) -> State:
         number, within = divmod(t, move + rest)
-        s = min(1.0, within / move)
+        share, rate, change = smooth_step(min(1.0, within / move))
         start, step = (-reach, 2.0 * reach) if number % 2 == 0 else (reach, -2.0 * reach)
         if number == 0:
             start, step = np.zeros_like(reach), reach  # from home, at rest
-        q = robot.home + start + step * s**3 * (10 - 15 * s + 6 * s * s)
-        v = step / move * 30 * s * s * (1 - s) ** 2
-        a = step / move**2 * 60 * s * (1 - s) * (1 - 2 * s)
-        return q, v, a
+        return robot.home + start + step * share, step / move * rate, step / move**2 * change
 
     return reference
 

@@ -12,20 +12,12 @@ from matplotlib.figure import Figure
 from sysid_ros.core.online_model.least_squares import Observation
 from sysid_ros.papers.names import ARM, COST, LEG, PENDULUM
 from sysid_ros.papers.sva import ASYMPTOTIC, robot_of
-from sysid_ros.papers.tables import Table, cost_tables, describe_median
+from sysid_ros.papers.tables import Entry, Table, cost_tables, describe_median, of_experiment, save_figures
 
-Entry = Mapping[str, Any]
-"""A line of a file of results: the job of a run, and its result."""
 GATE = 0.95
 """R^2 at which the paper's gate opens."""
 _LOST = 0.5
 """Tracking error beyond which the arm has been lost [rad]."""
-
-
-def of_experiment(entries: Sequence[Entry], experiment: str) -> list[Entry]:
-    """Return the entries of an experiment, by seed."""
-    found = [entry for entry in entries if entry["job"]["experiment"] == experiment]
-    return sorted(found, key=lambda entry: (entry["job"]["seed"], str(entry["job"])))
 
 
 def tables(entries: Sequence[Entry]) -> list[Table]:
@@ -187,16 +179,8 @@ def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str
     Returns:
         Files and captions.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn: list[tuple[Path, str]] = []
-    for experiment, draw in _FIGURES.items():
-        found = of_experiment(entries, experiment)
-        if found:
-            for name, figure, caption in draw(found):
-                path = folder / f"{name}.png"
-                figure.savefig(path, dpi=80)
-                drawn.append((path, caption))
-    return drawn
+    found = ((draw, of_experiment(entries, experiment)) for experiment, draw in _FIGURES.items())
+    return save_figures((one for draw, runs in found if runs for one in draw(runs)), folder)
 
 
 _PENDULUM_MODELS = {"three parameters": "no friction", "with friction": "with friction"}

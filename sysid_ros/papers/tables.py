@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.stats import beta, binom
 
 from sysid_ros.executor import throughput
 
+Entry = Mapping[str, Any]
+"""A line of a file of results: the job of a run, and its result."""
 CONFIDENCE = 0.95
 """Of the intervals."""
 
@@ -35,6 +39,22 @@ class Table:
         widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
         lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in cells]
         return "\n".join([self.title, "", lines[0], "-" * len(lines[0]), *(line.rstrip() for line in lines[1:])])
+
+
+def of_experiment(entries: Sequence[Entry], experiment: str) -> list[Entry]:
+    """Return the entries of an experiment, by seed."""
+    found = [entry for entry in entries if entry["job"]["experiment"] == experiment]
+    return sorted(found, key=lambda entry: (entry["job"].get("seed", 0), str(entry["job"])))
+
+
+def save_figures(drawn: Iterable[tuple[str, Figure, str]], folder: Path) -> list[tuple[Path, str]]:
+    """Write figures with a name and a caption each as PNG files; return the files and captions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    for name, figure, caption in drawn:
+        figure.savefig(path := folder / f"{name}.png", dpi=80)
+        found.append((path, caption))
+    return found
 
 
 def median_and_worst(values: ArrayLike) -> tuple[float, float]:

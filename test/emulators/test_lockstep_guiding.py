@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pinocchio as pin
 import pytest
-from _lockstep_guiding import Hand, LockstepGuiding
 from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.control import RobustController
-from sysid_ros.core.control.guiding import GuidingSettings, Wall
+from sysid_ros.core.control.guiding import Wall
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopModel, LoopRefusal, LoopSettings
 from sysid_ros.drivers.mujoco.arm import MujocoArm
 from sysid_ros.emulators.lockstep import run_for
+from sysid_ros.papers.guided_arm import Hand, LockstepGuiding
 
 PAYLOAD = from_com_form(1.0, [0.0, 0.0, 0.08], np.diag([0.004, 0.004, 0.002]))
 
@@ -115,13 +115,6 @@ def test_a_guide_that_fails_ends_in_a_fault_and_not_the_loop(robot, monkeypatch)
     run.step()
     assert (loop.mode, loop.status().code) == (LoopMode.FAULT, LoopCode.INTERNAL)
     assert "no solution" in loop.status().reason
-
-
-def test_a_proof_that_nothing_here_can_give_is_refused(robot):
-    loop, _ = build(robot)
-    with pytest.raises(ParameterOutOfRange, match="needs_proof"):
-        loop.guide(GuidingSettings(needs_proof=True))
-    assert loop.mode is LoopMode.HOLD
 
 
 def test_a_push_that_is_not_finite_is_refused(robot):

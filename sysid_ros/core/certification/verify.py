@@ -13,7 +13,8 @@ from sysid_ros.core.certification.assumptions import Assumptions, box_hash, robo
 from sysid_ros.core.certification.certificate import Certificate, Margin
 from sysid_ros.core.certification.chain import Motion, enclose_path
 from sysid_ros.core.certification.checks import ROUNDING, AllowedErrors, Check, Division, MotionChecks
-from sysid_ros.core.certification.continuous import HeldFeedback, Load, average_squares, find_heat
+from sysid_ros.core.certification.continuous import Load, average_squares, find_heat
+from sysid_ros.core.certification.held_feedback import HeldFeedback
 from sysid_ros.core.certification.stop_model import (
     STOP_ERRORS,
     LimitKind,

@@ -52,9 +52,6 @@ class GuidingSettings(Settings, library_only=True):
     """Dead zone of the force at the tool, per axis."""
     torque_dead_zone: float = setting(0.1, "Nm", lower=0.0, upper=20.0)
     """Dead zone of the torque at the tool, per axis."""
-    needs_proof: bool = False
-    """Whether only the proven external wrench moves the arm: the part of the wrench's interval that is
-    nearest to zero takes the place of the estimate, and the dead zones come off that."""
     force_admittance: float = setting(0.02, "m/s/N", lower=1e-4, upper=0.5)
     """Speed of the tool per force beyond the dead zone."""
     torque_admittance: float = setting(0.3, "rad/s/Nm", lower=1e-3, upper=5.0)
@@ -120,11 +117,6 @@ def without_dead_zone(wrench: ArrayLike, dead_zone: ArrayLike) -> Array:
     """Return the part of each component of a wrench beyond its dead zone, with its sign."""
     wrench, dead_zone = np.asarray(wrench, dtype=float), np.asarray(dead_zone, dtype=float)
     return np.asarray(wrench - np.clip(wrench, -dead_zone, dead_zone))
-
-
-def proven_part(lower: ArrayLike, upper: ArrayLike) -> Array:
-    """Return the number of each interval that is nearest to zero: the certain part of an external wrench."""
-    return np.maximum(lower, 0.0) + np.minimum(upper, 0.0)
 
 
 def braking_speed(distance: Array | float, deceleration: Array | float, period: float) -> Array:
@@ -239,23 +231,18 @@ class GuidingLaw:
         """Whether the reference has come to rest."""
         return bool(np.abs(self._v).max() < 1e-4)  # [rad/s]
 
-    def step(self, wrench: ArrayLike, interval: tuple[ArrayLike, ArrayLike] | None = None) -> GuidedReference:
+    def step(self, wrench: ArrayLike) -> GuidedReference:
         """Compute the reference of the next cycle.
 
         Args:
             wrench: Estimated external force and torque on the tool at the origin of its frame, world axes,
                 (6,) [N, Nm].
-            interval: Lower and upper bounds that contain the true one, (6,) each; needed with ``needs_proof``.
 
         Raises:
-            ParameterOutOfRange: The wrench is not six finite numbers, or its bounds are missing.
+            ParameterOutOfRange: The wrench is not six finite numbers.
         """
         s = self.settings
         wrench = np.asarray(wrench, dtype=float)
-        if s.needs_proof:
-            if interval is None:
-                raise ParameterOutOfRange("bounds of the external wrench", "none", "needed where needs_proof is set")
-            wrench = proven_part(*interval)
         if wrench.shape != (6,) or not np.isfinite(wrench).all():
             raise ParameterOutOfRange("external wrench [N, Nm]", wrench, "6 finite numbers")
         push = without_dead_zone(wrench, self._dead_zone)
@@ -311,9 +298,6 @@ class HandGuide:
         settings: Response of the arm.
         walls: Virtual walls.
 
-    Raises:
-        ParameterOutOfRange: The settings require a proven wrench, which this estimate is not.
-
     Attributes:
         law: The guiding law.
         wrench: Estimated wrench of the last cycle at the origin of the tool frame, world axes, (6,) [N, Nm].
@@ -327,9 +311,6 @@ class HandGuide:
         walls: Sequence[Wall] = (),
     ):
         self.law = GuidingLaw(robot, settings, walls)
-        if self.law.settings.needs_proof:
-            allowed = "no: an estimate without bounds proves nothing"
-            raise ParameterOutOfRange("needs_proof of guiding from measurements", "yes", allowed)
         self._observer = MomentumObserver(robot, theta, self.law.settings.period, _OBSERVER_GAIN)
         self._is_ending = False
         self.wrench = np.zeros(6)

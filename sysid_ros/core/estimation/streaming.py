@@ -237,7 +237,7 @@ class StreamingEstimator:
 
     @property
     def stored_windows(self) -> list[Rows]:
-        """Rows behind the bounds: of a calibration, compacted ones, then those of each later window."""
+        """Rows behind the bounds: of a calibration, compacted ones, then of each later window."""
         self._settle()
         return self._bounds.all_rows
 

@@ -74,19 +74,24 @@ def momentum_windows(robot: RobotModel, trajectory: Trajectory, window: float) -
     return np.asarray(step * rows.reshape(count, per_window, robot.n, -1).sum(axis=1), dtype=np.float64)
 
 
+def _rows_in_errors(model: ExcitationModel, trajectories: Sequence[Trajectory], window: float) -> Array:
+    """Stack mean rows of momentum windows over their largest torque errors, (rows, 14 n + 10)."""
+    sensors = model.robot.sensors
+    rows = np.concatenate([momentum_windows(model.robot, path, window) for path in trajectories]) / window
+    torque = rows @ np.concatenate([model.arm_box.center, model.payload])
+    error = np.maximum(sensors.effort_relative_error * np.abs(torque) + sensors.lasting_error, 1e-12)
+    flat: Array = (rows / error[..., None]).reshape(error.size, -1)
+    return flat
+
+
 def expected_radii(model: ExcitationModel, trajectories: Sequence[Trajectory], window: float) -> Array:
     """Estimate the radii of guaranteed bounds from data of these trajectories, (10,).
 
     The bound of a left inverse L of Y, ``|L| E + |L B| rad(theta_r)``, with L from weighted least squares; nowhere
     wider than the payload's box. Only torque errors and robot parameters are counted.
     """
-    robot, sensors = model.robot, model.robot.sensors
-    rows = np.concatenate([momentum_windows(robot, trajectory, window) for trajectory in trajectories])
-    torque = rows @ np.concatenate([model.arm_box.center, model.payload])  # integrals over the windows
-    error = (sensors.effort_relative_error * np.abs(torque) + sensors.lasting_error * window).ravel()
-    error = np.maximum(error, 1e-12)
-    flat = rows.reshape(error.size, -1) / error[:, None]
-    radius = measured_radius(robot, model.arm_box.radius, model.payload_box.radius)
+    flat = _rows_in_errors(model, trajectories, window)
+    radius = measured_radius(model.robot, model.arm_box.radius, model.payload_box.radius)
     known, wanted = flat[:, :-PAYLOAD] * radius[:-PAYLOAD], flat[:, -PAYLOAD:]
     # (1 + K K^T)^-1 Y by the smaller of the two possible inversions
     inner = np.linalg.solve(np.eye(known.shape[1]) + known.T @ known, known.T @ wanted)
@@ -130,20 +135,14 @@ def expected_base_radii(
     E. Several L estimate all parameters from rows and prior box with different weights, and the narrowest interval
     counts. Only torque errors are counted, each the worst at every window; the estimator's bounds use more.
     """
-    robot, sensors = model.robot, model.robot.sensors
-    last = robot.inertial_slice(robot.n)
-    theta, radius = model.arm_box.center.copy(), model.arm_box.radius.copy()
-    theta[last] += model.payload
-    radius[last] += model.payload_box.radius
-    radius = measured_radius(robot, radius, np.zeros(0))
-    rows = np.concatenate([momentum_windows(robot, path, window)[..., :-PAYLOAD] for path in trajectories]) / window
-    torque = rows @ theta
-    error = np.maximum(sensors.effort_relative_error * np.abs(torque) + sensors.lasting_error, 1e-12).ravel()
-    flat = rows.reshape(error.size, -1) / error[:, None] * radius  # in units of errors and radii
+    radius = model.arm_box.radius.copy()
+    radius[model.robot.inertial_slice(model.robot.n)] += model.payload_box.radius
+    radius = measured_radius(model.robot, radius, np.zeros(0))
+    flat = _rows_in_errors(model, trajectories, window)[:, :-PAYLOAD] * radius
     wanted = base.matrix * radius  # (nb, 14 n)
     found: Array = np.abs(wanted).sum(axis=1)
     gram = flat.T @ flat
-    for weight in _PRIOR_WEIGHTS * len(error):
+    for weight in _PRIOR_WEIGHTS * len(flat):
         left = np.linalg.solve(gram + weight * np.eye(radius.size), flat.T)
         rest = np.eye(radius.size) - left @ flat
         found = np.minimum(found, np.abs(wanted @ left).sum(axis=1) + np.abs(wanted @ rest).sum(axis=1))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.continuous import HeldFeedback
+from sysid_ros.core.certification.held_feedback import HeldFeedback
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected, VerifierSettings
 from sysid_ros.core.certification.verify import Beginning, Proof, make_certificate, with_room

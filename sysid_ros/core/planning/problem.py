@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.core.certification.continuous import HeldFeedback
+from sysid_ros.core.certification.held_feedback import HeldFeedback
 from sysid_ros.core.certification.stop_model import STOP_ERRORS
 from sysid_ros.core.collision.clearance import build_scene_model
 from sysid_ros.core.collision.scene import Scene

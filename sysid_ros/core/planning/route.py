@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.continuous import HeldFeedback
+from sysid_ros.core.certification.held_feedback import HeldFeedback
 from sysid_ros.core.model.robot import JointLimits
 from sysid_ros.core.planning.constraints import AssumedErrors
 from sysid_ros.core.planning.distances import FreeDistances

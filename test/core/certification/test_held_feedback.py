@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.continuous import WINDOW, HeldFeedback
+from sysid_ros.core.certification.held_feedback import WINDOW, HeldFeedback
 from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.control.robust import RobustController
 from sysid_ros.core.model.loader import load_robot

@@ -13,7 +13,6 @@ from sysid_ros.core.control.guiding import (
     Wall,
     braking_speed,
     closest_point,
-    proven_part,
     without_dead_zone,
 )
 
@@ -126,19 +125,8 @@ def test_closest_point_is_that_of_a_general_solver():
         assert value <= other.fun + 1e-6 * (1.0 + abs(other.fun))
 
 
-def test_only_what_is_proven_moves_where_a_proof_is_wanted(robot):
-    law = GuidingLaw(robot, GuidingSettings(needs_proof=True))
-    wide = (np.full(6, -20.0), np.full(6, 20.0))
-    assert not law.step([15.0, 0, 0, 0, 0, 0], wide).v.any()
-    narrow = (np.array([9.0, -5, -5, -1, -1, -1]), np.array([21.0, 5, 5, 1, 1, 1]))
-    assert law.step([15.0, 0, 0, 0, 0, 0], narrow).v.any()
-    with pytest.raises(ParameterOutOfRange, match="bounds of the external wrench"):
-        law.step([15.0, 0, 0, 0, 0, 0])
-
-
-def test_parts_of_a_wrench():
+def test_the_dead_zone_of_a_wrench():
     np.testing.assert_allclose(without_dead_zone([3.0, -3.0, 1.0], [2.0, 2.0, 2.0]), [1.0, -1.0, 0.0])
-    np.testing.assert_allclose(proven_part([-1.0, 2.0, -5.0], [1.0, 3.0, -4.0]), [0.0, 2.0, -4.0])
 
 
 @pytest.mark.parametrize("wrench", [np.full(6, np.nan), np.zeros(5)])
