@@ -19,7 +19,7 @@ import pinocchio as pin
 from _pinocchio_physics import PinocchioPhysics
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.continuous import WINDOW
+from sysid_ros.core.certification.held_feedback import WINDOW
 from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.control import build_controller

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from driver_doubles import build_loop, make_certificate, make_move, run, started
 
-from sysid_ros.core.certification.continuous import WINDOW
+from sysid_ros.core.certification.held_feedback import WINDOW
 from sysid_ros.drivers.loop_types import LoopMode, LoopRefusal, RefusalCode
 
 STRETCHED = np.array([0.0, 0.1, 0.0, 1.5, 0.0, 0.0, 0.0])
