@@ -21,7 +21,7 @@ from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.excitation.creep_sweep import SPEEDS
-from sysid_ros.core.excitation.settings import ARM_CRITERIA
+from sysid_ros.core.excitation.settings import CRITERIA
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, IdentificationSettings, PayloadModel
 from sysid_ros.reports.writer import folder_below
@@ -82,7 +82,7 @@ class ArmGoalSettings(Settings):
     wanted_condition_number: float = setting(20.0, "-", lower=0.0, upper=1e6)
     """The search ends early with a proven motion that has, with all earlier ones, a base regressor of this condition
     number; 0: it takes all its time. Only for the criterion condition_number."""
-    criterion: str = setting("condition_number", choices=ARM_CRITERIA)
+    criterion: str = setting("condition_number", choices=CRITERIA)
     """What motions are planned for, see docs/theory/excitation.md."""
     offset_change: float = setting(0.0, "Nm", lower=0.0, upper=50.0)
     """How much each torque offset may differ between recordings, and between them and later use."""

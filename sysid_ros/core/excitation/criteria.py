@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.excitation.settings import INERTIAL_ONLY, ExcitationSettings
-from sysid_ros.core.identifiability.data import WeakestDirections
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
@@ -191,9 +190,8 @@ class InformationCriterion:
         scale: Unit of each, (k,).
         weight: Weight of a sample.
         collected: Gram matrix of the data collected so far, (k, k).
-        kind: "d_optimal": -log det of G with scaled columns; "a_optimal": log of the trace of its inverse, scaled
-            alike; "condition_number": log of the condition number of the rows (SAFE-ID (30)); "frobenius_bound": log of
-            the bound of it by Frobenius norms (:func:`frobenius_bound` of the best multiple of G).
+        kind: "d_optimal": -log det of G with scaled columns; "condition_number": log of that number of the rows
+            (SAFE-ID (30)).
 
     Attributes:
         power: Of the Schatten norms whose ratio is a smooth bound of the condition number, above its logarithm by at
@@ -203,10 +201,9 @@ class InformationCriterion:
     def __init__(
         self, columns: slice | NDArray[np.intp], scale: Array, weight: float, collected: Array | None, kind: str
     ):
-        functions = {"d_optimal": _d_optimal, "a_optimal": _a_optimal, "frobenius_bound": _norm_ratio}
-        self._function, self.power = functions.get(kind, self._condition), SMOOTH
-        is_unscaled = kind in ("condition_number", "frobenius_bound")
-        self._scale = np.ones_like(scale) if is_unscaled else scale
+        is_scaled = kind == "d_optimal"
+        self._function, self.power = _d_optimal if is_scaled else self._condition, SMOOTH
+        self._scale = scale if is_scaled else np.ones_like(scale)
         self._columns, self._weight = columns, weight
         given = np.zeros((scale.size, scale.size)) if collected is None else collected
         self._collected = self._scale[:, None] * given * self._scale
@@ -242,15 +239,6 @@ def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = Non
         errors: Uncertainty.
         collected: Gram matrix of the windows collected so far, (10, 10).
     """
-    if kind == "weakest_directions":
-        # Select the payload combinations that the data determine less well than the box, or the three weakest
-        scale = errors.payload_scale
-        given = np.zeros((PAYLOAD, PAYLOAD)) if collected is None else collected
-        values, vectors = np.linalg.eigh(scale[:, None] * given * scale / errors.row_error**2)
-        count = max(int(np.count_nonzero(values < 1.0)), 3)
-        deviation = np.full(errors.relative.shape, errors.row_error)
-        known = np.diag(np.maximum(values[:count], 0.0))
-        return WeakestDirections(vectors[:, :count].T * scale, known, np.arange(-PAYLOAD, 0), deviation, errors.weight)
     if kind == "bounds":
         return BoundsCriterion(errors, collected)
     last = slice(errors.theta.size - PAYLOAD, None)
@@ -270,7 +258,7 @@ def build_arm_criterion(
     """Build the criterion of a whole arm.
 
     Args:
-        kind: A name of :data:`sysid_ros.core.excitation.settings.ARM_CRITERIA`.
+        kind: A name of :data:`sysid_ros.core.excitation.settings.CRITERIA`.
         errors: Uncertainty, with the payload counted to the last body.
         base: The base parameters.
         collected: Gram matrix of the base regressor over the windows collected so far, (nb, nb).
@@ -284,13 +272,7 @@ def _d_optimal(information: Array) -> tuple[float, Array]:
     return -float(np.linalg.slogdet(information)[1]), np.asarray(-np.linalg.inv(information), dtype=np.float64)
 
 
-def _a_optimal(information: Array) -> tuple[float, Array]:
-    inverse = np.linalg.inv(information)
-    trace = float(np.trace(inverse))
-    return float(np.log(trace)), -inverse @ inverse / trace
-
-
-def _norm_ratio(information: Array, power: float = 2.0) -> tuple[float, Array]:
+def _norm_ratio(information: Array, power: float) -> tuple[float, Array]:
     """Compute half the log of ``|H|_p |H^-1|_p``, with the Schatten norms of a power p."""
     values, vectors = np.linalg.eigh(information)
     logs = np.log(values)

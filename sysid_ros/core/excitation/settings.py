@@ -9,8 +9,7 @@ from typing import Any
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 
-CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "weakest_directions")
-ARM_CRITERIA = ("bounds", "d_optimal", "a_optimal", "condition_number", "frobenius_bound")
+CRITERIA = ("bounds", "d_optimal", "condition_number")
 PARAMETERS = MEASURED, INERTIAL_ONLY = "measured", "inertial"
 TARGETS = PAYLOAD_TARGET, ARM_TARGET = "payload", "arm"
 _FEWEST_HARMONICS, MOST_HARMONICS = 2, 20
@@ -44,9 +43,8 @@ class ExcitationSettings(Settings):
     parameters: str = setting(MEASURED, choices=PARAMETERS)
     """Base parameters of a whole arm that count: all that the torque sensor sees (measured), or the inertial ones
     alone."""
-    criterion: str = setting("bounds", choices=tuple(dict.fromkeys(CRITERIA + ARM_CRITERIA)))
-    """The criterion, see docs/theory/excitation.md. A payload has no frobenius_bound, an arm no
-    weakest_directions."""
+    criterion: str = setting("bounds", choices=CRITERIA)
+    """The criterion, see docs/theory/excitation.md."""
     window: float = setting(0.1, "s", lower=0.005, upper=5.0)
     """Length of the estimator's momentum windows."""
     samples_per_period: int = setting(8, "-", lower=4, upper=100)
@@ -98,12 +96,6 @@ class ExcitationSettings(Settings):
         most = max(self.harmonics, MOST_HARMONICS)
         harmonics = min(round(self.harmonics / max(share, 1.0 / _FASTER)), most)
         return replace(self, velocity_fraction=max(self.velocity_fraction * share, 0.01), harmonics=harmonics)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        allowed = ARM_CRITERIA if self.target == ARM_TARGET else CRITERIA
-        if self.criterion not in allowed:
-            raise ParameterOutOfRange(f"criterion of the target {self.target}", self.criterion, ", ".join(allowed))
 
     @classmethod
     def for_arm(cls, duration: float = 20.0, **changes: object) -> ExcitationSettings:

@@ -78,7 +78,7 @@ class PostureCheck:
 
     Args:
         model: Model of the planner; with the boxes of the assumptions.
-        scene: Environment of the arm.
+        assumptions: Boxes of the parameters, scene and control law.
         errors: Tracking errors at rest, and the feedback torque then.
         margins: Margins besides.
         ends: Start and goal, (2, n) [rad].

@@ -10,7 +10,7 @@ import pytest
 from sysid_ros.core.collision.clearance import Obstacle
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel, build_criterion
+from sysid_ros.core.excitation.criteria import BoundsCriterion, ErrorModel
 from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound
 from sysid_ros.core.excitation.problem import ExcitationProblem, FourierSpace, speed_memory
@@ -160,20 +160,6 @@ def test_more_collected_data_leave_less_to_learn(model, gen3, x):
     assert costs[0] > costs[1] > costs[2]
 
 
-def test_weakest_directions_care_for_nothing_that_is_known_well():
-    rng = np.random.default_rng(7)
-    radius = np.full(38, 0.5)
-    errors = ErrorModel(np.zeros(38), radius, np.zeros(2), np.full(2, 0.3), 2.0, 0.5)
-    known = np.diag([1e6] * 7 + [0.0] * 3)  # per box and row error, far above and below 1
-    criterion = build_criterion("weakest_directions", errors, known)
-    regressor = rng.normal(size=(5, 2, 38))
-    other = regressor.copy()
-    other[..., :-3] = rng.normal(size=(5, 2, 35))
-    assert criterion.evaluate(other)[0] == pytest.approx(criterion.evaluate(regressor)[0])
-    rows = regressor[..., -3:].reshape(-1, 3) * 0.5 / 0.5
-    assert criterion.evaluate(regressor)[0] == pytest.approx(-np.linalg.slogdet(np.eye(3) + 2.0 * rows.T @ rows)[1])
-
-
 def test_bounds_criterion_is_the_posterior_of_the_joint_estimate():
     rng = np.random.default_rng(6)
     regressor = rng.normal(size=(5, 2, 14 * 2 + 10))
@@ -243,10 +229,3 @@ def test_another_duration_keeps_the_highest_frequency():
     assert settings.with_duration(0.5).harmonics == 2
     with pytest.raises(ParameterOutOfRange, match=r"duration \[s\] nan"):
         settings.with_duration(float("nan"))
-
-
-def test_criteria_are_for_their_targets():
-    with pytest.raises(ParameterOutOfRange, match="payload 'frobenius_bound': expected bounds, d_optimal, a_optimal"):
-        ExcitationSettings(criterion="frobenius_bound")
-    with pytest.raises(ParameterOutOfRange, match="criterion of the target arm 'weakest_directions'"):
-        ExcitationSettings(target="arm", criterion="weakest_directions")

@@ -14,7 +14,6 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.advice import Swing, advise
 from sysid_ros.core.identifiability.data import (
     ArmInformation,
-    WeakestDirections,
     analyze_data,
     felt_joint_parameters,
     gram,
@@ -213,36 +212,6 @@ def test_guaranteed_bounds_contain_the_base_parameters_of_every_point(arm, rich)
     row = arm.structure.matrix[0]
     worst = np.where(row > 0, box.upper, box.lower)
     assert analysis.upper[0] == pytest.approx(row @ worst)
-
-
-def test_cost_of_the_weakest_directions(arm):
-    information = arm.information([arm.swing((0, 1, 2), seed) for seed in range(2)])
-    analysis = analyze_data(arm.structure, information, arm.scale)
-    count = arm.structure.count - analysis.determined  # which three of them count depends on rounding
-    known = np.diag(analysis.singular_values[::-1][:count] ** 2)
-    columns = np.asarray(arm.source.columns)[list(arm.structure.chosen)]
-    cost = WeakestDirections(analysis.weakest(count), known, columns, np.full(7, 0.4), 2.0)
-    w = TorqueRegressor(arm.robot)
-    idle = w.evaluate(*arm.swing((0, 1), 0).states(8))
-    regressor = w.evaluate(*arm.swing(range(7), 1).states(8))
-    value, gradient = cost.evaluate(regressor)
-    assert value < cost.evaluate(idle)[0] - 1.0
-    # It is what the information along these directions says.
-    rows = (regressor[..., arm.source.columns] / 0.4).reshape(-1, len(arm.source.columns))
-    total = (information + 2.0 * rows.T @ rows)[np.ix_(arm.structure.chosen, arm.structure.chosen)]
-    weak = analysis.weakest(count)
-    assert value == pytest.approx(-np.linalg.slogdet(np.eye(count) + weak @ total @ weak.T)[1])
-    rng, step = np.random.default_rng(4), 1e-6
-    for _ in range(5):
-        direction = rng.normal(size=regressor.shape)
-        change = (cost.evaluate(regressor + step * direction)[0] - cost.evaluate(regressor - step * direction)[0]) / (
-            2 * step
-        )
-        assert change == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
-    with pytest.raises(ParameterOutOfRange, match="directions"):
-        WeakestDirections(np.zeros((0, 2)), np.zeros((0, 0)), [0, 1], np.ones(7), 1.0)
-    with pytest.raises(ParameterOutOfRange, match="deviation"):
-        WeakestDirections(np.eye(2), np.eye(2), [0, 1], np.zeros(7), 1.0)
 
 
 def test_bad_input_is_refused(arm, rich):
