@@ -9,11 +9,11 @@ millimetres whatever the payload, and no torque comes near its limit; so nothing
 dumbbell, and the reason why the robust and adaptive laws of the paper fail with 8 lb is not in their published
 settings. The adaptive laws follow certified plans less exactly than the certificates allow, which are for our law, and
 touch the ground or an obstacle with 8 lb. The PID carries rotors of 8 to 12 kg m^2 on 20 to 75 Nm/rad here and swings
-into the stop of joint 6; on the arm itself a torque loop hides them, as in the profile `hardware`, where the PID does
-(a) and sags too far in (b), like the paper's, though from 4 lb, since joints 4 and 6 sag as well as joint 2. Random
-plans in the authors' range move so slowly that friction and rotors, known to 5 %, matter less than in exciting ones:
-that is why they bound the mass better, and first and second moments worse. With elastic joints and an object of up to 4
-kg no plan can be certified.
+into the stop of joint 6; on the arm itself a torque loop hides them. In the profile `hardware` its errors are its
+static sag: it does (a) with up to 6 lb and none of (b), where joints 4 and 6 sag as well as joint 2, whose sag alone
+would fail from 6 lb on, as in the paper. Random plans in the authors' range move so slowly that friction and rotors,
+known to 5 %, matter less than in exciting ones: that is why they bound the mass better, and first and second moments
+worse. With elastic joints and an object of up to 4 kg no plan can be certified.
 
 ``python bench/bench_safe_id.py [options of sysid papers safe-id]``. Runs that are not in the file yet are made.
 """
