@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 
 WINDOW = 60.0
 """Time over which the mean square is bounded [s]."""
+_ROOM_TO_LEAVE = 0.7
+"""Share of the peak torque that planned holds may need, feedback included: the next plan has to brake, too [-]."""
 
 
 @dataclass(frozen=True)
@@ -93,5 +95,5 @@ class HeldFeedback:
         # Of the root of S^2 + 2 S m = room, in a form that an infinite m leaves zero.
         averaged = room / (steady + np.sqrt(steady**2 + room))
         is_lower = limits.tau_continuous < limits.tau_max
-        allowed = np.maximum(limits.tau_held - self.largest, np.where(is_lower, averaged, 0.0))
-        return np.minimum(allowed, limits.tau_max - self.largest)
+        peak = np.where(is_lower, _ROOM_TO_LEAVE * limits.tau_max, limits.tau_max) - self.largest
+        return np.maximum(limits.tau_held - self.largest, np.minimum(np.where(is_lower, averaged, 0.0), peak))

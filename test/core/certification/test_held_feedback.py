@@ -75,16 +75,18 @@ def test_arms_that_are_held_keep_the_bound(name):
 
 
 def test_the_largest_torque_at_rest_is_the_one_whose_mean_square_is_the_limit():
+    """Or the one that leaves 0.3 of the peak for braking, where that is less; never less than by the peak feedback."""
     robot = load_robot("kinova_gen3_2f85")
     limits, ones = robot.limits, np.ones(robot.n)
-    for feedback in (
-        HeldFeedback(4.0 * ones, 1.0 * ones, 2.0 * ones),
-        HeldFeedback(2.0 * ones, np.inf * ones, 0.0 * ones),
-    ):
-        rest = feedback.largest_rest(limits)
-        squares, more = feedback.squares(rest)
-        np.testing.assert_allclose(np.sqrt(squares), limits.tau_held)
-        average = (rest**2 + 2.0 * rest * (1.0 + 2.0 / WINDOW) + 16.0) if np.isfinite(feedback.mean[0]) else squares
-        np.testing.assert_allclose(squares, average)
-        assert np.all((more > 0.0) == np.isfinite(feedback.mean))
-        assert np.all(rest + feedback.largest <= limits.tau_max)
+    averaged, unknown = HeldFeedback(4.0 * ones, ones, 2.0 * ones), HeldFeedback(2.0 * ones, np.inf * ones, 0.0 * ones)
+    rest = unknown.largest_rest(limits)
+    np.testing.assert_allclose(rest + 2.0, limits.tau_held)
+    squares, more = unknown.squares(rest)
+    np.testing.assert_allclose(np.sqrt(squares), limits.tau_held)
+    assert not more.any()
+    rest = averaged.largest_rest(limits)
+    squares, more = averaged.squares(rest)
+    np.testing.assert_allclose(squares, rest**2 + 2.0 * rest * (1.0 + 2.0 / WINDOW) + 16.0)
+    assert np.all(more > 0.0) and np.all(rest > limits.tau_held - 4.0)
+    np.testing.assert_allclose(rest[:4] + 4.0, 0.7 * limits.tau_max[:4])
+    np.testing.assert_allclose(np.sqrt(squares)[4:], limits.tau_held[4:])
