@@ -607,8 +607,10 @@ def check_bounds(running: Running, q: Array, v: Array, q_d: Array, v_d: Array, a
             _note_ratio(running, kind + suffix[now], np.abs(error) / bound, unit, error, part.start)
         squares, duration = certificate.torque_squares, attempt.plan.duration
         if now == LoopMode.HOLD:
-            ratio = tau[part] ** 2 / np.maximum(squares[-1], 1e-9)
-            _note_ratio(running, "squared torque, held after", ratio, "Nm", tau[part], part.start)
+            mean = np.mean(tau[part] ** 2, axis=0, keepdims=True)
+            _note_ratio(
+                running, "squared torque, held after", mean / np.maximum(squares[-1], 1e-9), "Nm", mean, part.start
+            )
         elif now == LoopMode.TRACK:
             edges = np.rint(np.linspace(0.0, duration, len(squares)) / running.arm.period).astype(int)
             whole = np.flatnonzero(edges[1:] <= part.stop - part.start)

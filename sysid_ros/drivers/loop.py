@@ -179,7 +179,8 @@ class ControlLoop:
             raise LoopRefusal("trajectory", _OTHER_MODEL, RefusalCode.OTHER_ASSUMPTIONS)
         admit_control(certificate, self._controller.law, self.model.payload)
         admit_start(self.robot, trajectory, certificate, self._reference.q, self._rested)
-        admit_load(self.robot, self._torques.load, trajectory, certificate, self._output.last)
+        held = None if self._motion.may_stay else self._output.last
+        admit_load(self.robot, self._torques.load, trajectory, certificate, held)
         self._start(segment)
         return 0.0
 
@@ -267,6 +268,7 @@ class ControlLoop:
         if not is_reset:
             model.require_inside(self.model, self.robot)
         has_changed = not np.array_equal(model.payload, self.model.payload)
+        self._motion.may_stay &= not (has_changed or is_reset)  # the certificate was for the other one
         self._use_model(model)
         if self.mode is LoopMode.HOLD and has_changed:
             self._output.start_blend(self._output.last)
@@ -356,7 +358,7 @@ class ControlLoop:
         if effort_fault is not None:
             reason += f"; no motion may start: {effort_fault.reason}"
         limits, held = self.robot.limits, self._output.last
-        if np.any(np.abs(held) > limits.tau_continuous):
+        if not self._motion.may_stay and np.any(np.abs(held) > limits.tau_continuous):
             heat = find_heat(limits, self._torques.load, Load.none(self.robot.n), held**2)
             if heat is not None and heat.share > 1.0:
                 joint = heat.joint
@@ -459,6 +461,8 @@ class ControlLoop:
     def _come_to_rest(self) -> None:
         reason = f"at rest after braking: {self._state.reason}" if self.mode is LoopMode.BRAKE else "trajectory done"
         self._reference.hold(self._reference.q)
+        done = self._motion.present if self.mode is LoopMode.TRACK else None
+        self._motion.may_stay = done is not None and done.certificate is not None
         self._motion.present = self._motion.guide = None
         self._change_mode(LoopMode.HOLD, self._state.code, reason)
 

@@ -103,6 +103,8 @@ class MotionState:
         next: Segment that waits to take over from it.
         error_max: Largest absolute tracking error of the present or last trajectory, (n,) [rad].
         guide: Guiding in place of a trajectory while a person leads the arm, until it rests again.
+        may_stay: Whether the arm rests at the end of a certified plan with its model, where it may be held for ever: a
+            single torque beyond the continuous limit proves nothing then.
     """
 
     def __init__(self, n: int):
@@ -110,6 +112,7 @@ class MotionState:
         self.next: Segment | None = None
         self.error_max = np.zeros(n)
         self.guide: HandGuide | None = None
+        self.may_stay = False
 
     @property
     def plan_id(self) -> str | None:

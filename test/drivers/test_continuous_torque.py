@@ -79,3 +79,23 @@ def test_how_long_a_posture_may_be_held_is_said(robot):
     found = re.search(r"held for ([0-9]+) s more: joint_6 needs ([0-9.]+) Nm", loop.status().reason)
     seconds, torque = int(found[1]), float(found[2])
     assert seconds == pytest.approx(WINDOW * 81.0 / torque**2, abs=1.5)
+
+
+def test_one_torque_beyond_the_limit_excuses_nothing_at_the_end_of_a_certified_plan(robot):
+    """There the arm may be held for ever in the mean; elsewhere it may leave a posture that it cannot keep."""
+    loop = started(build_loop(robot), 0.5)
+    move = make_move(loop.status().reference, step=0.1, duration=1.0)
+    loop.execute(move, make_certificate(loop, move))
+    run(loop, 3.0)
+    assert loop.mode is LoopMode.HOLD and loop._motion.may_stay
+    held, squares = np.zeros(7), np.zeros((4, 7))
+    held[4], squares[:3, 4] = 8.7, 400.0
+    loop._torques = type(loop._torques)(held, loop.arm.period)
+    loop._output.last = loop._output.last.copy()
+    loop._output.last[4] = 9.01
+    back = make_move(loop.status().reference, step=-0.1)
+    with pytest.raises(LoopRefusal, match="joint_5 would reach"):
+        loop.execute(back, make_certificate(loop, back, torque_squares=squares))
+    assert "may be held" not in loop.status().reason
+    loop._motion.may_stay = False
+    loop.execute(back, make_certificate(loop, back, torque_squares=squares))

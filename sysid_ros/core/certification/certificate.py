@@ -81,7 +81,7 @@ class Certificate:
         torque_bound: Largest torque of the feedback that is allowed for, (n,) [Nm].
         is_proven_throughout: Whether these three are proven with no term of the model estimated; drivers that estimate
             them know smaller ones then.
-        torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and of their squares while
+        torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and in any minute while
             it is held afterwards, (K + 1, n) [Nm^2]; see :mod:`continuous`.
         torque_fraction: Part of the torque limits that may be used [-].
         brake_time: Time to rest of the proven stops along the path [s]; 0 without any.

@@ -124,7 +124,7 @@ def find_heat(limits: JointLimits, past: Load, coming: Load, hold: Array) -> Hea
     steady = ratio[-1:]  # at last, with no part counted that is not all in the minute
     shares = np.sqrt(np.concatenate([means, steady]))
     times = np.append(edges[last + 1], edges[-1]) - begin
-    broken = np.flatnonzero((shares > 1.0).any(axis=1))
+    broken = np.flatnonzero(~(shares <= 1.0).all(axis=1))
     row, joint = np.unravel_index(int(shares.argmax()), shares.shape)
     allowed = np.inf
     if broken.size:

@@ -13,8 +13,7 @@ rest small. Let the bodies beyond joint j be stretched out from its axis, with t
     |d T / d q_j| <= sum_k S_k^1/2 V_k  sum_k S_m^1/2 V_k,      m = max(j, k):
 
 the second derivative of the place of a mass by two joints is the cross product of one's axis with the velocity that the
-outer one gives it, and then Cauchy and Schwarz over the masses. Springs in gears are internal forces, and E and V bound
-motors and links alike.
+outer one gives it, and then Cauchy and Schwarz over the masses. Springs in gears are internal forces.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class HeldFeedback:
     """Bounds of the feedback's torque while a posture is held.
 
     Attributes:
-        largest: D, (n,) [Nm].
+        largest: D, (n,) [Nm], with the Coulomb friction where S has it: what varies at rest.
         mean: m, (n,) [Nm]: over a time t its integral is at most ``m t + impulse``. Infinite where no bound is known.
         impulse: (n,) [Nms].
     """
@@ -71,10 +70,11 @@ class HeldFeedback:
         outer = np.maximum.outer(np.arange(n), np.arange(n))
         gravity = float(np.linalg.norm(robot.pin_model.gravity.linear)) * (first[outer] @ position)
         speed = float(np.sqrt(second) @ velocity)
-        late = law.period + law.delay + np.zeros(n)
-        if robot.elasticity is not None:
-            late += robot.elasticity.actuator_lag + robot.elasticity.torque_damping
-        momentum = np.sqrt(second) * speed + armature * velocity + viscous * position
+        late, bent, bending = law.period + law.delay + np.zeros(n), np.zeros(n), np.zeros(n)
+        if (gears := robot.elasticity) is not None:  # with errors of links, motors are off by the deflection besides
+            late += gears.actuator_lag + gears.torque_damping / (1.0 - gears.stiffness_error)
+            bent, bending = robot.deflection, gears.deflection_rate
+        momentum = np.sqrt(second) * speed + armature * (velocity + bending) + viscous * (position + bent)
         mean = coulomb + gravity + speed * (np.sqrt(second[outer]) @ velocity)
         return cls(feedback, mean, 2.0 * (momentum + late * robot.limits.tau_max))
 
@@ -85,7 +85,8 @@ class HeldFeedback:
             The mean square over a minute, (n,) [Nm^2]; and what a part of a minute may have more, (n,) [Nm^2 s].
         """
         peak = (rest + self.largest) ** 2
-        mean = rest**2 + 2.0 * rest * (self.mean + self.impulse / WINDOW) + self.largest**2
+        steady = np.where(rest > 0.0, self.mean + self.impulse / WINDOW, 0.0)
+        mean = rest**2 + 2.0 * rest * steady + self.largest**2
         return np.minimum(peak, mean), np.where(mean < peak, 2.0 * rest * self.impulse, 0.0)
 
     def largest_rest(self, limits: JointLimits) -> Array:

@@ -55,7 +55,7 @@ class Verification:
         pieces: Number of pieces of time.
         brake_time: Time to rest of the proven stops along the path [s]; 0 without any.
         settings: Settings of the proof.
-        torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and of their squares while
+        torque_squares: Bounds of the mean squares of the torques in equal parts of the plan, and in any minute while
             it is held afterwards, (K + 1, n) [Nm^2].
         has_stop_bounds: Whether the errors in stops are bounded, not assumed.
         is_proven_throughout: Whether errors on the path and in stops are proven with no term of the model estimated.
@@ -241,8 +241,7 @@ def _prove(
         return first_torques if m is middle else checks.torques(motion(m, h))
 
     tightest |= division.run(lambda m, h: checks.motion_torque(torques(m, h), errors.torque_over(m, h)), middle, half)
-    feedback = HeldFeedback.bound(assumptions, errors)
-    squares = _torque_squares(tree, checks, errors, trajectory, (middle, half, first_torques), feedback)
+    squares = _torque_squares(tree, checks, errors, trajectory, (middle, half, first_torques), assumptions)
     hottest = _require_continuous(assumptions.robot, squares, trajectory)
     tightest |= division.run(lambda m, h: checks.distances(motion(m, h)), middle, half)
     brake_time, has_stop_bounds = 0.0, bool(settings.brake_times) and errors.stops is not None
@@ -307,13 +306,14 @@ def _torque_squares(
     errors: AllowedErrors,
     trajectory: Trajectory,
     first: tuple[Array, Array, TorqueBounds],
-    feedback: HeldFeedback,
+    assumptions: Assumptions,
 ) -> Array:
     """Bound the mean squares of the torques in parts of a plan, and at last while it is held, (K + 1, n) [Nm^2].
 
     The bound of the feedback at the end of a plan is the one that holds afterwards, too.
     """
     middle, half, torques = first
+    limits, feedback = assumptions.robot.limits, HeldFeedback.bound(assumptions, errors)
     if half[0] > _FINE:
         count = int(np.ceil(trajectory.duration / (2.0 * _FINE)))
         half = np.full(count, 0.5 * trajectory.duration / count)
@@ -324,8 +324,11 @@ def _torque_squares(
     end = trajectory.duration - short
     at_rest = checks.torques(Motion(tree, enclose_path(trajectory, end, short)))
     rest = checks.largest_torque(at_rest, np.zeros((len(size), 1)))[:, 0]
-    feedback = replace(feedback, largest=errors.torque_over(end, short)[:, 0])
-    held, more = feedback.squares(rest)
+    varying = errors.torque_over(end, short)[:, 0]
+    if errors.friction_speed == 0.0:  # then friction is in the torque at rest
+        varying = varying + assumptions.robot.friction(assumptions.boxes[0].upper)[:, 0]
+    held, more = replace(feedback, largest=varying).squares(rest)
+    more = np.where(limits.tau_continuous < limits.tau_max, more, 0.0)
     moved = average_squares(middle, half, size)
     moved[-1] += more * len(moved) / trajectory.duration  # for minutes that end in the hold
     squares = np.concatenate([moved, held[None]])

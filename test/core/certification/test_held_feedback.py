@@ -90,3 +90,8 @@ def test_the_largest_torque_at_rest_is_the_one_whose_mean_square_is_the_limit():
     assert np.all(more > 0.0) and np.all(rest > limits.tau_held - 4.0)
     np.testing.assert_allclose(rest[:4] + 4.0, 0.7 * limits.tau_max[:4])
     np.testing.assert_allclose(np.sqrt(squares)[4:], limits.tau_held[4:])
+
+
+def test_a_joint_that_needs_no_torque_at_rest_has_a_finite_mean_square():
+    unknown = HeldFeedback(np.full(2, 3.0), np.full(2, np.inf), np.zeros(2))
+    np.testing.assert_allclose(unknown.squares(np.array([0.0, 2.0]))[0], [9.0, 25.0])
