@@ -72,11 +72,12 @@ def draw(robot: RobotModel, model: PlannerModel, seed: int) -> Drawn:
     rng, limits = np.random.default_rng(seed), robot.limits
     lower, upper = np.maximum(limits.q_lower, -np.pi), np.minimum(limits.q_upper, np.pi)
     nothing, none = AssumedErrors.none(robot.n), RouteMargins(0.0, 0.0)
+    wide = Assumptions.of_payload(robot, nominal=robot.payload_prior.nominal, scene=SCENE)
     while True:
         q, payload = rng.uniform(lower, upper), draw_payload(robot, rng)
         # The check lets ends be worse than the limits, so they are postures that are free for certain: home.
         model.torque.set_boxes(robot.theta_box, robot.payload_prior.box)
-        check = PostureCheck(model, SCENE, nothing, none, np.stack([robot.home, robot.home]))
+        check = PostureCheck(model, wide, nothing, none, np.stack([robot.home, robot.home]))
         light = replace(robot.payload_prior.box, lower=np.zeros(10), upper=np.zeros(10))
         model.torque.set_boxes(robot.theta_box, light)
         if not check.are_free(q[None])[0]:
