@@ -2,18 +2,14 @@
 dumbbells of 4 to 8 lb, by the paper's eleven methods and SVA's online model. Motions, limits, gains, friction and
 rotors of the profile `published` are those that the authors have published, obstacles are ours, the adaptive laws have
 the stiffness of the authors' PID and the best adaptation of a grid, and Experiment (c) is (b) in slower legs. adap-2 is
-composite adaptation (Slotine and Li 1989), for lack of the paper's [1]. Each seed draws another arm from its box.
-
-Why outcomes differ: with the published law errors are bounded through V_max, which with these rotors means a few
-millimetres whatever the payload, and no torque comes near its limit; so nothing is misplaced by the height of a
-dumbbell, and the reason why the robust and adaptive laws of the paper fail with 8 lb is not in their published
-settings. The adaptive laws follow certified plans less exactly than the certificates allow, which are for our law, and
-touch the ground or an obstacle with 8 lb. The PID carries rotors of 8 to 12 kg m^2 on 20 to 75 Nm/rad here and swings
-into the stop of joint 6; on the arm itself a torque loop hides them. In the profile `hardware` its errors are its
-static sag: it does (a) with up to 6 lb and none of (b), where joints 4 and 6 sag as well as joint 2, whose sag alone
-would fail from 6 lb on, as in the paper. Random plans in the authors' range move so slowly that friction and rotors,
-known to 5 %, matter less than in exciting ones: that is why they bound the mass better, and first and second moments
-worse. With elastic joints and an object of up to 4 kg no plan can be certified.
+composite adaptation (Slotine and Li 1989), for lack of the paper's [1]. Each seed draws another arm from its box. Why
+outcomes differ: the published law bounds errors through V_max, far below the height of a dumbbell with these rotors,
+and no torque comes near its limit; the reason why the robust and adaptive laws of the paper fail with the heaviest
+dumbbell is not in their published settings. The adaptive laws follow certified plans, which are for our law, less
+exactly than the certificates allow. The PID carries the published rotors and swings into the stop of joint 6; in the
+profile `hardware` its errors are its static sag, in which joints 4 and 6 count as well as joint 2. Random plans in the
+authors' range are slow, so friction and rotors, known within a share, matter less than in exciting ones: they bound the
+mass better, and first and second moments worse.
 
 ``python bench/bench_safe_id.py [options of sysid papers safe-id]``. Runs that are not in the file yet are made.
 """

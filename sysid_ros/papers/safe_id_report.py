@@ -26,7 +26,7 @@ from sysid_ros.papers.names import (
 from sysid_ros.papers.safe_id import STACK, Spheres, build_task, experiment_robot
 from sysid_ros.papers.safe_id_conditions import PAPER as PAPER_CORRELATIONS
 from sysid_ros.papers.safe_id_runs import choose_gains, is_safe
-from sysid_ros.papers.tables import Table, cost_tables, describe_median, describe_share
+from sysid_ros.papers.tables import Table, cost_tables, describe_median, describe_share, save_figures
 
 Entry = Mapping[str, Any]
 TABLE_V = {
@@ -362,18 +362,8 @@ def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str
     Returns:
         Files and captions.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn, entries = [], of_profile(entries, PUBLISHED)
-    for name, figure, caption in (
-        *_draw_scenes(),
-        *_draw_masses(entries),
-        *_draw_bounds(entries),
-        *_draw_tracking(entries),
-    ):
-        path = folder / f"{name}.png"
-        figure.savefig(path, dpi=80)
-        drawn.append((path, caption))
-    return drawn
+    own = of_profile(entries, PUBLISHED)
+    return save_figures([*_draw_scenes(), *_draw_masses(own), *_draw_bounds(own), *_draw_tracking(own)], folder)
 
 
 def _draw_masses(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:

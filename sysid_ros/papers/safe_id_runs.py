@@ -241,9 +241,7 @@ def random_plans(robot: RobotModel, start: Array, rng: np.random.Generator) -> l
     for number in range(PLANS):
         scale = 1.0
         while True:
-            plan = BezierTrajectory(
-                *state, state[0] + scale * K_RANGE[: robot.n] * rng.uniform(-1.0, 1.0, robot.n), DURATION
-            )
+            plan = BezierTrajectory(*state, state[0] + scale * K_RANGE * rng.uniform(-1.0, 1.0, robot.n), DURATION)
             (q_lower, q_upper), (v_lower, v_upper) = plan.position_extrema(), plan.velocity_extrema()
             fits = np.all(q_lower >= limits.q_lower) and np.all(q_upper <= limits.q_upper)
             if fits and np.all(np.maximum(-v_lower, v_upper) <= limits.v_max):
