@@ -7,8 +7,8 @@ import argparse
 import numpy as np
 
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.options import read_posture
 from sysid_ros.cli.terminal import make_table, show
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.exported import read_exported
@@ -20,11 +20,7 @@ def run(options: argparse.Namespace) -> int:
     found = read_exported(options.folder, accept_uncertain=True)
     robot = load_robot(options.model or found.robot)
     load = found.at_tool if options.at == "tool" else found.behind_flange
-    q = robot.home if options.posture is None else np.array(options.posture)
-    if q.shape != (robot.n,):
-        raise ParameterOutOfRange(
-            "--posture [rad]", options.posture, f"{robot.n} angles: {', '.join(robot.joint_names)}"
-        )
+    q = read_posture(robot, "--posture", options.posture)
     mass, com = options.mass, np.array(options.com)
     rows, fits = [], True
     ranges = zip((mass, *com), (load.mass.lower, *load.com.lower), (load.mass.upper, *load.com.upper), strict=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-
 from sysid_ros.cli.exit_status import ExitStatus
+from sysid_ros.cli.options import read_posture
 from sysid_ros.cli.terminal import show
 from sysid_ros.core.collision.scene import Scene
-from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.planning.heaviest import find_heaviest
 
@@ -17,10 +15,7 @@ from sysid_ros.core.planning.heaviest import find_heaviest
 def run(options: argparse.Namespace) -> int:
     """Print the heaviest object; the exit status is a failure where there is none."""
     robot = load_robot(options.model)
-    for name, value in (("--start", options.start), ("--goal", options.goal)):
-        if value is not None and len(value) != robot.n:
-            raise ParameterOutOfRange(f"{name} [rad]", value, f"{robot.n} angles: {', '.join(robot.joint_names)}")
-    start, goal = (robot.home if one is None else np.array(one) for one in (options.start, options.goal))
+    start, goal = read_posture(robot, "--start", options.start), read_posture(robot, "--goal", options.goal)
     mass, plan, reason = find_heaviest(robot, start, goal, Scene(ground_height=options.ground))
     if plan is None:
         show(f"No object, however light, has a certified motion: {reason}")

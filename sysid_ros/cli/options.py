@@ -6,6 +6,10 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -15,6 +19,9 @@ from sysid_ros.processes import Argument
 from sysid_ros.reports.recordings.options import ReadOptions
 from sysid_ros.ros.environment import DOMAIN_IDS
 from sysid_ros.view.address import PORT, free_port
+
+if TYPE_CHECKING:
+    from sysid_ros.core.model.robot import RobotModel
 
 _ONLY_LAUNCHED = (
     "launch_rviz", "rviz_config_file", "view_port", "publish_tf", "tf_prefix", "use_sim_time", "results_root", "payload"
@@ -200,3 +207,12 @@ def check_arm(options: argparse.Namespace) -> None:
     calibration = getattr(options, "calibration", None)
     if calibration and not Path(calibration).is_file():
         raise ParameterOutOfRange("--calibration", calibration, "an existing file of sysid calibrate")
+
+
+def read_posture(robot: RobotModel, option: str, angles: Sequence[float] | None) -> NDArray[np.float64]:
+    """Return the posture of an option, (n,) [rad]; home where it is not given."""
+    if angles is None:
+        return robot.home
+    if len(angles) != robot.n:
+        raise ParameterOutOfRange(f"{option} [rad]", angles, f"{robot.n} angles: {', '.join(robot.joint_names)}")
+    return np.array(angles, dtype=float)
