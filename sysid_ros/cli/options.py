@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -21,6 +18,9 @@ from sysid_ros.ros.environment import DOMAIN_IDS
 from sysid_ros.view.address import PORT, free_port
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sysid_ros.core.model.robot import RobotModel
 
 _ONLY_LAUNCHED = (
@@ -211,6 +211,8 @@ def check_arm(options: argparse.Namespace) -> None:
 
 def read_posture(robot: RobotModel, option: str, angles: Sequence[float] | None) -> NDArray[np.float64]:
     """Return the posture of an option, (n,) [rad]; home where it is not given."""
+    import numpy as np
+
     if angles is None:
         return robot.home
     if len(angles) != robot.n:
