@@ -169,8 +169,13 @@ def _excitation(data: dict) -> str:
 
 
 def _move(data: dict) -> str:
-    rows = {row["payload"]: row["duration [s]"] for row in _rows(data, "Medians")}
-    return f"The same moves take {rows['prior']:.2f} s with the prior and {rows['identified']:.2f} s when identified."
+    rows = {row["known of it"]: row for row in _rows(data, "Random moves")}
+    before, after = rows["prior"], rows["tared and identified"]
+    column = "duration, by all four [s]"
+    return (
+        f"With the payload tared and identified the same moves of the shipped arm take {after[column]:.2f} s, with the "
+        f"prior {before[column]:.2f} s."
+    )
 
 
 def _postures(data: dict) -> str:

@@ -1,16 +1,18 @@
-"""The same moves with prior, weighed and identified payload.
+"""The same moves with what is known of the payload before and after it is weighed and identified.
 
-``python bench/bench_move.py [--moves N] [--size S] [--goals N] [--payload NAME]``. A simulated arm holds a payload. Its
-identification runs in lock-step (Algorithm 2 with certified plans), then random moves from the home posture are planned
-and certified with three boxes of the payload: the prior, what weighing at rest has left of it, and what was identified.
-Every move is about as short as can be proven safe. The row "prior" is the baseline.
+``python bench/bench_move.py [--moves N] [--size S] [--goals N] [--payloads NAME ...]``. Motions from rest to rest are
+planned and certified with four boxes of a held dumbbell: the prior, what weighing at rest leaves of it, and what an
+exciting motion of 15 s does, without and with a tare before. They are the four legs of SAFE-ID's Experiments (a) and
+(b), in both profiles of `sysid papers safe-id`, and random moves of the shipped arm from its home posture. Every one is
+about as short as can be proven safe. The row "prior" is the baseline. The bounds are those of one draw of the sensors'
+errors, for an arm in the middle of its box.
 
-Then random goals, 0.5 to 1.5 rad away, where the arm can be held with what was identified, are moved to by legs from
-rest to rest, as ``~/move_to`` does: in free space, and with a box in the middle of the straight way. Baseline: the
-straight motion alone. Two times no straight motion can beat: "rates", of the limits of speed and acceleration of the
-joints; "torques", of the torque limits too, with an optimal time law, every payload in the box, and no more feedback
-than it takes to hold the arm at the start or at the goal. Where that is not possible either, there is no straight
-motion of any duration.
+Then random goals, 0.5 to 1.5 rad away, where the arm can be held with what was identified of the first dumbbell after
+a tare, are moved to by legs from rest to rest, as ``~/move_to`` does: in free space, and with a box in the middle of
+the straight way. Baseline: the straight motion alone. Two times no straight motion can beat: "rates", of the limits of
+speed and acceleration of the joints; "torques", of the torque limits too, with an optimal time law, every payload in
+the box, and no more feedback than it takes to hold the arm at the start or at the goal. Where that is not possible
+either, there is no straight motion of any duration.
 """
 
 from __future__ import annotations
@@ -21,20 +23,23 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 
 import argparse
 import time
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pinocchio as pin
-from _closed_loop import Running, Trial, run_trial
 from _table import describe_machine, print_table
 from bench_certified_planner import weigh
+from bench_tare import BETWEEN, REST, SECONDS, SETTINGS, TARE_SECONDS, Run, SlowPasses, estimate, random_motion
 
 from sysid_ros.core.certification.assumptions import Assumptions
-from sysid_ros.core.certification.stop_model import LimitKind, PlanRejected
+from sysid_ros.core.certification.plan import CertifiedPlan
+from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.collision.scene import Obstacle, Scene
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.tare import make_tare
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.planning.dynamics import WorstTorque
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanRequest
@@ -42,83 +47,91 @@ from sysid_ros.core.procedure import ModelPolicy
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.modes import Noise
-from sysid_ros.drivers.mujoco.simulation import load_payload
+from sysid_ros.drivers.mujoco.simulation import SensorSimulation, load_payload
+from sysid_ros.papers.names import PROFILES
+from sysid_ros.papers.safe_id import build_task, experiment_robot
 
 SCENE = Scene((), ground_height=0.0)
 TOLERANCE, MOST_LEGS, TIME_LIMIT = 0.01, 12, 30.0  # [rad], [-], [s]: as the nodes
 WAY, SPEEDS, PUSHES = 31, 25, 31  # grid of the time law: of the way, of squared speeds, of accelerations
 
 
-def identify(robot, planner: CertifiedPlanner, payload: np.ndarray):  # noqa: ANN001, ANN201
-    """Estimate of the payload after five certified plans."""
-    trial = Trial(1, robot.theta_nominal, payload, Noise.UNIFORM, SCENE, robot.home, (0.3,), 1, {})
-    seen: dict[str, Running] = {}
-    outcome = run_trial(
-        robot, planner, trial, plans=5, time_limit=10.0, event=lambda running: seen.update(trial=running)
+def find_knowledge(robot: RobotModel, payload: np.ndarray, held: np.ndarray) -> dict[str, Assumptions]:
+    """What is assumed of a payload with more and more known of it; it is weighed at rest in one posture, (n,) [rad]."""
+    begin = TARE_SECONDS + 2.0 * REST + BETWEEN
+    runs = (
+        Run(robot, SlowPasses(robot, TARE_SECONDS), TARE_SECONDS, 0.0),
+        Run(robot, random_motion(robot, np.random.default_rng(1), SECONDS), SECONDS, begin),
     )
-    estimate = seen["trial"].backend.latest()
-    if outcome.violations or estimate is None or not estimate.is_consistent:
-        raise SystemExit(f"the identification ended with: {outcome.ended}; {outcome.violations}")
-    return estimate
+    sensors = SensorSimulation(robot.sensors, Noise.UNIFORM, 1)
+    blocks = [
+        run.samples(sensors, run.torque(robot.theta_nominal, load, np.zeros(robot.n)))
+        for run, load in zip(runs, (np.zeros(INERTIAL), payload), strict=True)
+    ]
+    known = {
+        "prior": Assumptions.of_payload(robot, scene=SCENE),
+        "weighed at rest": replace(weigh(robot, held, payload, 1), scene=SCENE),
+    }
+    for name, tare in (("identified", None), ("tared and identified", make_tare(robot, blocks[:1], SETTINGS))):
+        found = estimate(robot, blocks[1], tare)[0][-1]
+        if not found.contains(payload):
+            raise SystemExit(f"{name}: the bounds miss the truth; {found.alarm_text}")
+        model = ModelPolicy(robot).final(found, held)
+        known[name] = Assumptions.of_payload(robot, model.box, nominal=model.nominal, scene=SCENE)
+    return known
 
 
-def identified(robot: RobotModel, estimate: ParameterEstimate) -> Assumptions:
-    """What planner and controller assume after the identification."""
-    model = ModelPolicy(robot).final(estimate, robot.home)
-    return Assumptions.of_payload(robot, model.box, nominal=model.nominal, scene=SCENE)
+def plan_straight(
+    planner: CertifiedPlanner, assumptions: Assumptions, start: np.ndarray, goal: np.ndarray
+) -> CertifiedPlan | str:
+    """The straight motion from rest to rest, or the limit for which it cannot be certified."""
+    try:
+        return planner.plan_to(PlanRequest(assumptions, start, goal=goal))
+    except (PlanRejected, BoundNotAvailable) as refused:
+        return str(refused).split(",")[0].split(":")[0]
+
+
+def compare_moves(planner: CertifiedPlanner, motions: list, payload: str) -> list[list]:
+    """Plan the same motions with all that is known: how many are certified, and how long they take."""
+    rows, found = [], {}
+    known = find_knowledge(planner.robot, load_payload(planner.robot, payload), motions[0][0])
+    for name, assumptions in known.items():
+        found[name] = [plan_straight(planner, assumptions, *motion) for motion in motions]
+    common = [i for i in range(len(motions)) if not any(isinstance(plans[i], str) for plans in found.values())]
+    for name, plans in found.items():
+        reasons = Counter(plan for plan in plans if isinstance(plan, str))
+        duration = float(np.median([plans[i].trajectory.duration for i in common])) if common else float("nan")
+        certified = f"{len(plans) - reasons.total()} of {len(plans)}"
+        refused = reasons.most_common(1)[0][0] if reasons else "-"
+        rows.append([payload, name, float(known[name].boxes[1].radius[0]), certified, duration, refused])
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=12, help="random moves")
     parser.add_argument("--size", type=float, default=0.3, help="size of the moves, of 1.2 rad at most [-]")
-    parser.add_argument("--payload", default="dumbbell_4lb", help="what the arm holds")
+    parser.add_argument(
+        "--payloads", nargs="+", default=[f"dumbbell_{one}lb" for one in (4, 6, 8)], help="in the tasks"
+    )
     parser.add_argument("--goals", type=int, default=40, help="random goals in each scene, 0 for none")
     arguments = parser.parse_args()
-    robot = load_robot()
-    planner, payload = CertifiedPlanner(robot), load_payload(robot, arguments.payload)
-    weighed, estimate = weigh(robot, robot.home, payload, 1), identify(robot, planner, payload)
-    known = {
-        "prior": Assumptions.of_payload(robot, scene=SCENE),
-        "weighed at rest": Assumptions.of_payload(robot, weighed.boxes[1], scene=SCENE),
-        "identified": identified(robot, estimate),
-    }
-    rng = np.random.default_rng(3)
+    print(describe_machine(), flush=True)
+    headings = ["payload", "known of it", "mass +- [kg]", "motions certified", "duration, by all four [s]", "else"]
+    for profile in PROFILES:
+        knots = [build_task(experiment, profile).knots[:, 0] for experiment in "ab"]
+        legs = [pair for each in knots for pair in pairwise(each)]
+        planner = CertifiedPlanner(experiment_robot(profile))
+        rows = [row for payload in arguments.payloads for row in compare_moves(planner, legs, payload)]
+        print_table(headings, rows, f"Legs of SAFE-ID's tasks, profile {profile}")
+    planner = CertifiedPlanner(robot := load_robot())
     reach = arguments.size * np.array([1.2, 0.5, 1.0, 0.6, 1.0, 0.6, 1.2])
-    steps = rng.uniform(-reach, reach, (arguments.moves, robot.n))
-    print(describe_machine())
-    found: dict[str, list] = {}
-    for name, assumptions in known.items():
-        found[name] = []
-        for step in steps:
-            try:
-                found[name].append(planner.plan_to(PlanRequest(assumptions, robot.home, goal=robot.home + step)))
-            except (PlanRejected, BoundNotAvailable):
-                found[name].append(None)
-    common = [i for i in range(len(steps)) if all(plans[i] is not None for plans in found.values())]
-    limits = robot.limits.tau_max
-
-    def median(name: str, value) -> float:  # noqa: ANN001
-        return float(np.median([value(found[name][i]) for i in common])) if common else float("nan")
-
-    rows = [
-        [
-            name,
-            float(known[name].boxes[1].radius[0]),
-            f"{sum(plan is not None for plan in plans)} of {len(plans)}",
-            median(name, lambda plan: plan.trajectory.duration),
-            median(name, lambda plan: float(np.degrees(plan.certificate.tracking_bound.max()))),
-            median(name, lambda plan: float((plan.certificate.torque_bound / limits).max())),
-            median(name, lambda plan: next(m.value for m in plan.certificate.margins if m.limit is LimitKind.TORQUE)),
-        ]
-        for name, plans in found.items()
-    ]
-    headings = ["payload", "mass +- [kg]", "moves certified", "duration [s]", "tracking bound [deg]",
-                "feedback torque [-]", "torque margin [-]"]  # fmt: skip
-    title = f"Medians over the {len(common)} moves that all can make; torques as shares of their limits"
-    print_table(headings, rows, title)
+    steps = np.random.default_rng(3).uniform(-reach, reach, (arguments.moves, robot.n))
+    rows = compare_moves(planner, [(robot.home, robot.home + step) for step in steps], arguments.payloads[0])
+    print_table(headings, rows, "Random moves of the shipped arm from home")
     if arguments.goals:
-        print_goals(planner, known["identified"], arguments.goals)
+        known = find_knowledge(robot, load_payload(robot, arguments.payloads[0]), robot.home)
+        print_goals(planner, known["tared and identified"], arguments.goals)
 
 
 def print_goals(planner: CertifiedPlanner, assumptions: Assumptions, count: int) -> None:
@@ -136,7 +149,7 @@ def print_goals(planner: CertifiedPlanner, assumptions: Assumptions, count: int)
             if not all(can_be_held(planner, there, posture) for posture in (robot.home, goal)):
                 continue
             asked += 1
-            straight += is_straight(planner, there, goal)
+            straight += not isinstance(plan_straight(planner, there, robot.home, goal), str)
             least = least_time(planner, there, goal)
             possible += np.isfinite(least)
             planner.forget()
@@ -214,15 +227,6 @@ def least_time(planner: CertifiedPlanner, assumptions: Assumptions, goal: np.nda
         total += 2.0 * width / max(np.sqrt(now) + np.sqrt(following), 1e-6)
         now = following
     return total
-
-
-def is_straight(planner: CertifiedPlanner, assumptions: Assumptions, goal: np.ndarray) -> bool:
-    """Whether a straight motion can be certified."""
-    try:
-        planner.plan_to(PlanRequest(assumptions, assumptions.robot.home, goal=goal))
-    except (PlanRejected, BoundNotAvailable):
-        return False
-    return True
 
 
 def with_box(robot: RobotModel, goal: np.ndarray) -> Scene:

@@ -24,18 +24,21 @@ import argparse
 import sys
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from _containment import METHODS, PAPER_METHOD, bounds_by, build_problem, collect_rows
 from _paper import TORQUE_ERROR, UNCERTAINTY, draw_plans, paper_robot, record
-from _table import describe_machine, print_table
+from _table import describe_machine, print_figure, print_table
 from _trials import read_results, write_result
+from matplotlib.figure import Figure
 
 from sysid_ros.core.estimation.parameters.settings import QUADRATURES, EstimatorSettings
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.papers.safe_id_report import TABLE_V
+from sysid_ros.papers.tables import save_figures
 
 DUMBBELLS = tuple(f"dumbbell_{pounds}lb" for pounds in range(4, 9))
 EXCITING, RANDOM = "exciting", "random"
@@ -145,17 +148,45 @@ def print_results(results: list[Result], robot: RobotModel) -> None:
     print_table(columns, rows, "Errors up to which Theorem 13 is finite with the interval derivative")
 
 
+def draw_finite(results: list[Result], folder: Path) -> None:
+    """Draw for which errors of torques and robot Theorem 13 is finite, and how wide set membership is for the paper's.
+
+    Three points are known of a border: where one error alone, and where both in the paper's ratio make it infinite.
+    """
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    axes, smallest = figure.subplots(), 1e-6
+    for motion, color in ((EXCITING, "tab:green"), (RANDOM, "tab:orange")):
+        for k, one in enumerate(one for one in results if one.motion == motion):
+            torques, robot = 100.0 * TORQUE_ERROR * one.finite_up_to[[0, 2]], 100.0 * UNCERTAINTY * one.finite_up_to[1:]
+            border = np.array([(torques[0], smallest), (torques[1], robot[1]), (smallest, robot[0])])
+            label = f"border after {motion} plans, a line per dumbbell: Theorem 13 is finite below it"
+            axes.loglog(*border.T, ".-", color=color, linewidth=0.8, label=None if k else label)
+    membership = (METHODS[0], "trapezoid")
+    widths = [one.half_width(membership)[0] for one in results if one.motion == EXCITING]
+    axes.loglog(100.0 * TORQUE_ERROR, 100.0 * UNCERTAINTY, "k*", markersize=12.0)
+    text = f"errors in the paper; set membership:\nmass +- {min(widths):.2f} to {max(widths):.2f} kg"
+    axes.text(80.0 * TORQUE_ERROR, 200.0 * UNCERTAINTY, text, ha="right")
+    axes.set(xlim=(smallest, 20.0), ylim=(smallest, 100.0))
+    axes.set(xlabel="errors of torques [%]", ylabel="errors of arm and friction [%]")
+    axes.legend(loc="center right", fontsize=8)
+    caption = "Errors for which Theorem 13 with its interval derivative is finite at all. Set membership always is."
+    for path, text in save_figures([("paper_theorem_13", figure, caption)], folder):
+        print_figure(str(path), text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dumbbells", nargs="+", default=list(DUMBBELLS), choices=DUMBBELLS, help="what is held")
     parser.add_argument("--candidates", type=int, default=100, help="random plans from which an exciting one is chosen")
     parser.add_argument("--seed", type=int, default=0, help="seed")
     parser.add_argument("--results", default="", help="file of results, one line per identification")
+    parser.add_argument("--figures", type=Path, default=Path("results/paper"), help="folder of the figure")
     arguments = parser.parse_args()
     robot = paper_robot()
     print(describe_machine(), flush=True)
     results = identify_all(arguments, robot)
     print_results(results, robot)
+    draw_finite(results, arguments.figures)
     guaranteed = [variant for variant in VARIANTS if variant[0] != PAPER_METHOD]
     return int(not all(result.inside(variant).all() for result in results for variant in guaranteed))
 

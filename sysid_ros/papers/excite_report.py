@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from sysid_ros.papers import names
 from sysid_ros.papers.guided_arm import DRIFT_TIME
-from sysid_ros.papers.tables import Entry, Table, cost_tables, median_and_worst, of_experiment, save_figures
+from sysid_ros.papers.tables import Entry, Table, cost_tables, median_and_worst, save_figures, select
 
 _PAPER_MOTIONS = (
     ("paper: r_c", 600.0, "3 starts", "-", 51.0, *["-"] * 5, "within 1e-3", "-"),
@@ -32,7 +32,7 @@ def tables(entries: Sequence[Entry]) -> list[Table]:
 
 def verdict(entries: Sequence[Entry]) -> str:
     """Return the conclusions, unfavourable ones first."""
-    found = {one["job"]["way"]: one["result"] for one in of_experiment(entries, names.MOTIONS)}
+    found = {one["job"]["way"]: one["result"] for one in select(entries, experiment=names.MOTIONS)}
     parts = []
     if found.keys() == set(names.EXCITE_WAYS):
         printed, mean, _, direct, memetic, ours = (f"{found[way]['condition_number']:.3g}" for way in names.EXCITE_WAYS)
@@ -43,12 +43,12 @@ def verdict(entries: Sequence[Entry]) -> str:
             f"{memetic}. They keep the paper's limits, our motion of {ours} also limits of acceleration and torque: "
             f"{found[names.CERTIFIED]['proof']}."
         )
-    for one in of_experiment(entries, names.TORQUES):
+    for one in select(entries, experiment=names.TORQUES):
         slow = (one["result"]["rms"][name][1] for name in (names.URDF, names.IDENTIFIED))
         before, after = (f"{min(rms):.2g} to {max(rms):.2g}" for rms in slow)
         parts.append(f"On a real Med7 RMS torque errors below 3 Hz fall from {before} Nm to {after} Nm per joint.")
     guided = {
-        model: [one["result"] for one in of_experiment(entries, names.GUIDING) if one["job"]["model"] == model]
+        model: [one["result"] for one in select(entries, experiment=names.GUIDING) if one["job"]["model"] == model]
         for model in (names.IDENTIFIED, names.VENDOR_LIKE)
     }
     if all(guided.values()):
@@ -63,7 +63,7 @@ def verdict(entries: Sequence[Entry]) -> str:
 
 def _motion_tables(entries: Sequence[Entry]) -> list[Table]:
     rows: list[tuple[object, ...]] = []
-    by_way = {entry["job"]["way"]: entry["result"] for entry in of_experiment(entries, names.MOTIONS)}
+    by_way = {entry["job"]["way"]: entry["result"] for entry in select(entries, experiment=names.MOTIONS)}
     for way in (way for way in names.EXCITE_WAYS if way in by_way):
         one = by_way[way]
         tries = f"{one['tries']} {'evaluations' if way == names.MEMETIC else 'starts'}"
@@ -86,7 +86,7 @@ def _motion_tables(entries: Sequence[Entry]) -> list[Table]:
 
 def _torque_tables(entries: Sequence[Entry]) -> list[Table]:
     found = []
-    for entry in of_experiment(entries, names.TORQUES):
+    for entry in select(entries, experiment=names.TORQUES):
         result = entry["result"]
         rows: list[tuple[object, ...]] = []
         for what in ("rms", "largest"):
@@ -101,7 +101,7 @@ def _torque_tables(entries: Sequence[Entry]) -> list[Table]:
 def _guiding_tables(entries: Sequence[Entry]) -> list[Table]:
     rows = []
     for model in names.GUIDING_MODELS:
-        runs = [entry for entry in of_experiment(entries, names.GUIDING) if entry["job"]["model"] == model]
+        runs = [entry for entry in select(entries, experiment=names.GUIDING) if entry["job"]["model"] == model]
         if runs:
             rms = " ".join(f"{one:.2g}" for one in runs[0]["job"]["rms"])
             found = [entry["result"] for entry in runs]
@@ -128,7 +128,7 @@ def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str
 
 
 def _draw_torques(entries: Sequence[Entry]) -> Iterator[tuple[str, Figure, str]]:
-    for entry in of_experiment(entries, names.TORQUES):
+    for entry in select(entries, experiment=names.TORQUES):
         result = entry["result"]
         shown = {name: np.array(values) for name, values in result["shown"].items()}
         torques, friction = (Figure(figsize=size, layout="constrained") for size in ((10.0, 11.0), (10.0, 5.0)))
@@ -163,7 +163,7 @@ def _draw_torques(entries: Sequence[Entry]) -> Iterator[tuple[str, Figure, str]]
 
 
 def _draw_guiding(entries: Sequence[Entry]) -> Iterator[tuple[str, Figure, str]]:
-    runs = of_experiment(entries, names.GUIDING)
+    runs = select(entries, experiment=names.GUIDING)
     if not runs:
         return
     figure = Figure(figsize=(9.0, 3.5), layout="constrained")

@@ -26,9 +26,8 @@ from sysid_ros.papers.names import (
 from sysid_ros.papers.safe_id import STACK, Spheres, build_task, experiment_robot
 from sysid_ros.papers.safe_id_conditions import PAPER as PAPER_CORRELATIONS
 from sysid_ros.papers.safe_id_runs import choose_gains, is_safe
-from sysid_ros.papers.tables import Table, cost_tables, describe_median, describe_share, save_figures
+from sysid_ros.papers.tables import Entry, Table, cost_tables, describe_median, describe_share, save_figures, select
 
-Entry = Mapping[str, Any]
 TABLE_V = {
     "dumbbell_4lb": (274.030, 479.573),
     "dumbbell_5lb": (282.840, 418.078),
@@ -47,31 +46,17 @@ _WAY_NAMES = {
 
 def tables(entries: Sequence[Entry]) -> list[Table]:
     """Return all tables that have results, the profile ``published`` first."""
-    by_profile = [(profile, of_profile(entries, profile)) for profile in PROFILES]
+    by_profile = [(profile, select(entries, profile=profile)) for profile in PROFILES]
     found = [
         make(own, profile) for make in (_successes, _identifications, _methods, _bounds) for profile, own in by_profile
     ]
     found += [
         _differences(by_profile[0][1]),
         _conditions(by_profile[0][1]),
-        _correlations(of_kind(entries, "conditions")),
+        _correlations(select(entries, kind="conditions")),
         *cost_tables(entries, _kind_of_run),
     ]
     return [table for table in found if table.rows]
-
-
-def of_profile(entries: Sequence[Entry], profile: str) -> list[Entry]:
-    """Return the entries of a profile."""
-    return [entry for entry in entries if entry["job"].get("profile") == profile]
-
-
-def of_kind(entries: Sequence[Entry], kind: str, **wanted: Any) -> list[Entry]:
-    """Return the entries of a kind of runs, with these values in their jobs."""
-    return [
-        entry
-        for entry in entries
-        if entry["job"]["kind"] == kind and all(entry["job"].get(name) == value for name, value in wanted.items())
-    ]
 
 
 def failure_of(task: Entry, entries: Sequence[Entry]) -> str:
@@ -83,7 +68,7 @@ def failure_of(task: Entry, entries: Sequence[Entry]) -> str:
     job, result, method = task["job"], task["result"], METHODS[task["job"]["method"]]
     before = [result["before"]] if "before" in result else []
     if method.model == "identified":
-        runs = of_kind(entries, "identify", way=method.way, dumbbell=job["dumbbell"], seed=job["seed"])
+        runs = select(entries, kind="identify", way=method.way, dumbbell=job["dumbbell"], seed=job["seed"])
         before = [one["result"]["judged"] for one in runs]
     if not all(is_safe(one) for one in before):
         return f"{_broken(before[0])} while it identified"
@@ -128,8 +113,8 @@ def verdict(entries: Sequence[Entry]) -> str:
     """Return what agrees with Table III, how ours identifies, and what it does on elastic joints, a sentence each."""
     parts = []
     for profile in PROFILES:
-        own = of_profile(entries, profile)
-        tasks = of_kind(own, "task")
+        own = select(entries, profile=profile)
+        tasks = select(own, kind="task")
         if not tasks:
             continue
         done = [not failure_of(one, own) for one in tasks if one["job"]["method"] == OURS]
@@ -140,7 +125,7 @@ def verdict(entries: Sequence[Entry]) -> str:
             parts.append(f"{text}; others: {', '.join(differ)}." if differ else f"{text}.")
             parts.append(f"Ours does {sum(done)} of {len(done)} tasks{_identified(own)}.")
         else:
-            runs = of_kind(own, "identify", way=OURS)
+            runs = select(own, kind="identify", way=OURS)
             reasons = [one["result"]["failure"] for one in runs if one["result"]["failure"]]
             why = f" ({max(reasons, key=reasons.count).split(';')[0]})" if reasons else ""
             parts.append(
@@ -157,14 +142,14 @@ def _cells(entries: Sequence[Entry]) -> dict[tuple[str, str], tuple[str, str]]:
         (name, one): (method.paper[k], outcome(group, entries)[0])
         for name, method in METHODS.items()
         for k, one in enumerate(EXPERIMENTS)
-        if (group := of_kind(entries, "task", method=name, experiment=one)) and method.paper[k] != "-"
+        if (group := select(entries, kind="task", method=name, experiment=one)) and method.paper[k] != "-"
     }
 
 
 def _differences(entries: Sequence[Entry]) -> Table:
     rows = []
     for (name, experiment), (theirs, ours) in _cells(entries).items():
-        tasks = [one["result"] for one in of_kind(entries, "task", method=name, experiment=experiment)]
+        tasks = [one["result"] for one in select(entries, kind="task", method=name, experiment=experiment)]
         tried = [one for one in tasks if not one["failure"]]
         if theirs != ours and tried:
             judged = [one["judged"] for one in tried]
@@ -197,9 +182,10 @@ def _differences(entries: Sequence[Entry]) -> Table:
 
 def _identified(entries: Sequence[Entry]) -> str:
     """Compare certified exciting plans with random ones, for the same arms and dumbbells."""
-    runs = of_kind(entries, "identify", way=OURS)
+    runs = select(entries, kind="identify", way=OURS)
     others = {
-        (one["job"]["dumbbell"], one["job"]["seed"]): one["result"] for one in of_kind(entries, "identify", way=RANDOM)
+        (one["job"]["dumbbell"], one["job"]["seed"]): one["result"]
+        for one in select(entries, kind="identify", way=RANDOM)
     }
     pairs = [(one["result"], others.get((one["job"]["dumbbell"], one["job"]["seed"]))) for one in runs]
     both = [(one, other) for one, other in pairs if other is not None]
@@ -224,10 +210,10 @@ def _widths(result: Mapping[str, Any]) -> Any:
 
 
 def _methods(entries: Sequence[Entry], profile: str) -> Table:
-    gains = choose_gains(of_kind(entries, "tune"))
+    gains = choose_gains(select(entries, kind="tune"))
     rows = []
     for name, method in METHODS.items():
-        tasks = of_kind(entries, "task", method=name)
+        tasks = select(entries, kind="task", method=name)
         tried = [one["result"] for one in tasks if not one["result"]["failure"]]
         if not tasks:
             continue
@@ -264,10 +250,10 @@ def _successes(entries: Sequence[Entry], profile: str) -> Table:
     for name, method in METHODS.items():
         cells: list[object] = [name]
         for number, experiment in enumerate(EXPERIMENTS):
-            tasks = of_kind(entries, "task", method=name, experiment=experiment)
+            tasks = select(entries, kind="task", method=name, experiment=experiment)
             same, text = outcome(tasks, entries) if tasks else ("-", "-")
             cells += [f"{same}: {text}" if tasks else "-", method.paper[number]]
-        if any(of_kind(entries, "task", method=name)):
+        if any(select(entries, kind="task", method=name)):
             rows.append(tuple(cells))
     columns = ["method"]
     for experiment in EXPERIMENTS:
@@ -282,7 +268,7 @@ def _successes(entries: Sequence[Entry], profile: str) -> Table:
 def _identifications(entries: Sequence[Entry], profile: str) -> Table:
     rows = []
     for way, name in _WAY_NAMES.items():
-        runs = [one["result"] for one in of_kind(entries, "identify", way=way)]
+        runs = [one["result"] for one in select(entries, kind="identify", way=way)]
         known = [one for one in runs if np.isfinite(np.array(one["values"], dtype=float)).all()]
         if not runs:
             continue
@@ -320,7 +306,7 @@ def _bounds(entries: Sequence[Entry], profile: str) -> Table:
     rows = []
     for dumbbell in DUMBBELLS:
         for way, name in _WAY_NAMES.items():
-            runs = [one["result"] for one in of_kind(entries, "identify", way=way, dumbbell=dumbbell)]
+            runs = [one["result"] for one in select(entries, kind="identify", way=way, dumbbell=dumbbell)]
             known = [one for one in runs if np.isfinite(np.array(one["values"], dtype=float)).all()]
             if known:
                 radii = 0.5 * np.median([_widths(one) for one in known], axis=0)
@@ -346,7 +332,7 @@ def _conditions(entries: Sequence[Entry]) -> Table:
     for dumbbell in DUMBBELLS:
         cells = []
         for way in (OURS, CERTIFIED, RANDOM):
-            runs = of_kind(entries, "identify", way=way, dumbbell=dumbbell)
+            runs = select(entries, kind="identify", way=way, dumbbell=dumbbell)
             values = [one["result"]["condition"] for one in runs]
             cells.append(describe_median([value for value in values if np.isfinite(value)]))
         if set(cells) != {"-"}:
@@ -362,13 +348,13 @@ def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str
     Returns:
         Files and captions.
     """
-    own = of_profile(entries, PUBLISHED)
+    own = select(entries, profile=PUBLISHED)
     return save_figures([*_draw_scenes(), *_draw_masses(own), *_draw_bounds(own), *_draw_tracking(own)], folder)
 
 
 def _draw_masses(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     held = DUMBBELLS[0]
-    identified = of_kind(entries, "identify", dumbbell=held, seed=0)
+    identified = select(entries, kind="identify", dumbbell=held, seed=0)
     if not identified:
         return []
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
@@ -378,7 +364,7 @@ def _draw_masses(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
             times, masses = zip(*one["result"]["history"], strict=True)
             axes.plot(times, masses, "o-", markersize=3.0, label=_WAY_NAMES[one["job"]["way"]])
     for name in ("adap-1", "adap-1-excit", "adap-2", "adap-2-excit"):
-        for one in of_kind(entries, "task", method=name, experiment="b", dumbbell=held, seed=0):
+        for one in select(entries, kind="task", method=name, experiment="b", dumbbell=held, seed=0):
             times, masses = zip(*one["result"]["masses"], strict=True)
             axes.plot(times, masses, linewidth=1.0, label=name)
     axes.axhline(identified[0]["result"]["truth"][0], color="0.3", linestyle="--", label="truth")
@@ -389,7 +375,7 @@ def _draw_masses(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
 
 
 def _draw_bounds(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
-    runs = of_kind(entries, "identify", seed=0)
+    runs = select(entries, kind="identify", seed=0)
     if not runs:
         return []
     figure = Figure(figsize=(12.0, 5.5), layout="constrained")
@@ -418,11 +404,8 @@ def _draw_bounds(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
 def _draw_tracking(entries: Sequence[Entry]) -> list[tuple[str, Figure, str]]:
     found = []
     for experiment, number in (("a", 11), ("b", 12)):
-        tasks = [
-            one
-            for one in of_kind(entries, "task", experiment=experiment, seed=0)
-            if one["job"]["dumbbell"] == DUMBBELLS[-1] and "shown" in one["result"]
-        ]
+        runs = select(entries, kind="task", experiment=experiment, seed=0, dumbbell=DUMBBELLS[-1])
+        tasks = [one for one in runs if "shown" in one["result"]]
         if not tasks:
             continue
         figure = Figure(figsize=(11.0, 2.0 + 1.1 * len(tasks)), layout="constrained")

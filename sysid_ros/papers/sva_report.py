@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sysid_ros.core.online_model.least_squares import Observation
 from sysid_ros.papers.names import ARM, COST, LEG, PENDULUM
 from sysid_ros.papers.sva import ASYMPTOTIC, robot_of
-from sysid_ros.papers.tables import Entry, Table, cost_tables, describe_median, of_experiment, save_figures
+from sysid_ros.papers.tables import Entry, Table, cost_tables, describe_median, save_figures, select
 
 GATE = 0.95
 """R^2 at which the paper's gate opens."""
@@ -23,10 +23,10 @@ _LOST = 0.5
 def tables(entries: Sequence[Entry]) -> list[Table]:
     """Return the tables of all experiments that have results."""
     found = [
-        *_pendulum_tables(of_experiment(entries, PENDULUM)),
-        *_leg_tables(of_experiment(entries, LEG)),
-        *_arm_tables(of_experiment(entries, ARM)),
-        *_cost_tables(of_experiment(entries, COST)),
+        *_pendulum_tables(select(entries, experiment=PENDULUM)),
+        *_leg_tables(select(entries, experiment=LEG)),
+        *_arm_tables(select(entries, experiment=ARM)),
+        *_cost_tables(select(entries, experiment=COST)),
         *cost_tables(entries, lambda job: str(job["experiment"])),
     ]
     return [table for table in found if table.rows]
@@ -34,7 +34,7 @@ def tables(entries: Sequence[Entry]) -> list[Table]:
 
 def verdict(entries: Sequence[Entry]) -> str:
     """Return the conclusions on the paper's method and ours, unfavourable ones first."""
-    arms = of_experiment(entries, ARM)
+    arms = select(entries, experiment=ARM)
     parts = []
     for kind in Observation:
         runs = [entry["result"] for entry in arms if entry["job"]["observation"] == kind.value]
@@ -51,7 +51,7 @@ def verdict(entries: Sequence[Entry]) -> str:
         return "No run of the arm is among the results."
     text = "; ".join(parts)
     closing = "R^2 judges past torques: it does not keep the arm. No tracking bound is claimed for this control law."
-    return f"{text[0].upper()}{text[1:]}. {closing}{_slower(of_experiment(entries, COST))}"
+    return f"{text[0].upper()}{text[1:]}. {closing}{_slower(select(entries, experiment=COST))}"
 
 
 def _slower(entries: Sequence[Entry]) -> str:
@@ -179,7 +179,7 @@ def draw_figures(entries: Sequence[Entry], folder: Path) -> list[tuple[Path, str
     Returns:
         Files and captions.
     """
-    found = ((draw, of_experiment(entries, experiment)) for experiment, draw in _FIGURES.items())
+    found = ((draw, select(entries, experiment=experiment)) for experiment, draw in _FIGURES.items())
     return save_figures((one for draw, runs in found if runs for one in draw(runs)), folder)
 
 

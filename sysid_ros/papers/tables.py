@@ -41,9 +41,9 @@ class Table:
         return "\n".join([self.title, "", lines[0], "-" * len(lines[0]), *(line.rstrip() for line in lines[1:])])
 
 
-def of_experiment(entries: Sequence[Entry], experiment: str) -> list[Entry]:
-    """Return the entries of an experiment, by seed."""
-    found = [entry for entry in entries if entry["job"]["experiment"] == experiment]
+def select(entries: Sequence[Entry], **wanted: object) -> list[Entry]:
+    """Return the entries with these values in their jobs, by seed."""
+    found = [one for one in entries if all(one["job"].get(name) == value for name, value in wanted.items())]
     return sorted(found, key=lambda entry: (entry["job"].get("seed", 0), str(entry["job"])))
 
 
