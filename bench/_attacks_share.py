@@ -2,8 +2,8 @@
 
 ``python bench/_attacks_share.py [--trials N] [--only WORDS] [--verbose]``. Arms are drawn in their box (every other one
 at corners), payloads in the prior, errors of the sensors within their bounds; torques come from Pinocchio's RNEA. Rows
-of broken assumptions count the trials in which nothing was noticed, neither by alarm nor by warning; rows of kept ones
-the trials with either.
+of broken assumptions count the trials in which the truth is outside the bounds and nothing was noticed, neither by
+alarm nor by warning; rows of kept ones the trials with either. A gripper that the model lacks is payload.
 """
 
 from __future__ import annotations
@@ -127,11 +127,14 @@ def try_kept(name: str, seed: int) -> Outcome:
 
 
 def try_gripper(seed: int) -> Outcome:
-    """A Gen3 with a 2F-85, identified with the model of the arm alone."""
+    """A Gen3 with a 2F-85, identified with the model of the arm alone: the payload is the gripper and what it holds."""
     bare = robot_of("kinova_gen3")
     theta, _ = draw(robot_of(GEN3), seed)
     _, payload = draw(bare, seed)
-    return identify(bare, record(robot_of(GEN3), theta, payload, seed), payload)
+    last = bare.inertial_slice(bare.n)
+    return identify(
+        bare, record(robot_of(GEN3), theta, payload, seed), theta[last] - bare.theta_nominal[last] + payload
+    )
 
 
 def try_lag(seed: int) -> Outcome:
@@ -212,11 +215,13 @@ def run(trials: int, only: str = "", verbose: bool = False) -> list[dict]:
         noticed = sum(one.is_noticed for one in outcomes)
         alarms = sum(one.alarm for one in outcomes)
         wrong = sum(not one.is_noticed and not one.is_inside for one in outcomes)
-        failed = noticed if is_kept else trials - noticed
         shares = [one.agreement.share for one in outcomes if one.agreement is not None]
-        note = f"{alarms} alarms, {noticed - alarms} warnings; unnoticed with the truth outside the bounds: {wrong}"
+        note = f"{alarms} alarms, {noticed - alarms} warnings"
+        note += "" if is_kept else f"; unnoticed with the truth inside: {trials - noticed - wrong}"
         note += f"; median share {np.median(shares):.2f}" if shares else ""
-        rows.append({"point": "3", "attack": attack, "trials": trials, "failed": failed, "note": note})
+        rows.append(
+            {"point": "3", "attack": attack, "trials": trials, "failed": noticed if is_kept else wrong, "note": note}
+        )
 
     add("false warning, all assumptions kept, Gen3", lambda seed: try_kept(GEN3, seed), is_kept=True)
     add("false warning, all assumptions kept, LBR", lambda seed: try_kept(LBR, seed), is_kept=True)
