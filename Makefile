@@ -40,7 +40,7 @@ help:
 	@echo "make docs     build the documentation in site/"
 	@echo "make install  only install everything into $(VENV)"
 	@echo "make keystore make the keys of SROS2 in $(KEYSTORE), where ROS 2 is installed; docs/howto/network.md"
-	@echo "make release  put sysid_ros and sysid_msgs side by side into $(RELEASE), as bloom wants them; DRAFT=yes: to try"
+	@echo "make release  put all packages side by side into $(RELEASE), as bloom wants them; DRAFT=yes: to try"
 	@echo "make clean    remove $(VENV) and everything that was built; results stay"
 
 demo: install
@@ -141,7 +141,7 @@ RELEASE ?= build/release
 DRAFT   ?=
 
 release:
-	@missing=; for file in package.xml sysid_msgs/package.xml; do \
+	@missing=; for file in package.xml sysid_msgs/package.xml sysid_broadcaster/package.xml; do \
 	  if grep -q '<maintainer email="[^"]*\.invalid"' $$file; then missing="$$missing; a maintainer who can be reached in $$file"; fi; \
 	  if ! grep -q '<url type="repository">' $$file; then missing="$$missing; <url type=\"repository\"> in $$file"; fi; \
 	done; \
@@ -150,9 +150,9 @@ release:
 	  echo "error: no release before this is filled in: $${missing#; } (DRAFT=yes: make it all the same, to try it)"; exit 1; fi
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/sysid_ros
 	@git archive HEAD | tar -x -C $(RELEASE)/sysid_ros
-	@mv $(RELEASE)/sysid_ros/sysid_msgs $(RELEASE)/sysid_msgs && cp LICENSE $(RELEASE)/sysid_msgs/
+	@for one in sysid_msgs sysid_broadcaster; do mv $(RELEASE)/sysid_ros/$$one $(RELEASE)/$$one && cp LICENSE $(RELEASE)/$$one/; done
 	@rm $(RELEASE)/sysid_ros/colcon_defaults.yaml
-	@echo "$(RELEASE): sysid_msgs and sysid_ros of $$(git rev-parse --short HEAD), side by side"
+	@echo "$(RELEASE): sysid_msgs, sysid_broadcaster and sysid_ros of $$(git rev-parse --short HEAD), side by side"
 
 clean:
 	rm -rf $(VENV) build install log dist site sysid_ros.egg-info .mypy_cache .pytest_cache .ruff_cache

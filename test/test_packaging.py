@@ -234,7 +234,7 @@ def test_a_link_lets_colcon_rosdep_and_bloom_find_both_packages(tmp_path):
     assert {package.name for package in find_packages(tmp_path).values()} == {"sysid_ros", "sysid_msgs"}
 
 
-def test_a_release_has_both_packages_side_by_side(tmp_path):
+def test_a_release_has_all_packages_side_by_side(tmp_path):
     find_packages = pytest.importorskip("catkin_pkg.packages").find_packages
     if not (ROOT / ".git").exists():
         pytest.skip("a release is made of a git checkout")
@@ -242,7 +242,7 @@ def test_a_release_has_both_packages_side_by_side(tmp_path):
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
     found = find_packages(tmp_path / "release")
     assert {folder: package.name for folder, package in found.items()} == {
-        name: name for name in ("sysid_ros", "sysid_msgs")
+        name: name for name in ("sysid_ros", "sysid_msgs", "sysid_broadcaster")
     }
     assert {package.version for package in found.values()} == {package_xml().findtext("version")}
 
@@ -251,7 +251,7 @@ def test_nothing_is_released_with_placeholders(tmp_path):
     url, nobody = '<url type="repository">here</url>', "nobody@example.invalid"
 
     def release(text):
-        for folder in (tmp_path, tmp_path / "sysid_msgs"):
+        for folder in (tmp_path, tmp_path / "sysid_msgs", tmp_path / "sysid_broadcaster"):
             folder.mkdir(exist_ok=True)
             (folder / "package.xml").write_text(text)
         return subprocess.run(["make", "-s", "-f", ROOT / "Makefile", "release"], cwd=tmp_path, capture_output=True)
@@ -271,10 +271,10 @@ def test_nothing_is_released_with_placeholders(tmp_path):
     )  # that there is no git is another matter
     (tmp_path / "CITATION.cff").write_text((ROOT / "CITATION.cff").read_text())
     assert b"the authors in CITATION.cff" in release(f'<maintainer email="a@b"/>{url}').stdout
-    folders = (ROOT, ROOT / "sysid_msgs")
+    folders = (ROOT, ROOT / "sysid_msgs", ROOT / "sysid_broadcaster")
     emails = {package_xml(folder).find("maintainer").get("email") for folder in folders}
     assert len(emails) == 1, (
-        "both packages have the same maintainer, or the same placeholder that cannot be a real address"
+        "all packages have the same maintainer, or the same placeholder that cannot be a real address"
     )
 
 
