@@ -29,7 +29,7 @@ class Arrival(Enum):
     RESTART = "restart"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SequenceCounts:
     """Counts so far.
 
@@ -51,13 +51,13 @@ class SequenceCounts:
 
 
 class SequenceMonitor:
-    """Judges the counters of one sender, modulo 2^32."""
+    """Judges the counters of one sender, modulo 2^32, with its ``counts`` so far."""
 
     def __init__(self) -> None:
+        self.counts = SequenceCounts()
         self._last: int | None = None
         self._back: int | None = None
         self._run = 0
-        self._received = self._lost = self._gaps = self._duplicated = self._late = self._restarts = 0
 
     def judge(self, counter: int) -> Arrival:
         """Count one datagram.
@@ -69,11 +69,11 @@ class SequenceMonitor:
             return self._accept(counter)
         step = (counter - self._last) % _MODULUS
         if step == 0:
-            self._duplicated += 1
+            self.counts.duplicated += 1
             return Arrival.OLD
         if step <= LARGEST_GAP:
-            self._lost += step - 1
-            self._gaps += step > 1
+            self.counts.lost += step - 1
+            self.counts.gaps += step > 1
             return self._accept(counter)
         return self._judge_jump(counter)
 
@@ -82,28 +82,21 @@ class SequenceMonitor:
         """Counter of the newest datagram; 0 before the first."""
         return self._last or 0
 
-    @property
-    def counts(self) -> SequenceCounts:
-        """Counts so far."""
-        return SequenceCounts(
-            self._received, self._lost, self._gaps, self._duplicated, self._late, self._restarts
-        )  # fmt: skip
-
     def _judge_jump(self, counter: int) -> Arrival:
         is_next = self._back is not None and counter == (self._back + 1) % _MODULUS
         self._run = self._run + 1 if is_next else 1
         self._back = counter
         if self._run < _RESTART_RUN:
-            self._late += 1
-            self._lost = max(0, self._lost - 1)  # it was counted as lost when it was skipped
+            self.counts.late += 1
+            self.counts.lost = max(0, self.counts.lost - 1)  # it was counted as lost when it was skipped
             return Arrival.OLD
-        self._restarts += 1
+        self.counts.restarts += 1
         self._accept(counter)
         return Arrival.RESTART
 
     def _accept(self, counter: int) -> Arrival:
         self._last, self._back, self._run = counter, None, 0
-        self._received += 1
+        self.counts.received += 1
         return Arrival.NEW
 
 

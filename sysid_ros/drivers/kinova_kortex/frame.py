@@ -14,13 +14,12 @@ import struct
 from functools import cache
 from typing import Any, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from sysid_ros.drivers.kinova_kortex.enums import FrameType
 from sysid_ros.drivers.network import InvalidFrame
+from sysid_ros.drivers.protobuf import build_classes
 
-_PACKAGE = "sysid_kortex"
 _ACTUATOR_FLOATS = "position velocity torque current_motor voltage temperature_motor temperature_core"
 _BANKS = "fault_bank_a fault_bank_b warning_bank_a warning_bank_b"
 
@@ -79,34 +78,12 @@ MESSAGES = {
 }  # fmt: skip
 """Fields of every message, each as ``tag [repeated] type name``."""
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in ("float", "fixed32", "int32", "uint32", "bytes")}
+_classes = cache(lambda: build_classes("sysid_kortex", MESSAGES, "proto3"))
 
 
-@cache
 def message_class(name: str) -> Any:
     """Return the protobuf class of a message."""
-    descriptor = _pool().FindMessageTypeByName(f"{_PACKAGE}.{name}")
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory().GetPrototype(descriptor)  # protobuf before 4.22
-
-
-@cache
-def _pool() -> descriptor_pool.DescriptorPool:
-    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for tag, *label, kind, field_name in (field.split() for field in fields):
-            field = message.field.add(name=field_name, number=int(tag))
-            field.label = _FIELD.LABEL_REPEATED if label else _FIELD.LABEL_OPTIONAL
-            if kind in _SCALARS:
-                field.type = _SCALARS[kind]
-            else:
-                field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
+    return _classes()[name]
 
 
 TCP_MARK = bytes.fromhex("07784574526f4b07")

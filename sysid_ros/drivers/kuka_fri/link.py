@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,7 +34,7 @@ SEQUENCE_MODULUS = 1 << 32
 """Counters of messages begin again at 0 there."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionCounts:
     """Counts of a session.
 
@@ -48,24 +48,21 @@ class SessionCounts:
     """
 
     sequence: SequenceCounts
-    malformed: int
-    answered: int
-    fallbacks: int
-    rejected: str | None
-    first_rejected: str | None
+    malformed: int = 0
+    answered: int = 0
+    fallbacks: int = 0
+    rejected: str | None = None
+    first_rejected: str | None = None
 
 
 class FriSession:
-    """One client of one controller, both of the same version."""
+    """One client of one controller, both of the same version; with ``counts`` and the ``last`` message."""
 
     def __init__(self, codec: FriCodec):
         self._codec = codec
         self._sequences = SequenceMonitor()
-        self._sequence = 0
-        self._since_answer = 0
-        self._events: Counter[str] = Counter()
-        self._rejected: str | None = None
-        self._first_rejected: str | None = None
+        self._sequence = self._since_answer = 0
+        self.counts = SessionCounts(self._sequences.counts)
         self.last: Monitoring | None = None
 
     @property
@@ -78,15 +75,6 @@ class FriSession:
         """Quality of the connection; POOR before the first message."""
         return Quality.POOR if self.last is None else self.last.quality
 
-    @property
-    def counts(self) -> SessionCounts:
-        """Counts so far."""
-        events = self._events
-        return SessionCounts(
-            self._sequences.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected,
-            self._first_rejected,
-        )  # fmt: skip
-
     def receive(self, datagram: bytes) -> Monitoring | None:
         """Decode a datagram.
 
@@ -97,9 +85,9 @@ class FriSession:
             message = self._codec.decode_monitoring(datagram)
             _require_consistent(message, len(datagram))
         except InvalidFrame as error:
-            self._events["malformed"] += 1
-            self._rejected = str(error)
-            self._first_rejected = self._first_rejected or self._rejected
+            self.counts.malformed += 1
+            self.counts.rejected = str(error)
+            self.counts.first_rejected = self.counts.first_rejected or str(error)
             return None
         arrival = self._sequences.judge(message.sequence)
         if arrival is Arrival.OLD:
@@ -107,12 +95,9 @@ class FriSession:
         if arrival is Arrival.RESTART:
             self._since_answer = 0
         if self.state is SessionState.COMMANDING_ACTIVE and message.state is not SessionState.COMMANDING_ACTIVE:
-            self._events["fallbacks"] += 1
+            self.counts.fallbacks += 1
         self.last = message
-        if message.state is SessionState.IDLE:
-            self._since_answer = 0
-        else:
-            self._since_answer += 1
+        self._since_answer = 0 if message.state is SessionState.IDLE else self._since_answer + 1
         return message
 
     @property
@@ -149,7 +134,7 @@ class FriSession:
             position = message.q_commanded
         command = Command(self._sequence, message.sequence, position, torque, force)
         self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
-        self._events["answered"] += 1
+        self.counts.answered += 1
         return self._codec.encode_command(command)
 
 

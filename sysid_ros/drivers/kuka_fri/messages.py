@@ -26,80 +26,26 @@ class SessionState(IntEnum):
         return self >= SessionState.COMMANDING_WAIT
 
 
-class Quality(IntEnum):
-    """Quality of the connection as the controller sees it; commanding needs GOOD."""
-
-    POOR = 0
-    FAIR = 1
-    GOOD = 2
-    EXCELLENT = 3
-
-
-class SafetyState(IntEnum):
-    """Safety stop that is in force."""
-
-    NORMAL_OPERATION = 0
-    SAFETY_STOP_LEVEL_0 = 1
-    SAFETY_STOP_LEVEL_1 = 2
-    SAFETY_STOP_LEVEL_2 = 3
-
-
-class OperationMode(IntEnum):
-    """Operation mode of the cabinet."""
-
-    TEST_MODE_1 = 0
-    TEST_MODE_2 = 1
-    AUTOMATIC_MODE = 2
-
-
-class DriveState(IntEnum):
-    """State of a drive."""
-
-    OFF = 0
-    TRANSITIONING = 1
-    ACTIVE = 2
-
-
-class ControlMode(IntEnum):
-    """Control mode of the controller."""
-
-    POSITION = 0
-    CARTESIAN_IMPEDANCE = 1
-    JOINT_IMPEDANCE = 2
-    NO_CONTROL = 3
-
-
-class CommandMode(IntEnum):
-    """Command that the controller expects of the client; the last one since 2.x."""
-
-    NO_COMMAND = 0
-    POSITION = 1
-    WRENCH = 2
-    TORQUE = 3
-    CARTESIAN_POSE = 4
-
-
-class OverlayType(IntEnum):
-    """Motion that the client's commands are added to."""
-
-    NO_OVERLAY = 0
-    JOINT = 1
-    CARTESIAN = 2
-
-
-class IoType(IntEnum):
-    """Type of an input or output of the controller."""
-
-    BOOLEAN = 0
-    DIGITAL = 1
-    ANALOG = 2
-
-
-class IoDirection(IntEnum):
-    """Direction of an input or output: an INPUT is set by the cell, an OUTPUT by the client."""
-
-    INPUT = 0
-    OUTPUT = 1
+Quality = IntEnum("Quality", "POOR FAIR GOOD EXCELLENT", start=0)
+"""Quality of the connection as the controller sees it; commanding needs GOOD."""
+SafetyState = IntEnum(
+    "SafetyState", "NORMAL_OPERATION SAFETY_STOP_LEVEL_0 SAFETY_STOP_LEVEL_1 SAFETY_STOP_LEVEL_2", start=0
+)
+"""Safety stop that is in force."""
+OperationMode = IntEnum("OperationMode", "TEST_MODE_1 TEST_MODE_2 AUTOMATIC_MODE", start=0)
+"""Operation mode of the cabinet."""
+DriveState = IntEnum("DriveState", "OFF TRANSITIONING ACTIVE", start=0)
+"""State of a drive."""
+ControlMode = IntEnum("ControlMode", "POSITION CARTESIAN_IMPEDANCE JOINT_IMPEDANCE NO_CONTROL", start=0)
+"""Control mode of the controller."""
+CommandMode = IntEnum("CommandMode", "NO_COMMAND POSITION WRENCH TORQUE CARTESIAN_POSE", start=0)
+"""Command that the controller expects of the client; the last one since 2.x."""
+OverlayType = IntEnum("OverlayType", "NO_OVERLAY JOINT CARTESIAN", start=0)
+"""Motion that the client's commands are added to."""
+IoType = IntEnum("IoType", "BOOLEAN DIGITAL ANALOG", start=0)
+"""Type of an input or output of the controller."""
+IoDirection = IntEnum("IoDirection", "INPUT OUTPUT", start=0)
+"""Direction of an input or output: an INPUT is set by the cell, an OUTPUT by the client."""
 
 
 class IoValue(NamedTuple):
