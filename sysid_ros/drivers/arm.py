@@ -101,6 +101,30 @@ class ArmState:
     is_exact: bool = True
 
 
+@dataclass(frozen=True)
+class ConnectionSettings(Settings):
+    """Settings of every connection to a controller: timeouts, and how its arm is taken over."""
+
+    connect_timeout: float = setting(15.0, "s", lower=0.1, upper=50.0)
+    """Longest time for each step of taking a real arm over."""
+    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
+    """Timeout: time without a message of the controller after which the arm counts as lost."""
+    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
+    """Time between two fresh states beyond the period at which the arm brakes."""
+    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
+    """How long a cycle waits for the arm; 0 for two periods, of a Kinova three quarters of one, so that a lost reply
+    costs no more than its own cycle. More for an emulated controller, whose time stands still meanwhile."""
+    rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long the resting arm is measured before it is taken over."""
+    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long it must stay where it is under torque control before anything else."""
+    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
+    """How far it may drift meanwhile."""
+    probe_torque: float = setting(0.25, "-", lower=0.0, upper=0.5, library_only=True)
+    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
+    has moved by 1 mrad. 0 leaves it out."""
+
+
 class Arm(ABC):
     """An arm under torque control.
 

@@ -33,7 +33,7 @@ from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, wait_for
 from sysid_ros.drivers.pacing import Pacer
-from sysid_ros.drivers.takeover import HoldingTorque, RestMonitor, TakeoverRefused, probe_last_joint
+from sysid_ros.drivers.takeover import HoldingTorque, RestMonitor, TakeoverRefused, probe
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
 
 T = TypeVar("T")
@@ -53,9 +53,14 @@ def take_over(exchange: CyclicExchange) -> None:
     """
     exchange.devices = _prepare(exchange)
     q, effort = _measure_at_rest(exchange)
-    holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
+    holding = HoldingTorque(exchange.robot, q, effort, _HOLD_STIFFNESS)
     _enter_torque_mode(exchange, holding)
-    _hold_and_probe(exchange, holding)
+
+    def cycle(extra: float) -> Array:
+        _hold(exchange, holding, extra)
+        return exchange.latest.q
+
+    probe(exchange.robot, exchange.settings, exchange.settings.period, holding, cycle)
 
 
 def _require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
@@ -149,31 +154,11 @@ def _enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None
         wait_for(call, timeout, lambda _: _hold(exchange, holding))
 
 
-def _hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
-    """Check that the arm stays, and that a torque that rises slowly on the last joint moves it the right way."""
-    settings, robot = exchange.settings, exchange.robot
-    cycles = round(settings.hold_time / settings.period)
-    for _ in range(cycles):
-        _hold(exchange, holding)
-    if not settings.probe_torque:
-        return
-
-    def push(torque: float) -> float:
-        _hold(exchange, holding, extra=torque)
-        return float(exchange.latest.q[-1])
-
-    probe_last_joint(
-        robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], settings.period, push
-    )
-    for _ in range(cycles):
-        _hold(exchange, holding)
-
-
 def _hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
     """Do a cycle that keeps the arm in place, ``extra`` [Nm] on the last joint; return whether the base answered."""
     is_answered = exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
     question = "is the sign of the torques right, is the arm touched?"
-    holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
+    holding.require_still(exchange.latest.q, exchange.settings.hold_drift, question)
     return is_answered
 
 
@@ -182,7 +167,7 @@ def hand_back(exchange: CyclicExchange) -> str | None:
 
     Never raises.
     """
-    holding = HoldingTorque(exchange.robot.limits, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
+    holding = HoldingTorque(exchange.robot, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
     is_cycling = exchange.is_commanding
 
     def meanwhile(remaining: float) -> None:
