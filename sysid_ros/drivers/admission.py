@@ -54,7 +54,8 @@ def admit_trajectory(
     if certificate is None:
         raise LoopRefusal(_WHAT, NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)
     _require_size(robot, trajectory)
-    _require_in_range(robot, certificate)
+    for problem in find_out_of_range(robot, certificate):
+        raise LoopRefusal(_WHAT, problem, RefusalCode.OUT_OF_RANGE)
     try:
         certificate.matches(trajectory, *boxes)
     except CertificateMismatch as mismatch:
@@ -207,11 +208,6 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
         )
 
 
-def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
-    for problem in find_out_of_range(robot, certificate):
-        raise LoopRefusal(_WHAT, problem, RefusalCode.OUT_OF_RANGE)
-
-
 def _require_small(robot: RobotModel, values: Array, tolerance: float, words: str) -> None:
     worst = int(np.argmax(np.where(np.isfinite(values), np.abs(values), np.inf)))
     if not abs(values[worst]) <= tolerance:
@@ -237,7 +233,6 @@ def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
             )
 
 
-_UNKNOWN = "no scene has been received yet; the safe planner publishes it"
 SCENE_PERIOD = 0.5
 """Period at which a safe planner repeats the scene [s]."""
 SCENE_TIMEOUT = 5.0
@@ -254,30 +249,24 @@ class SceneGuard:
 
     Args:
         required: Smallest content of every scene, by the configuration of the driver.
+
+    Attributes:
+        present: The present scene; None if unknown.
+        fault: Why the scene is unknown; None if it is known.
     """
 
     def __init__(self, required: Scene) -> None:
         self._required = required
-        self._scene: Scene | None = None
-        self._fault: str | None = _UNKNOWN
+        self.present: Scene | None = None
+        self.fault: str | None = "no scene has been received yet; the safe planner publishes it"
         self._certified: dict[str, Scene] = {}
         self._sources: dict[str, float] = {}  # by name: when they spoke last [s]
         self._spoke = -np.inf  # when the present scene was last said [s]
 
     @property
-    def fault(self) -> str | None:
-        """Why the scene is unknown; None if it is known."""
-        return self._fault
-
-    @property
-    def present(self) -> Scene | None:
-        """The present scene; None if unknown."""
-        return self._scene
-
-    @property
     def hash(self) -> str | None:
         """Hash of the present scene; None if unknown."""
-        return None if self._scene is None else self._scene.hash()
+        return None if self.present is None else self.present.hash()
 
     def admit(self, certificate: Certificate, now: float) -> Scene:
         """Check that a certificate is about the present scene at a steady time [s], and return the scene.
@@ -285,8 +274,8 @@ class SceneGuard:
         Raises:
             LoopRefusal: It is about another scene, or the scene is unknown or too old.
         """
-        if self._scene is None:
-            raise LoopRefusal(_WHAT, f"the scene is not known: {self._fault}", RefusalCode.OTHER_ASSUMPTIONS)
+        if self.present is None:
+            raise LoopRefusal(_WHAT, f"the scene is not known: {self.fault}", RefusalCode.OTHER_ASSUMPTIONS)
         age = now - self._spoke
         if not age <= SCENE_TIMEOUT:
             raise LoopRefusal(
@@ -294,7 +283,7 @@ class SceneGuard:
                 f"the last scene came {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe planner run?",
                 RefusalCode.OTHER_ASSUMPTIONS,
             )
-        present = self._scene.hash()
+        present = self.present.hash()
         if certificate.scene_hash != present:
             raise LoopRefusal(
                 _WHAT,
@@ -303,8 +292,8 @@ class SceneGuard:
                 RefusalCode.OTHER_ASSUMPTIONS,
             )
         # The motion before may still be on its way.
-        self._certified = dict([*self._certified.items(), (present, self._scene)][-2:])
-        return self._scene
+        self._certified = dict([*self._certified.items(), (present, self.present)][-2:])
+        return self.present
 
     def find_conflict(self, source: str, now: float) -> str | None:
         """Record a message of a source at a steady time [s], and return why it does not count; None if it does."""
@@ -323,12 +312,12 @@ class SceneGuard:
                 f"it lacks what this driver is configured to demand: {missing}; give arm_driver and safe_planner the "
                 "same scene, has_ground, ground_height and clearance"
             )
-        self._scene, self._fault = scene, None
+        self.present, self.fault = scene, None
         if all(scene.find_missing(certified) is None for certified in self._certified.values()):
             return None
         return "the scene has changed since the motion was certified"
 
     def invalidate(self, fault: str) -> str:
         """Record why the scene is unknown, and return why motions must stop."""
-        self._scene, self._fault = None, fault
+        self.present, self.fault = None, fault
         return f"the scene is no longer known: {fault}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -109,6 +110,28 @@ class Transition:
     reason: str
 
 
+@dataclass
+class ModeState:
+    """The mode of the loop, and the reason for it.
+
+    Attributes:
+        mode: The mode.
+        code: Why it last left the normal course.
+        reason: The same in a sentence.
+        transitions: The latest changes, oldest first.
+    """
+
+    mode: LoopMode = LoopMode.IDLE
+    code: LoopCode = LoopCode.OK
+    reason: str = "not connected"
+    transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=20))
+
+    def change(self, stamp_ns: int, mode: LoopMode, code: LoopCode, reason: str) -> None:
+        """Enter a mode at a time [ns] and record why."""
+        self.transitions.append(Transition(stamp_ns, self.mode, mode, code, reason))
+        self.mode, self.code, self.reason = mode, code, reason
+
+
 class LoopSample(NamedTuple):
     """One cycle. Arrays are (n,).
 
@@ -151,21 +174,21 @@ class LoopStatus:
         stamp_ns: Time of the last cycle [ns].
         cycles: Cycles since connect.
         invalid_cycles: Cycles without a usable measurement.
-        saturated_cycles: Cycles in which a torque limit cut the command.
-        missed_deadlines: Cycles that came too late: by half a period where this computer paces the loop, and commands
-            that left later than a period after the state they answer where the controller does.
         reference: Desired position, (n,) [rad]; a new trajectory starts here.
-        plan_id: Plan being followed or braked on; None without one.
-        next_plan_id: Plan that waits to take over from it; None without one.
-        progress: Part of it that is done, 0..1.
         tracking_error: Desired minus measured position, (n,) [rad].
         tracking_error_max: Its largest absolute value on the present or last trajectory, (n,) [rad].
         tracking_bound: Bound the trajectory was certified with, (n,) [rad]; infinite without one.
-        is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
-        rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
         model_box_hash: Fingerprint of the parameter boxes of the model in use.
         law: Control law with its settings, as in a tracking bound.
         transitions: The latest changes of mode, oldest first.
+        saturated_cycles: Cycles in which a torque limit cut the command.
+        missed_deadlines: Cycles that came too late: by half a period where this computer paces the loop, and commands
+            that left later than a period after the state they answer where the controller does.
+        plan_id: Plan being followed or braked on; None without one.
+        next_plan_id: Plan that waits to take over from it; None without one.
+        progress: Part of it that is done, 0..1.
+        is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
+        rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
         online_model: Decisions of the gate of the online model; None under other control laws.
         serial_number: Serial number of the arm; empty if unknown.
     """
@@ -176,20 +199,20 @@ class LoopStatus:
     stamp_ns: int
     cycles: int
     invalid_cycles: int
-    saturated_cycles: int
-    missed_deadlines: int
     reference: Array
-    plan_id: str | None
-    next_plan_id: str | None
-    progress: float
     tracking_error: Array
     tracking_error_max: Array
     tracking_bound: Array
-    is_taking_over: bool
-    rested: float
     model_box_hash: str
     law: ControlLaw
     transitions: tuple[Transition, ...]
+    saturated_cycles: int = 0
+    missed_deadlines: int = 0
+    plan_id: str | None = None
+    next_plan_id: str | None = None
+    progress: float = 0.0
+    is_taking_over: bool = False
+    rested: float = 0.0
     online_model: OnlineModelStatus | None = None
     serial_number: str = ""
 
@@ -290,23 +313,17 @@ class LoopModel:
                 The nominal payload may lie outside its box, as the integral state balances its error, but not outside
                 the range for all payloads of the robot.
         """
-        parts = (
-            (self.theta, self.theta_box, parameter_names(robot)),
-            (self.payload, self.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),
-        )
-        for values, box, names in parts:
+        for values, box, names in self._parts(robot):
             if not np.shape(values) == box.lower.shape == (len(names),):
                 raise LoopRefusal("model", f"{len(names)} parameters are needed, {np.size(values)} were given")
             allowed = nominal_payload_range(robot) if values is self.payload else box
             outside = np.flatnonzero(~((allowed.lower <= values) & (values <= allowed.upper)))
             if outside.size:
                 i = outside[0]
-                why = ""
-                if values is self.payload:
-                    why = (
-                        f", what the payload prior of {robot.name} and counterweights of its last body may need: the "
-                        "controller would push for a load that is not there; give nominal_payload within that, or none"
-                    )
+                why = (
+                    f", what the payload prior of {robot.name} and counterweights of its last body may need: the "
+                    "controller would push for a load that is not there; give nominal_payload within that, or none"
+                ) * (values is self.payload)
                 limits = f"[{allowed.lower[i]:.6g}, {allowed.upper[i]:.6g}]"
                 raise LoopRefusal("model", f"{names[i]} = {values[i]:.6g} is not in {limits}{why}")
 
@@ -316,11 +333,7 @@ class LoopModel:
         Raises:
             LoopRefusal: A box is not inside that of the other model; names the parameter.
         """
-        parts = (
-            (self.theta_box, other.theta_box, parameter_names(robot)),
-            (self.payload_box, other.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),
-        )
-        for box, present, names in parts:
+        for (_, box, names), (_, present, _) in zip(self._parts(robot), other._parts(robot), strict=True):
             outside = np.flatnonzero((box.lower < present.lower) | (box.upper > present.upper))
             if outside.size:
                 i = outside[0]
@@ -330,3 +343,10 @@ class LoopModel:
                     f"in use, [{present.lower[i]:.6g}, {present.upper[i]:.6g}]; "
                     "ask for a reset if the payload was changed",
                 )
+
+    def _parts(self, robot: RobotModel) -> tuple[tuple[Array, Box, tuple[str, ...]], ...]:
+        """Nominal values, box and names of the parameters of arm and payload."""
+        return (
+            (self.theta, self.theta_box, parameter_names(robot)),
+            (self.payload, self.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),
+        )

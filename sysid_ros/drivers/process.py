@@ -75,16 +75,8 @@ class LoopProcess(ChildProcess):
             raise
 
     def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
-        """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move, or the trajectory waits its turn.
-
-        Returns:
-            Time until it takes over [s]; 0 for a start from rest.
-
-        Raises:
-            LoopRefusal: It may not be executed.
-        """
-        seconds: float = self._call("execute", trajectory, certificate, model)
-        return seconds
+        """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move, or the trajectory waits its turn."""
+        return self._call("execute", trajectory, certificate, model)
 
     def follow_uncertified(self, trajectory: Trajectory) -> None:
         """See :meth:`ControlLoop.follow_uncertified`. Returns when the arm has begun to move."""
@@ -92,13 +84,11 @@ class LoopProcess(ChildProcess):
 
     def offer_model(self, model: FittedModel) -> bool:
         """See :meth:`ControlLoop.offer_model`."""
-        is_judged: bool = self._call("offer_model", model)
-        return is_judged
+        return self._call("offer_model", model)
 
     def model(self) -> LoopModel:
         """Return the model that the controller uses."""
-        model: LoopModel = self._call("model")
-        return model
+        return self._call("model")
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """See :meth:`ControlLoop.brake`. Returns when braking has begun."""
@@ -136,36 +126,20 @@ class LoopProcess(ChildProcess):
         return self._ring
 
     def read_samples(self) -> LoopSamples:
-        """Return the samples since the last call. Works also after the process has ended.
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """Return the samples since the last call. Works also after the process has ended."""
         with self._reading:
             return self._started_ring.read()
 
     def latest_stamp_ns(self) -> int:
-        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first.
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first."""
         return self._started_ring.latest_stamp_ns()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
-        """How regularly the latest cycles ran.
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """How regularly the latest cycles ran."""
         return self._started_ring.timing(cycles)
 
     def cycle_times(self, cycles: int) -> Array:
-        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s].
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
         return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:

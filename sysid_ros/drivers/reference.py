@@ -1,15 +1,57 @@
-"""Desired motion and commanded torque: both smooth where their source changes."""
+"""Segments of motion, the reference along them and the commanded torque: smooth where their source changes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.loop_types import LoopModel
 
 _EARLY = 1e-3
 """Share of a period that rounding may make the sum of all periods too short."""
+
+
+_BRAKE_TIME = 0.3
+"""Of a motion without a certificate [s]."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A trajectory that may be followed.
+
+    Attributes:
+        trajectory: The motion.
+        certificate: Its certificate; None without one, as with a simulated arm under a control law without a proven
+            bound.
+        model: Model the controller uses from its beginning on; None keeps the one in use.
+    """
+
+    trajectory: Trajectory
+    certificate: Certificate | None
+    model: LoopModel | None = None
+
+    @property
+    def plan_id(self) -> str | None:
+        """Its plan; None without a certificate."""
+        return None if self.certificate is None else self.certificate.plan_id
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Bounds of position [rad] and velocity errors [rad/s], (n,) each; infinite without a certificate."""
+        if self.certificate is None:
+            nothing = np.full(self.trajectory.n, np.inf)
+            return nothing, nothing
+        return self.certificate.tracking_bound, self.certificate.velocity_bound
+
+    @property
+    def brake_time(self) -> float:
+        """Time in which it may be braked [s]."""
+        return _BRAKE_TIME if self.certificate is None else self.certificate.brake_time
 
 
 class Reference:

@@ -21,7 +21,7 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.authentication import AuthenticationState, Authenticator
+from sysid_ros.drivers.gate import AuthenticationState, Authenticator
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import PlanProver, ProofProcess

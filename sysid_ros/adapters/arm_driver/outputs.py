@@ -22,8 +22,8 @@ from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import REFUSALS, SLOW
-from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
+from sysid_ros.drivers.gate import Authenticator
 from sysid_ros.drivers.loop_types import LoopStatus
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import PlanProver
