@@ -24,12 +24,15 @@ from sysid_ros.drivers.kinova_kortex.client import KortexClient
 from sysid_ros.drivers.kinova_kortex.enums import ArmState as KortexState
 from sysid_ros.drivers.kinova_kortex.enums import (
     ControlMode,
+    Function,
     KortexConnectionLost,
     KortexServerError,
     ServoingMode,
     SubError,
 )
 from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
+from sysid_ros.drivers.kinova_kortex.frame import parse
+from sysid_ros.drivers.kinova_kortex.messages import decode_actuators, decode_arm_state, decode_serial_number
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, wait_for
 from sysid_ros.drivers.pacing import Pacer
@@ -65,7 +68,7 @@ def take_over(exchange: CyclicExchange) -> None:
 
 def _require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
     """Compare the serial number of the base with the stated one and the calibration's; return it, or the stated one."""
-    call = exchange.client.ask_serial_number()
+    call = exchange.client.start(Function.GET_SERIAL_NUMBER, decode_serial_number)
     try:
         told = wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
     except KortexServerError as error:
@@ -88,14 +91,14 @@ def _prepare(exchange: CyclicExchange) -> tuple[int, ...]:
     def ask(call: TcpCall[T]) -> T:
         return wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
 
-    count = ask(client.count_actuators())
-    devices = ask(client.find_actuators())
+    count = ask(client.start(Function.GET_ACTUATOR_COUNT, lambda data: parse("ActuatorInformation", data).count))
+    devices = ask(client.start(Function.READ_ALL_DEVICES, decode_actuators))
     if count != n or len(devices) != n:
         raise TakeoverRefused(
             f"the arm has {count} actuators (devices {', '.join(map(str, devices)) or 'none'}), "
             f"{exchange.robot.name} has {n}; choose the model that fits"
         )
-    ask(client.clear_faults())
+    ask(client.start(Function.CLEAR_FAULTS))
     ask(client.set_servoing_mode(ServoingMode.SINGLE_LEVEL))
     for _ in range(round(exchange.settings.connect_timeout / exchange.settings.period)):
         feedback = exchange.monitor()
@@ -103,7 +106,7 @@ def _prepare(exchange: CyclicExchange) -> tuple[int, ...]:
             break
     else:
         raise TakeoverRefused(f"no usable feedback came ({exchange.client.counts.rejected or 'no answer over UDP'})")
-    state = ask(client.ask_arm_state())
+    state = ask(client.start(Function.GET_ARM_STATE, decode_arm_state))
     if state is not KortexState.SERVOING_READY or any(feedback.faults):
         raise TakeoverRefused(f"the arm is not ready: {describe(feedback, exchange.robot.joint_names, state)}")
     return devices
@@ -288,15 +291,6 @@ class KortexArm(Arm):
         self.stop("closed")
         time.sleep(max(0.0, self._handed_back_at + self.settings.close_time - time.monotonic()))
         self._disconnect()
-
-    @property
-    def exchange(self) -> CyclicExchange:
-        """The cyclic exchange of the present connection.
-
-        Raises:
-            ArmError: There is none.
-        """
-        return self._require("the exchange")
 
     def _open(self) -> KortexClient:
         return KortexClient(self.settings, self.n)

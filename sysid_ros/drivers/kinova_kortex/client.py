@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sysid_ros.drivers.kinova_kortex.enums import (
-    ArmState,
     ControlMode,
     FrameType,
     Function,
@@ -20,10 +20,7 @@ from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_fram
 from sysid_ros.drivers.kinova_kortex.messages import (
     Command,
     Feedback,
-    decode_actuators,
-    decode_arm_state,
     decode_feedback,
-    decode_serial_number,
     encode_command,
 )
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
@@ -116,9 +113,9 @@ class KortexClient:
         request = self._tcp.start(function, payload, read=lambda data: parse(answer, data))
         return self._tcp.wait(request, self._settings.call_timeout)
 
-    def clear_faults(self) -> TcpCall[bytes]:
-        """Request the base to clear its own and its actuators' faults."""
-        return self._tcp.start(Function.CLEAR_FAULTS)
+    def start(self, function: Function, read: Callable[[bytes], Any] = bytes) -> TcpCall[Any]:
+        """Request a function without arguments; ``read`` converts the payload of its answer."""
+        return self._tcp.start(function, read=read)
 
     def set_servoing_mode(self, mode: ServoingMode) -> TcpCall[bytes]:
         """Request another servoing mode of the base."""
@@ -127,22 +124,6 @@ class KortexClient:
     def set_control_mode(self, mode: ControlMode, device: int) -> TcpCall[bytes]:
         """Request a control mode of one actuator."""
         return self._tcp.start(Function.SET_CONTROL_MODE, encode("ControlModeInformation", control_mode=mode), device)
-
-    def count_actuators(self) -> TcpCall[int]:
-        """Request the number of actuators."""
-        return self._tcp.start(Function.GET_ACTUATOR_COUNT, read=lambda data: parse("ActuatorInformation", data).count)
-
-    def find_actuators(self) -> TcpCall[tuple[int, ...]]:
-        """Request the device ids of the actuators, in ascending order: from the base to the flange."""
-        return self._tcp.start(Function.READ_ALL_DEVICES, read=decode_actuators)
-
-    def ask_serial_number(self) -> TcpCall[str]:
-        """Request the serial number of the base, which is the arm's."""
-        return self._tcp.start(Function.GET_SERIAL_NUMBER, read=decode_serial_number)
-
-    def ask_arm_state(self) -> TcpCall[ArmState]:
-        """Request the state of the arm."""
-        return self._tcp.start(Function.GET_ARM_STATE, read=decode_arm_state)
 
     def refresh(self, command: Command | None, timeout: float) -> Feedback | None:
         """Do one cyclic exchange.

@@ -12,7 +12,7 @@ import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kinova_kortex.enums import ArmState, CommandFlag, DeviceType
+from sysid_ros.drivers.kinova_kortex.enums import ACTUATORS, ArmState, CommandFlag
 from sysid_ros.drivers.kinova_kortex.frame import message_class, parse
 from sysid_ros.drivers.network import InvalidFrame
 
@@ -170,8 +170,7 @@ def decode_actuators(data: bytes) -> tuple[int, ...]:
         InvalidFrame: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the base).
     """
     message, size = parse("DeviceHandles", data), len(data)
-    kinds = {kind.value for kind in DeviceType if kind.is_actuator}
-    ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)
+    ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in ACTUATORS)
     if any(not 0 < one <= _LARGEST_DEVICE for one in ids) or len(set(ids)) < len(ids):
         raise InvalidFrame(f"device ids of actuators {ids[:10]}; they are different numbers from 1 to 255", size)
     return tuple(ids)

@@ -18,7 +18,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured
+from sysid_ros.drivers.ros2_control.states import JointLink, JointStream
 
 _LISTENER_PERIOD = 0.5
 """How often subscribers and publishers of commands are counted [s]."""
@@ -113,10 +113,10 @@ class DelayMonitor:
         self._waiting.append(waiting)
         self.most_waiting = max(self.most_waiting, waiting)
 
-    def find_faults(self, link: JointLink, stream: JointStream, measured: Measured) -> tuple[str, ...]:
+    def find_faults(self, link: JointLink, stream: JointStream) -> tuple[str, ...]:
         """Return faults, in words; called once per cycle under control."""
         faults, settings = [], self._settings
-        delay = measured.gap - settings.period
+        delay = stream.gap - settings.period
         if delay > settings.late_limit:
             faults.append(f"a state came {1e3 * delay:.1f} ms after it was due")
         share = stream.missing_share

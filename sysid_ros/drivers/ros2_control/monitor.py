@@ -17,7 +17,7 @@ from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, Pacing
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -29,10 +29,8 @@ from sysid_ros.drivers.loop_types import (
     ModeState,
 )
 from sysid_ros.drivers.monitors import MeasurementCheck
-from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink
+from sysid_ros.drivers.ros2_control.states import JointStream, StreamedArm
 from sysid_ros.drivers.ros2_control.takeover import judge_gravity, measure_rest
-from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
 
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
 """Why everything that would move the arm is refused."""
@@ -41,32 +39,11 @@ _WAIT = 0.02
 """Shortest time a cycle waits [s]: no answer is due, so a state may come late."""
 
 
-class MonitoredArm(Arm):
-    """An arm that is only monitored.
+class MonitoredArm(StreamedArm):
+    """An arm that is only monitored; settings of commands have no effect."""
 
-    Args:
-        robot: The arm.
-        settings: Set-up of the connection; settings of commands have no effect.
-        open_link: Opens the topic.
-    """
-
-    pacing = Pacing.CONTROLLER
-
-    def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
-        if settings.velocity is VelocitySource.POSITIONS:
-            require_velocity_error(robot, settings.period)
-        self.settings = settings
-        self.joint_names = robot.joint_names
-        self.period = settings.period
-        self._robot = robot
-        self._open_link = open_link
-        self._link: JointLink | None = None
-        self._stream: JointStream | None = None
-        self._measured_period = settings.period
-        self._gravity_result = "not done"
-        self._closed_health: dict[str, object] = {}
-        zero = np.zeros(robot.n)
-        self._last = ArmState(0, np.array(robot.home), zero, zero, False)
+    _measured_period = 0.0
+    _gravity_result = "not done"
 
     def connect(self) -> None:
         """Receive states for a while; the arm may move. If it rests, its efforts must match the model.
@@ -87,15 +64,13 @@ class MonitoredArm(Arm):
 
     def read(self) -> ArmState:
         """See :meth:`Arm.read`."""
-        if self._stream is None:
-            raise ArmError("read() needs a connected arm; call connect() first")
-        m = self._stream.next(max(_WAIT, self.settings.cycle_wait))
-        if m is None:
+        _, stream = self._require("read()")
+        state = stream.next(max(_WAIT, self.settings.cycle_wait))
+        if state is None:
             return replace(self._last, ok=False, missed=0)
-        share = self._stream.missing_share
-        late = share > self.settings.missing_share
-        faults = (f"{100.0 * share:.0f} % of the states of the last second are missing",) if late else ()
-        state = ArmState(m.stamp_ns, m.q, m.v, m.tau, True, faults, m.missed, m.is_exact)
+        share = stream.missing_share
+        if share > self.settings.missing_share:
+            state = replace(state, faults=(f"{100.0 * share:.0f} % of the states of the last second are missing",))
         self._last = state
         return state
 
@@ -111,13 +86,6 @@ class MonitoredArm(Arm):
     def stop(self, reason: str) -> None:
         """Do nothing: this driver never has control of the arm."""
 
-    def close(self) -> None:
-        """See :meth:`Arm.close`."""
-        if self._link is not None:
-            self._closed_health = {**self.health(), "connection": "closed"}
-            self._link.close()
-        self._link = self._stream = None
-
     def health(self) -> dict[str, object]:
         """See :meth:`Arm.health`."""
         if self._link is None or self._stream is None:
@@ -125,7 +93,7 @@ class MonitoredArm(Arm):
         return {
             "connection": "monitoring only, nothing is commanded",
             **self._stream.health(),
-            "measured period [s]": self._measured_period,
+            "measured period [s]": self._measured_period or self.period,
             "static gravity check": self._gravity_result,
         }
 

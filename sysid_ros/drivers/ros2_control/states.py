@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import ArmError, Array
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, Pacing
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, VelocitySource, require_velocity_error
 
@@ -42,22 +42,6 @@ class JointStates(NamedTuple):
     alarm: str | None = None
 
 
-class Reading(NamedTuple):
-    """A message, for the joints of the model. Arrays are (n,); efforts may be NaN.
-
-    Attributes:
-        stamp_ns: Time of the measurement [ns].
-        q: Positions, unwrapped where the joint turns without end [rad].
-        v: Velocities [rad/s]; NaN where they are not needed.
-        tau: Efforts in joint direction [Nm].
-    """
-
-    stamp_ns: int
-    q: Array
-    v: Array
-    tau: Array
-
-
 class JointReader:
     """Picks the joints of a model out of messages, by name; ``needs_velocity``: with their velocities."""
 
@@ -79,8 +63,8 @@ class JointReader:
         """Return whether a message is about any joint of the model: grippers and tables may use the same topic."""
         return not set(self._wanted).isdisjoint(states.names)
 
-    def read(self, states: JointStates) -> Reading:
-        """Return the joints of the model.
+    def read(self, states: JointStates) -> ArmState:
+        """Return the joints of the model, endless ones unwrapped; velocities that are not needed are NaN.
 
         Raises:
             ArmError: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is
@@ -94,7 +78,7 @@ class JointReader:
         needs_velocity = self._needs_velocity
         v = self._pick_finite("velocity", states, states.velocity) if needs_velocity else np.full_like(q, np.nan)
         tau = self._sign * self._pick("effort", states, states.effort)
-        return Reading(states.stamp_ns, self._unwrap(q), v, tau)
+        return ArmState(states.stamp_ns, self._unwrap(q), v, tau)
 
     def _find_places(self, names: tuple[str, ...]) -> None:
         missing = [name for name in self._wanted if name not in names]
@@ -267,33 +251,12 @@ def mean_period(stamps_ns: list[int]) -> float:
     return float(steps[steps < 1.5 * median].mean())
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One new state. Arrays are (n,).
-
-    Attributes:
-        stamp_ns: Time of the measurement [ns].
-        q: Positions [rad].
-        v: Velocities [rad/s].
-        tau: Efforts in joint direction [Nm].
-        missed: States missing just before it [-].
-        gap: Time since the one before [s].
-        is_exact: Whether its errors are within the sensor model's.
-        alarm: Why the arm does not obey commands; None if it does, or without this field.
-    """
-
-    stamp_ns: int
-    q: Array
-    v: Array
-    tau: Array
-    missed: int
-    gap: float
-    is_exact: bool
-    alarm: str | None
-
-
 class JointStream:
     """Reads states from a link.
+
+    Attributes:
+        alarm: Why the arm does not obey commands, by its latest message; None if it does, or without this field.
+        problem: Fault of the latest unusable message; None without any.
 
     Raises:
         ParameterOutOfRange: Velocities are to be computed, and ``sensors.velocity_error`` promises better ones than
@@ -311,6 +274,12 @@ class JointStream:
         self._others = self._unusable = 0
         self._longest = 0.0
         self.problem: str | None = None
+        self.alarm: str | None = None
+
+    @property
+    def gap(self) -> float:
+        """Time between the two latest states [s]."""
+        return self._stamps.gap
 
     @property
     def now(self) -> float:
@@ -327,14 +296,14 @@ class JointStream:
         """Share of the states of the last second that are missing [-]."""
         return self._stamps.missing_share
 
-    def next(self, timeout: float) -> Measured | None:
+    def next(self, timeout: float) -> ArmState | None:
         """Return the next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
         remaining, deadline = timeout, self._link.now() + timeout
         while (states := self._link.next(remaining)) is not None:
-            measured = self._judge(states)
+            state = self._judge(states)
             remaining = deadline - self._link.now()
-            if measured is not None or remaining < 0.0:
-                return measured
+            if state is not None or remaining < 0.0:
+                return state
         return None
 
     def describe_timeout(self) -> str:
@@ -364,28 +333,62 @@ class JointStream:
             "longest pause [s]": self._longest,
         }
 
-    def _judge(self, states: JointStates) -> Measured | None:
+    def _judge(self, states: JointStates) -> ArmState | None:
         if not self._reader.is_about(states):
             self._others += 1
             return None
         try:
-            reading = self._reader.read(states)
+            state = self._reader.read(states)
         except ArmError as error:
             self._unusable += 1
             self.problem = str(error)
             return None
-        arrival = self._stamps.judge(reading.stamp_ns)
-        is_new = arrival in (Arrival.NEW, Arrival.RESTART)
-        return self._measured(reading, states.alarm, arrival) if is_new else None
+        arrival = self._stamps.judge(state.stamp_ns)
+        if arrival not in (Arrival.NEW, Arrival.RESTART):
+            return None
+        now, velocity, is_next = self._link.now(), self._velocity, arrival is Arrival.NEW
+        self._longest, self._received_at = max(self._longest, now - self._received_at), now
+        self.alarm, missed = states.alarm, self._stamps.missed
+        if velocity is None:
+            return replace(state, missed=missed)
+        if not is_next:
+            velocity.reset()
+        v = velocity.update(state.stamp_ns, state.q, is_next)
+        return replace(state, v=v, missed=missed, is_exact=velocity.is_exact)
 
-    def _measured(self, reading: Reading, alarm: str | None, arrival: Arrival) -> Measured:
-        now = self._link.now()
-        self._longest = max(self._longest, now - self._received_at)
-        self._received_at = now
-        stamps, velocity, v, is_exact = self._stamps, self._velocity, reading.v, True
-        if velocity is not None:
-            if arrival is Arrival.RESTART:
-                velocity.reset()
-            v = velocity.update(reading.stamp_ns, reading.q, is_next=arrival is not Arrival.RESTART)
-            is_exact = velocity.is_exact
-        return Measured(reading.stamp_ns, reading.q, v, reading.tau, stamps.missed, stamps.gap, is_exact, alarm)
+
+class StreamedArm(Arm):
+    """An arm whose states come over topics.
+
+    Args:
+        robot: Kinematics, limits, sensors; its ``effort_sign`` turns efforts into joint direction.
+        settings: Set-up of the connection.
+        open_link: Opens the topics.
+
+    Raises:
+        ParameterOutOfRange: Velocities cannot be computed as well as the robot's settings promise.
+    """
+
+    pacing = Pacing.CONTROLLER
+
+    def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
+        if settings.velocity is VelocitySource.POSITIONS:
+            require_velocity_error(robot, settings.period)
+        self.settings, self.joint_names, self.period = settings, robot.joint_names, settings.period
+        self._robot, self._open_link = robot, open_link
+        self._link: JointLink | None = None
+        self._stream: JointStream | None = None
+        self._closed_health: dict[str, object] = {}
+        self._last = ArmState(0, np.array(robot.home), np.zeros(robot.n), np.zeros(robot.n), False)
+
+    def close(self) -> None:
+        """See :meth:`Arm.close`."""
+        if self._link is not None:
+            self._closed_health = {**self.health(), "connection": "closed"}
+            self._link.close()
+        self._link = self._stream = None
+
+    def _require(self, call: str) -> tuple[JointLink, JointStream]:
+        if self._link is None or self._stream is None:
+            raise ArmError(f"{call} needs a connected arm; call connect() first")
+        return self._link, self._stream

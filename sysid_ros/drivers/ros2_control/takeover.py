@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, Measured, mean_period
+from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, mean_period
 from sysid_ros.drivers.takeover import TakeoverRefused, check_gravity, find_motion
 
 _FEWEST = 10
@@ -76,46 +76,42 @@ def measure_rest(
     settings: Ros2ControlSettings,
     robot: RobotModel,
     name: str,
-    on_state: Callable[[Measured], None] = lambda _: None,
+    on_state: Callable[[ArmState], None] = lambda _: None,
 ) -> RestMeasurement:
     """Measure the arm for a while; again where states were missing, as while other programs start.
 
     Raises:
         TakeoverRefused: No states come, or without needed fields, or at another rate.
     """
+    count = max(20, round(settings.rest_time / settings.period))
+
+    def measure() -> RestMeasurement:
+        states: list[ArmState] = []
+        while len(states) < count:
+            state = stream.next(settings.session_timeout)
+            if state is not None:
+                states.append(state)
+                on_state(state)
+            elif stream.age > settings.connect_timeout:
+                raise TakeoverRefused(
+                    f"{name}: {len(states)} of {count} states came, then none for {settings.connect_timeout:g} s "
+                    f"({stream.describe_timeout()})"
+                )
+        q, tau = np.array([state.q for state in states]), np.array([state.tau for state in states])
+        is_bad = ~np.isfinite(tau).all(axis=0)
+        if is_bad.any():
+            joint = robot.joint_names[int(is_bad.argmax())]
+            raise TakeoverRefused(f"the effort of {joint} is not a number; identification needs measured efforts")
+        period = require_rate([state.stamp_ns for state in states], settings, name)
+        return RestMeasurement(q.mean(axis=0), tau.mean(axis=0), np.ptp(q, axis=0), period)
+
     deadline = stream.now + settings.connect_timeout
     while True:
         try:
-            return _measure_once(stream, settings, robot, name, on_state)
+            return measure()
         except TakeoverRefused as refused:
             if not refused.may_pass or stream.now > deadline:
                 raise
-
-
-def _measure_once(
-    stream: JointStream,
-    settings: Ros2ControlSettings,
-    robot: RobotModel,
-    name: str,
-    on_state: Callable[[Measured], None],
-) -> RestMeasurement:
-    count = max(20, round(settings.rest_time / settings.period))
-    states: list[Measured] = []
-    while len(states) < count:
-        state = stream.next(settings.session_timeout)
-        if state is not None:
-            states.append(state)
-            on_state(state)
-        elif stream.age > settings.connect_timeout:
-            raise TakeoverRefused(
-                f"{name}: {len(states)} of {count} states came, then none for {settings.connect_timeout:g} s "
-                f"({stream.describe_timeout()})"
-            )
-    _require_efforts(robot, np.array([state.tau for state in states]))
-    period = require_rate([state.stamp_ns for state in states], settings, name)
-    q = np.array([state.q for state in states])
-    tau = np.mean([state.tau for state in states], axis=0)
-    return RestMeasurement(q.mean(axis=0), tau, np.ptp(q, axis=0), period)
 
 
 def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> None:
@@ -164,13 +160,6 @@ def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
         if time.monotonic() > deadline:
             raise TakeoverRefused(problem)
         time.sleep(0.02)
-
-
-def _require_efforts(robot: RobotModel, tau: Array) -> None:
-    is_bad = ~np.isfinite(tau).all(axis=0)
-    if is_bad.any():
-        name = robot.joint_names[int(is_bad.argmax())]
-        raise TakeoverRefused(f"the effort of {name} is not a number; identification needs measured efforts")
 
 
 def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: ControllerInfo | None) -> tuple[int, ...]:
