@@ -42,10 +42,6 @@ class ArmLost(ArmError):
         super().__init__(f"the arm is lost: {reason}")
 
 
-AT_REST = 0.01
-"""An arm is at rest where no joint is faster [rad/s]."""
-
-
 @dataclass(frozen=True)
 class ControllerPayload:
     """What a controller says that its arm carries.
@@ -64,8 +60,8 @@ class ControllerPayload:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the arm stands still."""
-        return self.speed <= AT_REST
+        """Whether no joint is faster than 0.01 rad/s."""
+        return self.speed <= 0.01
 
 
 class Pacing(Enum):
@@ -205,11 +201,7 @@ def is_all_finite(values: Array) -> bool:
 
 
 def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
-    """Check torques (n,) [Nm] before they are sent to a motor.
-
-    Raises:
-        ArmError: An entry is not finite.
-    """
+    """Refuse torques (n,) [Nm] that are not finite, before they are sent to a motor; raises :class:`ArmError`."""
     if not is_all_finite(tau):
         joint = int(np.isfinite(tau).argmin())
         raise ArmError(f"torque command of {joint_names[joint]} is {tau[joint]} Nm; it must be a finite number")
@@ -254,11 +246,7 @@ class InjectedFaults(Settings):
     """Power fails: brakes engage, the arm is lost until it is connected again."""
 
     def require_joints(self, joint_names: Sequence[str]) -> None:
-        """Check the joint names.
-
-        Raises:
-            ParameterOutOfRange: A fault names a joint the arm does not have.
-        """
+        """Refuse a fault of a joint that the arm does not have; raises :class:`ParameterOutOfRange`."""
         for name in (*self.stuck_encoders, *self.nan_torques, *self.nan_positions):
             if name not in joint_names:
                 raise ParameterOutOfRange("joint", name, f"one of {', '.join(joint_names)}")

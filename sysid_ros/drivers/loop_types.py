@@ -66,11 +66,7 @@ class RefusalCode(IntEnum):
 class LoopRefusal(SysidError):
     """A request that the loop refuses; the arm goes on as before.
 
-    Args:
-        what: The request.
-        reason: Why not: which joint, by how much, and a remedy.
-        code: The same as a number.
-        late: Lateness [s]; None where time is not the reason.
+    ``reason`` says which joint, by how much, and a remedy; ``late`` is how late [s], where time is the reason.
     """
 
     def __init__(self, what: str, reason: str, code: RefusalCode = RefusalCode.NOT_READY, late: float | None = None):
@@ -112,14 +108,7 @@ class Transition:
 
 @dataclass
 class ModeState:
-    """The mode of the loop, and the reason for it.
-
-    Attributes:
-        mode: The mode.
-        code: Why it last left the normal course.
-        reason: The same in a sentence.
-        transitions: The latest changes, oldest first.
-    """
+    """The mode of the loop, why it last left the normal course, and the latest transitions, oldest first."""
 
     mode: LoopMode = LoopMode.IDLE
     code: LoopCode = LoopCode.OK
@@ -290,13 +279,9 @@ class LoopModel:
 
     @classmethod
     def of_payload(cls, robot: RobotModel, box: Box, guess: Array, nominal: Array | None = None) -> LoopModel:
-        """Return the robot's nominal parameters with a payload in a box.
+        """Return the robot's nominal parameters with a payload in a box, (10,), most probably ``guess`` (10,).
 
-        Args:
-            robot: The arm.
-            box: Box that contains the true payload, (10,).
-            guess: Most probable payload, (10,).
-            nominal: Nominal payload of the controller, (10,); None for one with a small tracking bound.
+        ``nominal`` is the nominal payload of the controller, (10,); None for one with a small tracking bound.
         """
         payload = choose_payload(robot, (robot.theta_box, box), guess) if nominal is None else nominal
         return cls(robot.theta_nominal, robot.theta_box, payload, box)
@@ -331,7 +316,7 @@ class LoopModel:
         """Check that this model is at least as certain as another.
 
         Raises:
-            LoopRefusal: A box is not inside that of the other model; names the parameter.
+            LoopRefusal: A box is not inside the other model's; names the parameter.
         """
         for (_, box, names), (_, present, _) in zip(self._parts(robot), other._parts(robot), strict=True):
             outside = np.flatnonzero((box.lower < present.lower) | (box.upper > present.upper))

@@ -45,10 +45,7 @@ class LoopProcess(ChildProcess):
 
     def __init__(self, build: Callable[[], object], n: int, capacity: int = 16384, is_real_time: bool = False):
         super().__init__()
-        self._build = build
-        self._n = n
-        self._capacity = capacity
-        self._is_real_time = is_real_time
+        self._build, self._n, self._capacity, self._is_real_time = build, n, capacity, is_real_time
         self._reading = threading.Lock()
         self._ring: SampleRing | None = None
         self.scheduling = Scheduling(False, "not started")

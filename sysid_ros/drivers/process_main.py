@@ -42,9 +42,7 @@ class LoopServer:
     """Runs a connected control loop in real time and serves one parent."""
 
     def __init__(self, channel: Channel, ring: SampleRing, loop: ControlLoop):
-        self._channel = channel
-        self._ring = ring
-        self._loop = loop
+        self._channel, self._ring, self._loop = channel, ring, loop
         self._parent = os.getppid()
         self._checker = ThreadPoolExecutor(1, "trajectory_check")
         self._pending: tuple[int, Future[Certificate], Trajectory, LoopModel | None] | None = None

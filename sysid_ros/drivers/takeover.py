@@ -20,12 +20,7 @@ _SLACK = 1e-9
 
 
 class TakeoverRefused(ArmError):
-    """The arm is not taken over; it stays with its own controller.
-
-    Args:
-        reason: What does not fit and what to do.
-        may_pass: Whether it may be better the next moment.
-    """
+    """The arm is not taken over; it stays with its own controller. ``may_pass``: it may be better the next moment."""
 
     def __init__(self, reason: str, may_pass: bool = False):
         self.reason, self.may_pass = reason, may_pass
@@ -33,14 +28,9 @@ class TakeoverRefused(ArmError):
 
 
 def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
-    """Interval of the true efforts of the arm at rest for all parameters and payloads in the robot's boxes.
+    """Return the lower and upper true efforts, (n,) [Nm], of an arm at rest at ``q`` (n,) [rad].
 
-    Args:
-        robot: Kinematics, boxes and meaning of the effort.
-        q: Positions, (n,) [rad].
-
-    Returns:
-        Lower and upper efforts, each (n,) [Nm].
+    They hold for all parameters and payloads in the robot's boxes.
     """
     model = robot.pin_model
     zero = np.zeros(robot.n)
@@ -57,12 +47,7 @@ def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
 
 
 def check_gravity(robot: RobotModel, q: Array, tau: Array) -> str:
-    """Compare the efforts of the resting arm with its model.
-
-    Args:
-        robot: The arm.
-        q: Mean positions, (n,) [rad].
-        tau: Mean efforts in joint direction, (n,) [Nm].
+    """Compare the mean efforts in joint direction, (n,) [Nm], of an arm that rests at ``q`` (n,) [rad] with its model.
 
     Returns:
         Why this posture does not show the sign of the efforts; empty where it does.
@@ -111,13 +96,7 @@ _PROBE_TIME = 0.5
 
 
 class RestMonitor:
-    """The latest measurements of an arm under another controller.
-
-    Args:
-        robot: The arm.
-        seconds: Required time at rest [s].
-        period: Time between two measurements [s].
-    """
+    """The latest measurements of an arm under another controller, which has to rest for some seconds [s]."""
 
     def __init__(self, robot: RobotModel, seconds: float, period: float):
         self._robot, self._period = robot, period
@@ -164,12 +143,9 @@ def find_motion(robot: RobotModel, spread: Array, seconds: float) -> str | None:
 
 
 def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
-    """Check the conditions of torque control: the static gravity check, and a reserve of torque.
+    """Check the conditions of torque control at rest: the static gravity check, and a reserve of torque.
 
-    Args:
-        robot: The arm.
-        q: Mean positions at rest, (n,) [rad].
-        tau: Mean efforts at rest in joint direction, (n,) [Nm].
+    ``q`` (n,) [rad] and ``tau`` (n,) [Nm] are mean positions and efforts in joint direction.
 
     Raises:
         TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold the arm.

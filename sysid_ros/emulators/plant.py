@@ -11,7 +11,7 @@ import pinocchio as pin
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
@@ -39,23 +39,6 @@ class PlantSettings(Settings, library_only=True):
     """Sign with which torques are applied."""
     stiffness_share: float = setting(0.0, "-", lower=-1.0, upper=1.0)
     """Where the true stiffness of elastic joints is, from the softest to the stiffest that the robot file allows."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Measurements at the end of some periods. Arrays are (n,).
-
-    Attributes:
-        stamp_ns: When [ns].
-        q: Positions [rad].
-        v: Velocities [rad/s].
-        tau: Torques with the sign that is reported [Nm]: their mean since the measurement before.
-    """
-
-    stamp_ns: int
-    q: Array
-    v: Array
-    tau: Array
 
 
 class EmulatedArm:
@@ -148,10 +131,10 @@ class EmulatedArm:
         limit = self.robot.limits.tau_max
         return np.clip(tau, -limit, limit)
 
-    def measure(self, tau: Array) -> Measured:
-        """Measure now; ``tau`` (n,) [Nm] is the last result of :meth:`advance`."""
+    def measure(self, tau: Array) -> ArmState:
+        """Measure now, torques with the reported sign; ``tau`` (n,) [Nm] is the last result of :meth:`advance`."""
         stamp, q, v, measured = self._sensors.measure(self.stamp_ns, *self._physics.measured, tau)
-        return Measured(stamp, q, v, self.settings.measured_sign * measured)
+        return ArmState(stamp, q, v, self.settings.measured_sign * measured)
 
     def holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
         """Return the torque of a position controller, (n,) [Nm].

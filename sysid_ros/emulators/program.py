@@ -54,6 +54,19 @@ class EmulatorSetup:
     plant: PlantSettings = PlantSettings()
     gripper: str = ""
 
+    @classmethod
+    def of(cls, options: argparse.Namespace, measured_sign: float = -1.0) -> EmulatorSetup:
+        """Return the arm of the options of :func:`add_arm_options`, with the sign of the torque where they set none.
+
+        Raises:
+            ParameterOutOfRange: A value is not allowed.
+        """
+        values = vars(options) | {
+            "noise": Noise(options.noise),
+            "measured_sign": options.measured_sign or measured_sign,
+        }
+        return cls(plant=PlantSettings(**pick(PlantSettings, values)), **pick(cls, values))
+
     def build_arm(self, robot: RobotModel, stamp_ns: int = 0) -> EmulatedArm:
         """Build the arm; it starts at ``stamp_ns`` [ns].
 
@@ -62,24 +75,6 @@ class EmulatorSetup:
         """
         truth = draw_truth(robot, self.truth, self.plant.seed, self.gripper)
         return EmulatedArm(robot, truth, load_payload(robot, self.payload), self.plant, stamp_ns)
-
-
-class UntilHandedBack:
-    """Keeps an emulator running until its standard input is closed, and then until its client has released the arm.
-
-    Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them.
-    """
-
-    def __init__(self, is_in_use: Callable[[], bool]):
-        self._is_in_use = is_in_use
-        self._end = float("inf")
-
-    def __call__(self) -> bool:
-        """Whether the emulator is to go on; asked between its cycles."""
-        is_over = self._end < float("inf")
-        if not is_over and select.select([sys.stdin], [], [], 0.0)[0] and not os.read(sys.stdin.fileno(), 1):
-            self._end = time.monotonic() + HAND_BACK_SECONDS
-        return self._end == float("inf") or (self._is_in_use() and time.monotonic() < self._end)
 
 
 def require_real_time_factor(value: float) -> None:
@@ -147,38 +142,26 @@ def run_program(
         return 2
     say(emulator.title)
     say(f"scheduling: {request_scheduling(options.real_time_priority)}")
+    clock, end = SimulatedClock(say, getattr(options, "real_time_factor", 1.0)), float("inf")
+
+    def is_wanted() -> bool:
+        """Poll, between cycles, whether to go on.
+
+        Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them: it
+        goes on after its standard input is closed until its client has released the arm.
+        """
+        nonlocal end
+        if emulator.arm is not None:
+            clock.note(1e-9 * emulator.arm.stamp_ns)
+        is_asked = options.while_stdin and end == float("inf")
+        if is_asked and select.select([sys.stdin], [], [], 0.0)[0] and not os.read(sys.stdin.fileno(), 1):
+            end = time.monotonic() + HAND_BACK_SECONDS
+        return end == float("inf") or (emulator.is_in_use() and time.monotonic() < end)
+
     with contextlib.suppress(KeyboardInterrupt):
-        emulator.server.run(options.seconds, is_wanted(options, emulator.arm, emulator.is_in_use, say))
+        emulator.server.run(options.seconds, is_wanted)
     emulator.server.close()
     return 0
-
-
-def is_wanted(
-    options: argparse.Namespace, arm: EmulatedArm | None, is_in_use: Callable[[], bool], say: Callable[[str], None]
-) -> Callable[[], bool]:
-    """Return the poll of an emulator between its cycles: whether it is to go on; reports if its time passes slowly."""
-    is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
-    clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
-
-    def ask() -> bool:
-        if arm is not None:
-            clock.note(1e-9 * arm.stamp_ns)
-        return is_there()
-
-    return ask
-
-
-def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
-    """Return the settings of the simulation from the options of :func:`add_arm_options`.
-
-    Raises:
-        ParameterOutOfRange: A value is not allowed.
-    """
-    values = vars(options) | {
-        "noise": Noise(options.noise),
-        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
-    }
-    return PlantSettings(**pick(PlantSettings, values))
 
 
 def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,13 +176,7 @@ class RefusalReporter:
         self._report, self._next = report, -float("inf")
 
     def say(self, what: str, counts: str, now: float) -> None:
-        """Report a refusal, unless another was reported a moment ago.
-
-        Args:
-            what: The refused request and why, in words.
-            counts: Number so far.
-            now: Simulated time [s].
-        """
+        """Report a refusal with its reason and the counts so far, at a simulated time [s]; not in quick succession."""
         if now >= self._next:
             self._next = now + _REPORT_PERIOD
             self._report(f"refused {what} ({counts} so far)")
@@ -212,17 +189,10 @@ class CallQueue:
         self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
 
     def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
-        """Let the owner call a function; for any other thread.
-
-        Args:
-            function: The function.
-            seconds: Timeout [s].
-
-        Returns:
-            The result of the function; its error is raised here.
+        """Let the owner call a function, for any other thread; return its result or raise its error.
 
         Raises:
-            concurrent.futures.TimeoutError: The owner did not call it in time. It may still do so.
+            concurrent.futures.TimeoutError: The owner did not call it within a time [s]. It may still do so.
         """
         future: Future = Future()
         self._waiting.put((future, function))

@@ -247,7 +247,7 @@ class KortexArm(Arm):
             self.serial_number = _require_stated_arm(exchange, self.serial_number)
             take_over(exchange)
         except BaseException as error:
-            reason = exchange.find_break() if isinstance(error, KortexServerError) else None
+            reason = exchange.client.find_break() if isinstance(error, KortexServerError) else None
             self.close()
             if reason is not None:  # it refuses because the connection is gone
                 raise KortexConnectionLost(f"{reason}; {error}") from None

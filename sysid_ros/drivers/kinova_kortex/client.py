@@ -37,13 +37,7 @@ class CyclicCounts:
     """Outcomes of the requests of the cyclic service.
 
     Attributes:
-        sent: Requests.
-        answered: Replies that came in time.
-        missed: Requests without one.
-        late: Replies that came after their cycle, repeated ones among them.
-        malformed: Invalid datagrams.
-        rejected: Fault of the latest of them; None without any.
-        unsent: Requests that could not be sent.
+        rejected: Fault of the latest invalid datagram; None without any.
         round_trips: The latest times from request to reply [s].
         shortest: Shortest of all [s].
     """
@@ -126,14 +120,10 @@ class KortexClient:
         return self._tcp.start(Function.SET_CONTROL_MODE, encode("ControlModeInformation", control_mode=mode), device)
 
     def refresh(self, command: Command | None, timeout: float) -> Feedback | None:
-        """Do one cyclic exchange.
-
-        Args:
-            command: The command; None only requests feedback.
-            timeout: Longest time to wait for the reply [s].
+        """Do one cyclic exchange; without a command only feedback is requested.
 
         Returns:
-            The reply to this very request; None if none came in time.
+            The reply to this very request; None if none came within a timeout [s].
 
         Raises:
             KortexServerError: The base refused, for instance because it has left low-level servoing.
@@ -164,9 +154,9 @@ class KortexClient:
         """Time for which the TCP session has owed an answer [s]; 0 if none is due."""
         return self._tcp.overdue
 
-    @property
-    def break_reason(self) -> str | None:
-        """Why there is no TCP connection any more; None while it stands."""
+    def find_break(self) -> str | None:
+        """Return why there is no TCP connection any more; None while it stands."""
+        self.keep_alive()
         return None if self._tcp.is_open else self._tcp.reason
 
     def close(self) -> None:

@@ -1,7 +1,4 @@
-"""The cyclic exchange with one Gen3: a command out, a state in, once per period.
-
-It belongs to one connection; a new connection begins with a new :class:`CyclicExchange`.
-"""
+"""The cyclic exchange with one Gen3, of one connection: a command out, a state in, once per period."""
 
 from __future__ import annotations
 
@@ -147,11 +144,6 @@ class CyclicExchange:
         self.is_commanding = self.is_low_level = False
         self.is_torque[:] = False
 
-    def find_break(self) -> str | None:
-        """Return the known reason for a lost TCP connection; None while it stands."""
-        self.client.keep_alive()
-        return self.client.break_reason
-
     def health(self) -> dict[str, object]:
         """Return counters for diagnostics, by name."""
         return {
@@ -192,7 +184,7 @@ class CyclicExchange:
                     return
                 text = f"; {describe(feedback, self.robot.joint_names)}"
         self.is_commanding = False
-        reason = self.find_break()
+        reason = self.client.find_break()
         raise ArmLost(f"{error}{text}{'' if reason is None else f'; {reason}'}")
 
     def _next_command(self) -> Command:
@@ -245,7 +237,7 @@ class CyclicExchange:
         if elapsed - self.settings.period > self.settings.late_limit:
             faults.append(f"no fresh state for {1e3 * elapsed:.1f} ms")
         if self.client.overdue > self.settings.connection_inactivity_timeout:
-            reason = self.client.break_reason
+            reason = self.client.find_break()
             words = "" if reason is None else f" ({reason})"
             faults.append(f"the base does not answer over TCP{words}: it cannot be handed back in order")
         return tuple(faults)

@@ -126,9 +126,7 @@ def encode_frame(frame: Frame) -> bytes:
     """Return the bytes of a frame, as in a UDP datagram."""
     message = message_class("Frame")()
     header = message.header
-    header.frame_info = (
-        _VERSION << 28 | frame.kind << 24 | frame.device << 16 | frame.error << 12 | frame.sub_error
-    )  # fmt: skip
+    header.frame_info = _VERSION << 28 | frame.kind << 24 | frame.device << 16 | frame.error << 12 | frame.sub_error
     header.message_info = frame.session << 16 | frame.message
     header.service_info = _VERSION << 28 | frame.function
     header.payload_info = len(frame.payload)
@@ -137,11 +135,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def decode_frame(data: bytes) -> Frame:
-    """Decode a frame.
-
-    Raises:
-        InvalidFrame: It is invalid, of another version, or its length does not match.
-    """
+    """Decode a frame; raises :class:`InvalidFrame`, also if it is of another version, or its length does not match."""
     size = len(data)
     if size > LARGEST_FRAME:
         raise InvalidFrame(f"longer than {LARGEST_FRAME} bytes", size)
@@ -154,8 +148,8 @@ def decode_frame(data: bytes) -> Frame:
         kind = FrameType(info >> 24 & 0xF)
     except ValueError:
         raise InvalidFrame(f"frame type {info >> 24 & 0xF}", size) from None
-    if header.payload_info & 0xFFFFFF != len(message.payload):
-        announced = header.payload_info & 0xFFFFFF
+    announced = header.payload_info & 0xFFFFFF
+    if announced != len(message.payload):
         raise InvalidFrame(f"payload of {len(message.payload)} bytes, {announced} announced", size)
     words = header.message_info
     return Frame(
@@ -170,11 +164,7 @@ def encode(name: str, **fields: object) -> bytes:
 
 
 def parse(name: str, data: bytes) -> Any:
-    """Parse a message of the schema.
-
-    Raises:
-        InvalidFrame: The bytes are no such message.
-    """
+    """Parse a message of the schema, or raise :class:`InvalidFrame`."""
     try:
         return message_class(name).FromString(data)
     except DecodeError:

@@ -135,11 +135,7 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
 
 
 def decode_arm_state(data: bytes) -> ArmState:
-    """Decode the state of the arm.
-
-    Raises:
-        InvalidFrame: It is invalid.
-    """
+    """Decode the state of the arm, or raise :class:`InvalidFrame`."""
     return _arm_state(parse("ArmStateInformation", data).active_state, len(data))
 
 
@@ -205,8 +201,8 @@ class Unwrapper:
     def __init__(self, robot: RobotModel):
         limits = robot.limits
         is_limited = np.isfinite(limits.q_lower) & np.isfinite(limits.q_upper)
-        middle = 0.5 * (np.where(is_limited, limits.q_lower, 0.0) + np.where(is_limited, limits.q_upper, 0.0))
-        self._middle = np.degrees(np.where(is_limited, middle, robot.home))
+        lower, upper = (np.where(is_limited, limit, robot.home) for limit in (limits.q_lower, limits.q_upper))
+        self._middle = np.degrees(0.5 * (lower + upper))
         self._last: Array | None = None
 
     def update(self, angle: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -126,13 +127,11 @@ class FriArm(Arm):
             state, self._first = self._first, None
             return state
         message = link.next(self._wait)
-        while message is not None and not self._is_due(link, message):
-            message = link.next(self._wait)
-        if message is None:
-            return self._miss_cycle(link)
-        if self._is_commanding:
+        while message is not None and message.state.is_commanding and not link.session.is_answer_due:
+            message = link.next(self._wait)  # with a receive multiplier the others only count
+        if message is not None and self._is_commanding:
             self._require_torque_mode(link, message)
-        if message.q is None:  # in IDLE a message need not say where the arm is
+        if message is None or message.q is None:  # in IDLE a message need not say where the arm is
             return self._miss_cycle(link)
         state = self._measure(link, message)
         if not self._is_commanding and not message.state.is_commanding:
@@ -177,13 +176,8 @@ class FriArm(Arm):
         return self._late_before + (0 if self._link is None else self._link.late_answers)
 
     def _open(self) -> UdpEndpoint:
-        codec = FriCodec(self.settings.version)
-        return UdpEndpoint(
-            None,
-            self.settings.port,
-            self.settings.robot_ip or None,
-            is_from_peer=lambda datagram: is_message(codec, datagram),
-        )
+        is_from_peer = partial(is_message, FriCodec(self.settings.version))
+        return UdpEndpoint(None, self.settings.port, self.settings.robot_ip or None, is_from_peer=is_from_peer)
 
     # Taking over
 
@@ -210,20 +204,14 @@ class FriArm(Arm):
 
     # Messages
 
-    def _is_due(self, link: FriLink, message: Monitoring) -> bool:
-        """Whether this message starts a cycle; with a receive multiplier the others only count."""
-        return link.session.is_answer_due or not message.state.is_commanding
-
     def _require_torque_mode(self, link: FriLink, message: Monitoring) -> None:
         if message.state is not SessionState.COMMANDING_ACTIVE:
             self._is_commanding = False
             link.answer()
             reasons = "".join(f"; {reason}" for reason in message.stops)
             raise ArmLost(f"the session fell back to {message.state.name} (quality {message.quality.name}){reasons}")
-        if message.command_mode is not CommandMode.TORQUE or message.control_mode not in (
-            None,
-            ControlMode.JOINT_IMPEDANCE,
-        ):
+        is_impedance = message.control_mode in (None, ControlMode.JOINT_IMPEDANCE)
+        if message.command_mode is not CommandMode.TORQUE or not is_impedance:
             self._is_commanding = False
             raise ArmLost("; ".join(("the controller has left torque mode", *message.stops)))
 

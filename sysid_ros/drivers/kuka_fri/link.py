@@ -36,22 +36,18 @@ SEQUENCE_MODULUS = 1 << 32
 
 @dataclass
 class SessionCounts:
-    """Counts of a session.
-
-    Attributes:
-        sequence: Lost, repeated and late messages.
-        malformed: Unusable datagrams.
-        answered: Commands sent.
-        fallbacks: Times the controller ended COMMANDING_ACTIVE.
-        rejected: Fault of the latest refused datagram; None without any.
-        first_rejected: Fault of the first one.
-    """
+    """Counts of a session."""
 
     sequence: SequenceCounts
+    """Lost, repeated and late messages."""
     malformed: int = 0
+    """Unusable datagrams."""
     answered: int = 0
+    """Commands sent."""
     fallbacks: int = 0
+    """Times the controller ended COMMANDING_ACTIVE."""
     rejected: str | None = None
+    """Fault of the latest refused datagram; None without any."""
     first_rejected: str | None = None
 
 
@@ -158,31 +154,19 @@ def _require_consistent(message: Monitoring, size: int) -> None:
 
 PEER_SILENCE = 1.0
 """A controller without a usable message for so long may return with another port [s]."""
-_REACTIONS = 2000
-"""Times between a message and its answer that are kept."""
 _UNKNOWN = "unknown"
 """Reported value of a field that the message does not have."""
 
 
 class FriLink:
-    """The connection of one client.
-
-    Attributes:
-        session: State of the session.
-        arrivals: Times of arrival.
-        skipped: Messages that were overtaken by the next one.
-        late_answers: Answers that left later than a period after their message came.
-        reactions: The latest times from message to answer [s].
-    """
+    """The connection of one client: its session, times of arrival, and answers that left too late."""
 
     def __init__(self, settings: FriSettings, endpoint: UdpEndpoint):
         self._endpoint = endpoint
-        self.session = FriSession(FriCodec(settings.version))
-        self.arrivals = ArrivalMonitor()
-        self.skipped = 0
-        self.reactions: deque[float] = deque(maxlen=_REACTIONS)
+        self.session, self.arrivals = FriSession(FriCodec(settings.version)), ArrivalMonitor()
+        self._reactions: deque[float] = deque(maxlen=2000)  # the latest times from message to answer [s]
         self._received = 0.0
-        self._unsent = self.late_answers = 0
+        self._unsent = self._skipped = self.late_answers = 0
         self._is_answered = True
 
     def next(self, timeout: float) -> Monitoring | None:
@@ -218,7 +202,7 @@ class FriLink:
         if not self._endpoint.send(datagram):
             self._unsent += 1
         reaction = time.monotonic() - self._received
-        self.reactions.append(reaction)
+        self._reactions.append(reaction)
         message = self.session.last
         self.late_answers += message is not None and reaction > message.period
 
@@ -226,7 +210,7 @@ class FriLink:
         """Counters for diagnostics, by name."""
         counts, message = self.session.counts, self.session.last
         sequence = counts.sequence
-        reactions = list(self.reactions) or [0.0]
+        reactions = list(self._reactions) or [0.0]
         return {
             "session state": self.session.state.name,
             "connection quality": self.session.quality.name,
@@ -238,7 +222,7 @@ class FriLink:
             "messages duplicated": sequence.duplicated,
             "messages out of order": sequence.late,
             "messages late": self.arrivals.late,
-            "messages overtaken": self.skipped,
+            "messages overtaken": self._skipped,
             "messages malformed": counts.malformed,
             "controller restarts": sequence.restarts,
             "session fall-backs": counts.fallbacks,
@@ -284,7 +268,7 @@ class FriLink:
         for datagram in self._endpoint.receive_all():
             message = self.session.receive(datagram)
             if message is not None:
-                self.skipped += found is not None
+                self._skipped += found is not None
                 found = message
         return found
 

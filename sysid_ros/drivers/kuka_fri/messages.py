@@ -92,7 +92,7 @@ class Monitoring(NamedTuple):
         ios: Inputs and outputs that the application shares with the client, at most 10.
         flange: Position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,); since 2.x. Clients
             of this suite read neither this nor the next two.
-        redundancy: Position of A3, which tells apart the postures with one flange pose [rad]; since 2.x.
+        redundancy: Position of A3, which distinguishes the postures with one flange pose [rad]; since 2.x.
         force: External force and torque on the flange, (6,) [N, Nm]; since 2.7.
     """
 

@@ -21,10 +21,8 @@ from sysid_ros.drivers.kuka_fri.messages import (
 from sysid_ros.drivers.kuka_fri.settings import FriSettings, TorqueSetup
 from sysid_ros.drivers.takeover import RestMonitor, TakeoverRefused
 
-_PERIOD_TOLERANCE = 1e-9
 
-
-def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
+def wait_for_controller(link: FriLink, settings: FriSettings) -> None:
     """Wait until the controller monitors, and answer it.
 
     Raises:
@@ -39,14 +37,13 @@ def wait_for_controller(link: FriLink, settings: FriSettings) -> Monitoring:
                 f"({link.describe_timeout()}); is its application running, with this computer's address and port?"
             )
         raise TakeoverRefused(f"the session stayed in {link.session.state.name}; restart the controller's application")
-    if abs(message.period - settings.period) > _PERIOD_TOLERANCE:
+    if abs(message.period - settings.period) > 1e-9:
         raise TakeoverRefused(
             f"the controller wants a command every {1e3 * message.period:g} ms (send period "
             f"{1e3 * message.send_period:g} ms, receive multiplier {message.receive_multiplier}), this driver is set "
             f"up for {1e3 * settings.period:g} ms"
         )
     link.answer()
-    return message
 
 
 def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> tuple[Array, Array]:
@@ -73,17 +70,10 @@ def measure_at_rest(link: FriLink, settings: FriSettings, robot: RobotModel) -> 
 
 
 def check_compensation(link: FriLink, settings: FriSettings, robot: RobotModel, effort: Array, modelled: Array) -> None:
-    """Compare the controller's compensation with the torques this driver will subtract.
+    """Compare the controller's compensation with the torques this driver will subtract, ``modelled`` (7,) [Nm].
 
-    The external torque is the measured one less that of the controller's own model, so at rest the model's gravity is
-    the joint effort plus the external torque.
-
-    Args:
-        link: The session, at rest.
-        settings: Set-up and tolerance.
-        robot: Names of the joints.
-        effort: Efforts in joint direction, (7,) [Nm].
-        modelled: Compensation that this driver expects, (7,) [Nm].
+    The external torque is the measured one less the torque of the controller's own model, so at rest the model's
+    gravity is the joint effort, (7,) [Nm], plus the external torque.
 
     Raises:
         TakeoverRefused: They differ by more than the tolerance.
@@ -108,7 +98,19 @@ def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
     Raises:
         TakeoverRefused: The application does not start commanding, or not in torque mode.
     """
-    message = _follow(link, settings, _is_active_in_torque_mode, mirrors=True)
+
+    def is_active(message: Monitoring) -> bool:
+        if not message.state.is_commanding:
+            return False
+        if message.command_mode is not CommandMode.TORQUE or message.overlay is not OverlayType.JOINT:
+            mode = CommandMode.NO_COMMAND if message.command_mode is None else message.command_mode
+            raise TakeoverRefused(
+                f"the client command mode is {mode.name}; the controller's application has to overlay with "
+                "ClientCommandMode.TORQUE"
+            )
+        return message.state is SessionState.COMMANDING_ACTIVE
+
+    message = _follow(link, settings, is_active, mirrors=True)
     if message is None:
         raise TakeoverRefused(
             f"no COMMANDING_ACTIVE for {settings.connect_timeout:g} s, the session is in {link.session.state.name} "
@@ -118,18 +120,6 @@ def wait_for_torque_mode(link: FriLink, settings: FriSettings) -> Monitoring:
         name = "none" if message.control_mode is None else message.control_mode.name
         raise TakeoverRefused(f"the control mode is {name}; torques act under JOINT_IMPEDANCE only")
     return message
-
-
-def _is_active_in_torque_mode(message: Monitoring) -> bool:
-    if not message.state.is_commanding:
-        return False
-    if message.command_mode is not CommandMode.TORQUE or message.overlay is not OverlayType.JOINT:
-        mode = CommandMode.NO_COMMAND if message.command_mode is None else message.command_mode
-        raise TakeoverRefused(
-            f"the client command mode is {mode.name}; the controller's application has to overlay with "
-            "ClientCommandMode.TORQUE"
-        )
-    return message.state is SessionState.COMMANDING_ACTIVE
 
 
 def _follow(

@@ -96,14 +96,11 @@ class MujocoArm(SimulatedArm):
         self._velocity = VelocityEstimate(plan_velocity(robot, self.period), self.period) if is_difference else None
         self._fault_rng = np.random.default_rng((self.settings.seed, 1))
         self._faults = InjectedFaults()
-        self._start_ns = 0
-        self._cycle = 0
-        self._is_first_read = True
-        self._is_connected = False
+        self._start_ns = self._cycle = 0
+        self._is_first_read, self._is_connected = True, False
         self._last: ArmState | None = None
         self._frozen: dict[int, float] = {}
-        self._held = np.zeros(robot.n)
-        self._push = np.zeros(robot.n)
+        self._held = self._push = np.zeros(robot.n)
         self._queue: deque[Array] = deque()
         self._close_brakes()
 
@@ -124,7 +121,11 @@ class MujocoArm(SimulatedArm):
         """See :meth:`Arm.read`."""
         if not self._is_connected:
             raise ArmError("read() needs a connected arm; call connect() first")
-        effort = self._static_effort() if self._is_first_read else self._advance()
+        if self._is_first_read:
+            has_friction = self._robot.sensors.effort_meaning.has_friction
+            effort = self._held if has_friction else self._held - self._friction[:, 3]
+        else:
+            effort = self._advance()
         self._is_first_read = False
         if self._faults.power_loss:
             raise ArmLost("power is off, the brakes are closed")
@@ -234,10 +235,6 @@ class MujocoArm(SimulatedArm):
         self._queue.clear()
         brake = self.settings.brake_torque_factor * self._robot.limits.tau_max
         self.physics.set_friction_loss(np.maximum(brake, self._friction[:, 0]))
-
-    def _static_effort(self) -> Array:
-        has_friction = self._robot.sensors.effort_meaning.has_friction
-        return self._held if has_friction else self._held - self._friction[:, 3]
 
     def _clip(self, tau: Array) -> Array:
         limit = self._robot.limits.tau_max

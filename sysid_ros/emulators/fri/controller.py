@@ -63,36 +63,20 @@ _THRESHOLDS = ((0.99, Quality.EXCELLENT), (0.9, Quality.GOOD), (0.5, Quality.FAI
 
 
 class QualityMonitor:
-    """Counts due answers that come, or do not."""
+    """Whether the last due answers came; ``answers`` are those."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin again, with POOR."""
-        self._answers: deque[bool] = deque(maxlen=WINDOW)
-        self._good = 0
-
-    def forget(self) -> None:
-        """Count all answers so far as missing; the quality rises again as good ones take their place."""
-        self._answers.clear()
-        self._answers.extend([False] * WINDOW)
-        self._good = 0
+        self.answers: deque[bool] = deque(maxlen=WINDOW)
 
     def note(self, is_answered: bool) -> None:
         """Count a due answer."""
-        if len(self._answers) == WINDOW:
-            self._good -= self._answers[0]
-        self._answers.append(is_answered)
-        self._good += is_answered
+        self.answers.append(is_answered)
 
     @property
     def quality(self) -> Quality:
         """The present quality; POOR until half a window has been counted."""
-        seen = len(self._answers)
-        if seen < WINDOW // 2:
-            return Quality.POOR
-        share = self._good / seen
+        seen = len(self.answers)
+        share = sum(self.answers) / seen if seen >= WINDOW // 2 else 0.0
         return next((quality for limit, quality in _THRESHOLDS if share >= limit), Quality.POOR)
 
 
@@ -179,7 +163,7 @@ class FriController:
         self.state = SessionState.IDLE
         self._sequence = -1
         self._sequences = SequenceMonitor()
-        self._quality.reset()
+        self._quality.answers.clear()
         self._held = self.arm.q
         self._command = Command(0, 0)
         self._since_answer = self._answers_in_wait = 0
@@ -206,7 +190,7 @@ class FriController:
 
     def lose_quality(self) -> None:
         """Judge the connection bad from now on, until enough messages have been answered again."""
-        self._quality.forget()
+        self._quality.answers.extend([False] * WINDOW)
 
     @property
     def safety(self) -> SafetyState:

@@ -14,9 +14,9 @@ import pinocchio as pin
 
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.emulators.arguments import Compensation
-from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
+from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 
 _FRICTION_SPEED = 0.02
 _SINGULAR = 1e-3
@@ -68,7 +68,7 @@ class LbrState:
         force: Force and torque on the flange that fit the external torques best, in the base frame, (6,) [N, Nm].
     """
 
-    measured: Measured
+    measured: ArmState
     tau_external: Array
     tau_commanded: Array
     flange: Array

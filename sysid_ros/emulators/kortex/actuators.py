@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.kinova_kortex.enums import CommandFlag, ControlMode, Safety, Status
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS
 from sysid_ros.drivers.kinova_kortex.messages import Command, wrap_degrees
-from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
+from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 
 FOLLOWING_WARNING, FOLLOWING_ERROR = np.radians([3.0, 5.0])
 """Difference between commanded and measured position [rad]."""
@@ -104,7 +104,7 @@ class Actuators:
         self.measured = self.move(target, is_torque, self._tau)
         self._monitor()
 
-    def move(self, q_hold: Array, is_torque: NDArray[np.bool_], tau: Array) -> Measured:
+    def move(self, q_hold: Array, is_torque: NDArray[np.bool_], tau: Array) -> ArmState:
         """Simulate one period and measure at its end.
 
         Args:

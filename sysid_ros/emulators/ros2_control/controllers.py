@@ -17,10 +17,11 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.modes import TorqueCommand
+from sysid_ros.drivers.reference import fade_out
 from sysid_ros.drivers.ros2_control.states import JointStates
-from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
+from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 
 FIELDS = ("position", "velocity", "effort")
 
@@ -63,7 +64,7 @@ class Broadcaster:
         self.faults = BroadcastFaults()
         self._count = 0
 
-    def messages(self, measured: Measured) -> list[JointStates]:
+    def messages(self, measured: ArmState) -> list[JointStates]:
         """Return the messages for one state: one, or none or two where that is the fault."""
         faults = self.faults
         self._count += 1
@@ -187,10 +188,8 @@ class HomeMotion:
         q = (self._amplitude * np.sin(angle)).sum(axis=0)
         v = (self._amplitude * self._omega * np.cos(angle)).sum(axis=0)
         a = -(self._amplitude * self._omega**2 * np.sin(angle)).sum(axis=0)
-        x = min(1.0, t / _RAMP)
-        share = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
-        rate = 30.0 * x**2 * (1.0 - x) ** 2 / _RAMP
-        change = 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / _RAMP**2
+        rest, slope, curvature = fade_out(min(1.0, t / _RAMP))
+        share, rate, change = 1.0 - rest, -slope / _RAMP, -curvature / _RAMP**2
         return (self._home + share * q, share * v + rate * q, share * a + 2.0 * rate * v + change * q)
 
 
@@ -233,7 +232,7 @@ class EmulatedHardware:
         gravity = arm.dynamics.gravity(arm.q)
         self._effort = gravity if arm.is_link_side else gravity + arm.friction[:, 3]
 
-    def measure(self) -> Measured:
+    def measure(self) -> ArmState:
         """Measure now; the effort is the mean since the update before."""
         return self.arm.measure(self._effort)
 

@@ -134,7 +134,7 @@ def test_frames_are_put_together_from_pieces_and_taken_apart_from_lumps(monkeypa
     memory, arm = start(monkeypatch, faults, faults)
     arm.connect()
     hold(memory, arm)
-    assert arm._exchange.client.overdue == 0.0 and arm._exchange.client.break_reason is None
+    assert arm._exchange.client.overdue == 0.0 and arm._exchange.client.find_break() is None
     arm.stop("test")
     assert arm.health()["last problem of handing back"] == "none"
     arm.close()
