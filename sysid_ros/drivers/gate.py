@@ -18,7 +18,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import SceneGuard, admit_control, admit_trajectory
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal, RefusalCode
-from sysid_ros.drivers.proof import OwnAssumptions, PlanProver
+from sysid_ros.drivers.proof import OwnAssumptions, ProofProcess
 
 _WHAT = "trajectory"
 
@@ -132,7 +132,7 @@ class PlanGate:
     The loop compares the arm's state with the plan when it begins.
     """
 
-    def __init__(self, robot: RobotModel, authenticator: Authenticator, scene: SceneGuard, prover: PlanProver):
+    def __init__(self, robot: RobotModel, authenticator: Authenticator, scene: SceneGuard, prover: ProofProcess):
         self._robot, self._authenticator, self._scene, self._prover = robot, authenticator, scene, prover
 
     def admit(self, plan: OfferedPlan, conditions: Conditions) -> float:
