@@ -44,19 +44,16 @@ class ArmLost(ArmError):
 
 @dataclass(frozen=True)
 class ControllerPayload:
-    """What a controller says that its arm carries.
-
-    Attributes:
-        mass: All that is behind the flange [kg].
-        com: Its centre of gravity in the tool flange's frame, (3,) [m].
-        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where not reported.
-        speed: Largest speed of a joint [rad/s].
-    """
+    """What a controller says that its arm carries."""
 
     mass: float
+    """All that is behind the flange [kg]."""
     com: Array
+    """Its centre of gravity in the tool flange's frame, (3,) [m]."""
     inertia: Array | None
+    """[Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where not reported."""
     speed: float
+    """Largest speed of a joint [rad/s]."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -73,28 +70,25 @@ class Pacing(Enum):
 
 @dataclass(frozen=True)
 class ArmState:
-    """One measurement of the arm.
-
-    Attributes:
-        stamp_ns: Time of the measurement [ns since the epoch of the arm's clock].
-        q: Measured positions, (n,) [rad], unwrapped.
-        v: Measured velocities, (n,) [rad/s].
-        tau: Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm].
-        ok: Whether the values are fresh; if not they repeat the last known ones (a missed cycle).
-        faults: Faults that the arm reports while it still obeys, in words.
-        missed: Cycles without a state between this one and the one before [-].
-        is_exact: Whether the errors are within the sensor model's; if not, the values are good enough to hold
-            the arm with, but not to estimate from.
-    """
+    """One measurement of the arm."""
 
     stamp_ns: int
+    """Time of the measurement [ns since the epoch of the arm's clock]."""
     q: Array
+    """Measured positions, (n,) [rad], unwrapped."""
     v: Array
+    """Measured velocities, (n,) [rad/s]."""
     tau: Array
+    """Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm]."""
     ok: bool = True
+    """Whether the values are fresh; if not they repeat the last known ones (a missed cycle)."""
     faults: tuple[str, ...] = ()
+    """Faults that the arm reports while it still obeys, in words."""
     missed: int = 0
+    """Cycles without a state between this one and the one before [-]."""
     is_exact: bool = True
+    """Whether the errors are within the sensor model's; if not, the values are good enough to hold the arm with, but
+    not to estimate from."""
 
 
 @dataclass(frozen=True)
@@ -209,21 +203,18 @@ def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Truth:
-    """The hidden truth of a simulation.
-
-    Attributes:
-        theta: True parameters of the arm, (14 n,).
-        payload: True parameters of the payload about the frame of the last joint, (10,); None for no payload.
-        stamp_ns: Exact time of the state [ns].
-        q: Exact positions, (n,) [rad].
-        v: Exact velocities, (n,) [rad/s].
-    """
+    """The hidden truth of a simulation."""
 
     theta: Array
+    """True parameters of the arm, (14 n,)."""
     payload: Array | None
+    """True parameters of the payload about the frame of the last joint, (10,); None for no payload."""
     stamp_ns: int
+    """Exact time of the state [ns]."""
     q: Array
+    """Exact positions, (n,) [rad]."""
     v: Array
+    """Exact velocities, (n,) [rad/s]."""
 
 
 @dataclass(frozen=True)

@@ -127,25 +127,22 @@ class Channel:
 
 @dataclass(frozen=True)
 class LoopSamples:
-    """Consecutive usable samples of the loop.
-
-    Attributes:
-        block: Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing.
-        q_d: Desired positions, (N, n) [rad].
-        v_d: Desired velocities, (N, n) [rad/s].
-        a_d: Desired accelerations, (N, n) [rad/s^2].
-        tau_command: Torques sent, (N, n) [Nm].
-        modes: Mode of the loop, (N,).
-        dropped: Cycles lost since the start because they were read too late.
-    """
+    """Consecutive usable samples of the loop."""
 
     block: SampleBlock
+    """Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing."""
     q_d: Array
+    """Desired positions, (N, n) [rad]."""
     v_d: Array
+    """Desired velocities, (N, n) [rad/s]."""
     a_d: Array
+    """Desired accelerations, (N, n) [rad/s^2]."""
     tau_command: Array
+    """Torques sent, (N, n) [Nm]."""
     modes: NDArray[np.int64]
+    """Mode of the loop, (N,)."""
     dropped: int
+    """Cycles lost since the start because they were read too late."""
 
 
 def collect_samples(samples: Sequence[LoopSample], n: int) -> LoopSamples:
@@ -174,25 +171,22 @@ _GUARD = 64
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """Regularity of the latest cycles.
-
-    Attributes:
-        period_p50: Median time between the starts of two cycles [s].
-        period_p99: Its 99th percentile [s].
-        period_max: Its maximum [s].
-        compute_p50: Median computing time of a cycle [s]; where the arm paces the loop, waiting for it is included.
-        compute_p99: Its 99th percentile [s].
-        compute_max: Its maximum [s].
-        cycles: Number of cycles.
-    """
+    """Regularity of the latest cycles."""
 
     period_p50: float
+    """Median time between the starts of two cycles [s]."""
     period_p99: float
+    """Its 99th percentile [s]."""
     period_max: float
+    """Its maximum [s]."""
     compute_p50: float
+    """Median computing time of a cycle [s]; where the arm paces the loop, waiting for it is included."""
     compute_p99: float
+    """Its 99th percentile [s]."""
     compute_max: float
+    """Its maximum [s]."""
     cycles: int
+    """Number of cycles."""
 
 
 class SampleRing:

@@ -96,34 +96,28 @@ class Authenticator:
 
 @dataclass(frozen=True)
 class OfferedPlan:
-    """A plan offered for execution.
-
-    Attributes:
-        trajectory: Its path.
-        certificate: Its certificate.
-        authentication: Its stated origin and session.
-    """
+    """A plan offered for execution."""
 
     trajectory: Trajectory
+    """Its path."""
     certificate: Certificate
+    """Its certificate."""
     authentication: Authentication
+    """Its stated origin and session."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions in the loop when a plan is offered.
-
-    Attributes:
-        model: Model that the controller would use in it.
-        law: The control law that runs.
-        now: Time of the loop's clock [s].
-        steady: A steady time [s].
-    """
+    """Conditions in the loop when a plan is offered."""
 
     model: LoopModel
+    """Model that the controller would use in it."""
     law: ControlLaw
+    """The control law that runs."""
     now: float
+    """Time of the loop's clock [s]."""
     steady: float
+    """A steady time [s]."""
 
 
 class PlanGate:

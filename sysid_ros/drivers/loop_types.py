@@ -79,20 +79,16 @@ class LoopRefusal(SysidError):
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault found by a monitor.
-
-    Attributes:
-        code: The fault, as a number.
-        reason: The same in a sentence: which joint, by how much.
-        ends_control: Whether the arm has to be damped and handed back; else it brakes along its path.
-        is_blind: Whether a measurement is wrong although it looks right (a stuck encoder), so that no velocity may be
-            damped.
-    """
+    """A fault found by a monitor."""
 
     code: LoopCode
+    """The fault, as a number."""
     reason: str
+    """The same in a sentence: which joint, by how much."""
     ends_control: bool = False
+    """Whether the arm has to be damped and handed back; else it brakes along its path."""
     is_blind: bool = False
+    """Whether a measurement is wrong although it looks right (a stuck encoder), so that no velocity may be damped."""
 
 
 @dataclass(frozen=True)
@@ -122,88 +118,82 @@ class ModeState:
 
 
 class LoopSample(NamedTuple):
-    """One cycle. Arrays are (n,).
-
-    Attributes:
-        sequence: Number of the cycle.
-        stamp_ns: Time of the measurement [ns].
-        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control and
-            not guided; else do not use it.
-        q: Measured positions [rad].
-        v: Measured velocities [rad/s].
-        tau: Measured efforts in joint direction [Nm].
-        q_d: Desired positions [rad].
-        v_d: Desired velocities [rad/s].
-        a_d: Desired accelerations [rad/s^2].
-        tau_command: Torques sent [Nm]; NaN without any.
-        mode: Mode of the loop.
-    """
+    """One cycle. Arrays are (n,)."""
 
     sequence: int
+    """Number of the cycle."""
     stamp_ns: int
+    """Time of the measurement [ns]."""
     ok: bool
+    """Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control and not
+    guided; else do not use it."""
     q: Array
+    """Measured positions [rad]."""
     v: Array
+    """Measured velocities [rad/s]."""
     tau: Array
+    """Measured efforts in joint direction [Nm]."""
     q_d: Array
+    """Desired positions [rad]."""
     v_d: Array
+    """Desired velocities [rad/s]."""
     a_d: Array
+    """Desired accelerations [rad/s^2]."""
     tau_command: Array
+    """Torques sent [Nm]; NaN without any."""
     mode: LoopMode
+    """Mode of the loop."""
 
 
 @dataclass(frozen=True)
 class LoopStatus:
-    """Status of the loop.
-
-    Attributes:
-        mode: Its mode.
-        code: Why it last left the normal course; ``OK`` again with the next trajectory.
-        reason: The same in a sentence.
-        stamp_ns: Time of the last cycle [ns].
-        cycles: Cycles since connect.
-        invalid_cycles: Cycles without a usable measurement.
-        reference: Desired position, (n,) [rad]; a new trajectory starts here.
-        tracking_error: Desired minus measured position, (n,) [rad].
-        tracking_error_max: Its largest absolute value on the present or last trajectory, (n,) [rad].
-        tracking_bound: Bound the trajectory was certified with, (n,) [rad]; infinite without one.
-        model_box_hash: Fingerprint of the parameter boxes of the model in use.
-        law: Control law with its settings, as in a tracking bound.
-        transitions: The latest changes of mode, oldest first.
-        saturated_cycles: Cycles in which a torque limit cut the command.
-        missed_deadlines: Cycles that came too late: by half a period where this computer paces the loop, and commands
-            that left later than a period after the state they answer where the controller does.
-        plan_id: Plan being followed or braked on; None without one.
-        next_plan_id: Plan that waits to take over from it; None without one.
-        progress: Part of it that is done, 0..1.
-        is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
-        rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
-        online_model: Decisions of the gate of the online model; None under other control laws.
-        serial_number: Serial number of the arm; empty if unknown.
-    """
+    """Status of the loop."""
 
     mode: LoopMode
+    """Its mode."""
     code: LoopCode
+    """Why it last left the normal course; ``OK`` again with the next trajectory."""
     reason: str
+    """The same in a sentence."""
     stamp_ns: int
+    """Time of the last cycle [ns]."""
     cycles: int
+    """Cycles since connect."""
     invalid_cycles: int
+    """Cycles without a usable measurement."""
     reference: Array
+    """Desired position, (n,) [rad]; a new trajectory starts here."""
     tracking_error: Array
+    """Desired minus measured position, (n,) [rad]."""
     tracking_error_max: Array
+    """Its largest absolute value on the present or last trajectory, (n,) [rad]."""
     tracking_bound: Array
+    """Bound the trajectory was certified with, (n,) [rad]; infinite without one."""
     model_box_hash: str
+    """Fingerprint of the parameter boxes of the model in use."""
     law: ControlLaw
+    """Control law with its settings, as in a tracking bound."""
     transitions: tuple[Transition, ...]
+    """The latest changes of mode, oldest first."""
     saturated_cycles: int = 0
+    """Cycles in which a torque limit cut the command."""
     missed_deadlines: int = 0
+    """Cycles that came too late: by half a period where this computer paces the loop, and commands that left later than
+    a period after the state they answer where the controller does."""
     plan_id: str | None = None
+    """Plan being followed or braked on; None without one."""
     next_plan_id: str | None = None
+    """Plan that waits to take over from it; None without one."""
     progress: float = 0.0
+    """Part of it that is done, 0..1."""
     is_taking_over: bool = False
+    """Whether torque is still being blended in; trajectories are refused meanwhile."""
     rested: float = 0.0
+    """How long the arm has been held undisturbed [s]; a certificate may ask for some time of it."""
     online_model: OnlineModelStatus | None = None
+    """Decisions of the gate of the online model; None under other control laws."""
     serial_number: str = ""
+    """Serial number of the arm; empty if unknown."""
 
     @property
     def is_moving(self) -> bool:
@@ -257,19 +247,16 @@ class LoopSettings(Settings):
 
 @dataclass(frozen=True)
 class LoopModel:
-    """Parameters of arm and payload.
-
-    Attributes:
-        theta: Nominal parameters of the arm, (14 n,).
-        theta_box: Box that contains the true ones, (14 n,).
-        payload: Nominal payload about the frame of the last joint, (10,).
-        payload_box: Box that contains the true one, (10,).
-    """
+    """Parameters of arm and payload."""
 
     theta: Array
+    """Nominal parameters of the arm, (14 n,)."""
     theta_box: Box
+    """Box that contains the true ones, (14 n,)."""
     payload: Array
+    """Nominal payload about the frame of the last joint, (10,)."""
     payload_box: Box
+    """Box that contains the true one, (10,)."""
 
     @classmethod
     def nominal(cls, robot: RobotModel) -> LoopModel:

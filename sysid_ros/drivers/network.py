@@ -31,23 +31,20 @@ class Arrival(Enum):
 
 @dataclass
 class SequenceCounts:
-    """Counts so far.
-
-    Attributes:
-        received: Datagrams that were new.
-        lost: Counters that were skipped and not seen later.
-        gaps: Times that counters were skipped.
-        duplicated: Datagrams seen twice.
-        late: Datagrams older than one already seen.
-        restarts: Times the sender started anew.
-    """
+    """Counts so far."""
 
     received: int = 0
+    """Datagrams that were new."""
     lost: int = 0
+    """Counters that were skipped and not seen later."""
     gaps: int = 0
+    """Times that counters were skipped."""
     duplicated: int = 0
+    """Datagrams seen twice."""
     late: int = 0
+    """Datagrams older than one already seen."""
     restarts: int = 0
+    """Times the sender started anew."""
 
 
 class SequenceMonitor:

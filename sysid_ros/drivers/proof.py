@@ -36,19 +36,16 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True)
 class OwnAssumptions:
-    """The driver's own facts about a plan.
-
-    Attributes:
-        boxes: Parameter boxes of the model in use when the plan begins: of arm (14 n,) and payload (10,).
-        nominal: Payload of the controller's torque then, (10,).
-        scene: Environment of the arm.
-        law: The control law that runs.
-    """
+    """The driver's own facts about a plan."""
 
     boxes: tuple[Box, Box]
+    """Parameter boxes of the model in use when the plan begins: of arm (14 n,) and payload (10,)."""
     nominal: Array
+    """Payload of the controller's torque then, (10,)."""
     scene: Scene
+    """Environment of the arm."""
     law: ControlLaw
+    """The control law that runs."""
 
 
 class ProofProcess(ChildProcess):

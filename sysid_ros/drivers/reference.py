@@ -22,18 +22,14 @@ _BRAKE_TIME = 0.3
 
 @dataclass(frozen=True)
 class Segment:
-    """A trajectory that may be followed.
-
-    Attributes:
-        trajectory: The motion.
-        certificate: Its certificate; None without one, as with a simulated arm under a control law without a proven
-            bound.
-        model: Model the controller uses from its beginning on; None keeps the one in use.
-    """
+    """A trajectory that may be followed."""
 
     trajectory: Trajectory
+    """The motion."""
     certificate: Certificate | None
+    """Its certificate; None without one, as with a simulated arm under a control law without a proven bound."""
     model: LoopModel | None = None
+    """Model the controller uses from its beginning on; None keeps the one in use."""
 
     @property
     def plan_id(self) -> str | None:

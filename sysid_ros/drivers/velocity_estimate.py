@@ -44,17 +44,14 @@ class VelocitySource(Enum):
 
 @dataclass(frozen=True)
 class VelocityPlan:
-    """Averaging periods of each joint, and the guaranteed error.
-
-    Attributes:
-        periods: Number of periods, (n,) [-].
-        error: Largest velocity error, (n,) [rad/s].
-        is_nominal: Whether times between readings count as whole periods, whatever their stamps say.
-    """
+    """Averaging periods of each joint, and the guaranteed error."""
 
     periods: NDArray[np.intp]
+    """Number of periods, (n,) [-]."""
     error: Array
+    """Largest velocity error, (n,) [rad/s]."""
     is_nominal: bool = False
+    """Whether times between readings count as whole periods, whatever their stamps say."""
 
     def __post_init__(self) -> None:
         self.periods.setflags(write=False)

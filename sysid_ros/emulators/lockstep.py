@@ -85,37 +85,25 @@ _LONGEST_STOP = 5.0
 
 @dataclass(frozen=True)
 class LockstepSettings:
-    """Timing of the procedure.
-
-    Attributes:
-        planning_times: Simulated times that planning takes, used in turn [s].
-        time_limit: Time of the real clock after which a plan must be there [s].
-        first_time_limit: The same for a start from rest [s].
-        estimate_period: Time between two published estimates [s], as of the node ``estimator``, so that data of a plan
-            are as old as there.
-        batch: Samples that reach the estimator together.
-        check_time: Time before its takeover at which a plan must be there [s]; the nodes' assumption for a driver
-            before its first proof.
-    """
+    """Timing of the procedure."""
 
     planning_times: tuple[float, ...] = (0.0,)
+    """Simulated times that planning takes, used in turn [s]."""
     time_limit: float = 1.3
+    """Time of the real clock after which a plan must be there [s]."""
     first_time_limit: float = 10.0
+    """The same for a start from rest [s]."""
     estimate_period: float = 0.5
+    """Time between two published estimates [s], as of the node ``estimator``, so that data are as old as there."""
     batch: int = 20
+    """Samples that reach the estimator together."""
     check_time: float = 0.45
+    """Time before its takeover at which a plan must be there [s]; as of a driver before its first proof."""
 
 
 @dataclass(frozen=True)
 class PlanAttempt:
-    """One request for a plan.
-
-    Attributes:
-        stamp_ns: Time of the request [ns].
-        request: The request.
-        plan: The plan; None without one.
-        failure: Why there is none; None where there is.
-    """
+    """One request for a plan at a time [ns], and the plan or why there is none."""
 
     stamp_ns: int
     request: MotionRequest
@@ -125,23 +113,17 @@ class PlanAttempt:
 
 @dataclass
 class LockstepRecords:
-    """Records of a run.
-
-    Attributes:
-        attempts: All requests for plans.
-        executed: ``plan_id`` of the plans that were accepted by the loop, in order.
-        refusals: Refusals of the loop.
-        notices: Notices of the estimator.
-        estimates: Published estimates, with their times [ns].
-        models: Models given to the loop, with the time of the request [ns]; including plans that take over.
-    """
+    """Requests for plans, refusals of the loop, and notices of the estimator, in a run."""
 
     attempts: list[PlanAttempt] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
+    """``plan_id`` of the plans that were accepted by the loop, in order."""
     refusals: list[LoopRefusal] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     estimates: list[tuple[int, ParameterEstimate]] = field(default_factory=list)
+    """Published estimates, with their times [ns]."""
     models: list[tuple[int, LoopModel]] = field(default_factory=list)
+    """Models given to the loop, with the time of the request [ns]; including plans that take over."""
 
 
 class LockstepBackend:

@@ -42,14 +42,9 @@ class PlantSettings(Settings, library_only=True):
 
 
 class EmulatedArm:
-    """One simulated arm, moved by its controller.
+    """One simulated arm, moved by its controller, with true parameters (14 n,) and payload (10,) or None.
 
-    Args:
-        robot: The public data of the arm.
-        theta: Its true parameters, (14 n,).
-        payload: Its true payload about the frame of the last joint, (10,); None for none.
-        settings: Settings of the simulation.
-        stamp_ns: Time of its start [ns].
+    It starts at a time [ns]; the payload is about the frame of the last joint.
     """
 
     def __init__(
@@ -107,15 +102,10 @@ class EmulatedArm:
         return self._start_ns + round(self._periods * PERIOD * 1e9)
 
     def advance(self, torque: Callable[[Array, Array], Array], periods: int = 1) -> Array:
-        """Simulate some periods of a controller's inner loop.
+        """Simulate some periods of a controller's inner loop, and return the mean exact torque at the sensors.
 
-        Args:
-            torque: Motor torque of positions and velocities where they are measured, (n,), (n,) -> (n,) [Nm]; called
-                once per period.
-            periods: Number of periods.
-
-        Returns:
-            Mean of the exact torque at the sensors, in joint direction, (n,) [Nm].
+        It is in joint direction, (n,) [Nm]. ``torque`` is the motors', of positions and velocities where they are
+        measured, (n,), (n,) -> (n,) [Nm]; called once per period.
         """
         physics, applied = self._physics, np.zeros(self.robot.n)
         before = (physics.q, physics.v)

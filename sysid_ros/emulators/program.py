@@ -36,23 +36,20 @@ _REPORT_PERIOD = 2.0
 
 @dataclass(frozen=True)
 class EmulatorSetup:
-    """The arm that is emulated, from plain values.
-
-    Attributes:
-        robot: Robot, as :func:`load_robot` takes it.
-        truth: Choice of the arm's own parameters, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
-        payload: Its load: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``.
-        load: The same for the configured load of its controller, where there is one.
-        plant: Settings of the simulation.
-        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
-    """
+    """The arm that is emulated, from plain values."""
 
     robot: str
+    """Robot, as :func:`load_robot` takes it."""
     truth: str = "random"
+    """Choice of the arm's own parameters, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`."""
     payload: str = "none"
+    """Its load: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``."""
     load: str = "none"
+    """The same for the configured load of its controller, where there is one."""
     plant: PlantSettings = PlantSettings()
+    """Settings of the simulation."""
     gripper: str = ""
+    """State of its gripper, as the settings of the robot name it; empty for any of them."""
 
     @classmethod
     def of(cls, options: argparse.Namespace, measured_sign: float = -1.0) -> EmulatorSetup:
@@ -78,11 +75,7 @@ class EmulatorSetup:
 
 
 def require_real_time_factor(value: float) -> None:
-    """Refuse an invalid factor, and one above the real arm's speed.
-
-    Raises:
-        ParameterOutOfRange: With the value.
-    """
+    """Refuse an invalid factor, or one above the real arm's speed; raises :class:`ParameterOutOfRange`."""
     if not 0.01 <= value <= 1.0:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
 
@@ -99,33 +92,26 @@ class EmulatorServer(Protocol):
 
 @dataclass(frozen=True)
 class RunningEmulator:
-    """An emulated controller that is ready to serve.
-
-    Attributes:
-        server: Serves its clients.
-        title: Its name and address, in words.
-        is_in_use: Whether a client commands the arm.
-        arm: The arm, if it has one.
-    """
+    """An emulated controller that is ready to serve."""
 
     server: EmulatorServer
     title: str
+    """Its name and address, in words."""
     is_in_use: Callable[[], bool]
+    """Whether a client commands the arm."""
     arm: EmulatedArm | None = None
+    """The arm, if it has one."""
 
 
 def run_program(
     name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], RunningEmulator]
 ) -> int:
-    """Build an emulator and run it until it has to end.
+    """Build an emulator and run it until it has to end; return the exit status, 2 where it cannot be built.
 
     Args:
         name: Of the program, before every line it prints.
         options: Options of :func:`add_program_options`.
         build: Makes the emulator, from a function that prints a sentence.
-
-    Returns:
-        The exit status: 2 where it cannot be built.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 

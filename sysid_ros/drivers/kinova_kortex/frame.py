@@ -99,27 +99,24 @@ _PREFIX = len(TCP_MARK) + _LENGTH.size
 
 
 class Frame(NamedTuple):
-    """One frame.
-
-    Attributes:
-        kind: Its type.
-        function: Service id times 65536 plus function id.
-        session: Session id; 0 before there is one.
-        message: Message id; a response has its request's.
-        device: Its receiver; 0 is the base.
-        payload: Encoded message.
-        error: Error code of a response.
-        sub_error: Its sub code.
-    """
+    """One frame."""
 
     kind: FrameType
+    """Its type."""
     function: int
+    """Service id times 65536 plus function id."""
     session: int
+    """Session id; 0 before there is one."""
     message: int
+    """Message id; a response has its request's."""
     device: int = 0
+    """Its receiver; 0 is the base."""
     payload: bytes = b""
+    """Encoded message."""
     error: int = 0
+    """Error code of a response."""
     sub_error: int = 0
+    """Its sub code."""
 
 
 def encode_frame(frame: Frame) -> bytes:

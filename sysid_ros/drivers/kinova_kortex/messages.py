@@ -26,47 +26,41 @@ _LARGEST_DEVICE = 0xFF
 
 
 class Command(NamedTuple):
-    """One cyclic command. Arrays are (n,).
-
-    Attributes:
-        frame: Frame id, modulo 65536; also the command id of every actuator.
-        q: Commanded positions, from 0 to 360 on the wire [deg].
-        tau: Commanded torques in joint direction [Nm].
-        flags: Flags of every actuator.
-    """
+    """One cyclic command. Arrays are (n,)."""
 
     frame: int
+    """Frame id, modulo 65536; also the command id of every actuator."""
     q: Array
+    """Commanded positions, from 0 to 360 on the wire [deg]."""
     tau: Array
+    """Commanded torques in joint direction [Nm]."""
     flags: int = CommandFlag.SERVO_ENABLE
+    """Flags of every actuator."""
 
 
 class Feedback(NamedTuple):
-    """One measurement of the arm, as the base sends it. Arrays are (n,).
-
-    Attributes:
-        frame: Frame id.
-        state: State of the arm.
-        q: Positions from 0 to 360 [deg].
-        v: Velocities [deg/s].
-        tau: Torques with the vendor's sign [Nm].
-        commands: Command ids the actuators have received last, (n,).
-        faults: Bank A of the faults of every actuator, (n,).
-        warnings: The same of the warnings, (n,).
-        base_faults: Bank A of the faults of the base.
-        status: Status flags of every actuator, (n,).
-    """
+    """One measurement of the arm, as the base sends it. Arrays are (n,)."""
 
     frame: int
+    """Frame id."""
     state: ArmState
+    """State of the arm."""
     q: Array
+    """Positions from 0 to 360 [deg]."""
     v: Array
+    """Velocities [deg/s]."""
     tau: Array
+    """Torques with the vendor's sign [Nm]."""
     commands: tuple[int, ...] = ()
+    """Command ids the actuators have received last, (n,)."""
     faults: tuple[int, ...] = ()
+    """Bank A of the faults of every actuator, (n,)."""
     warnings: tuple[int, ...] = ()
+    """The same of the warnings, (n,)."""
     base_faults: int = 0
+    """Bank A of the faults of the base."""
     status: tuple[int, ...] = ()
+    """Status flags of every actuator, (n,)."""
 
 
 def encode_command(command: Command) -> bytes:

@@ -49,78 +49,72 @@ IoDirection = IntEnum("IoDirection", "INPUT OUTPUT", start=0)
 
 
 class IoValue(NamedTuple):
-    """The value of one input or output of the controller.
-
-    Attributes:
-        name: The name the application on the controller gives it.
-        kind: Its type.
-        direction: Its direction.
-        value: Its value: 0 or 1, a whole number from 0, or a number, by its kind.
-    """
+    """The value of one input or output of the controller."""
 
     name: str
+    """The name the application on the controller gives it."""
     kind: IoType
+    """Its type."""
     direction: IoDirection
+    """Its direction."""
     value: float
+    """Its value: 0 or 1, a whole number from 0, or a number, by its kind."""
 
 
 class Monitoring(NamedTuple):
-    """A message of the controller. Joint arrays are (7,), A1 to A7; None where the message has no such field.
-
-    Attributes:
-        sequence: Its counter.
-        reflected: Counter of the last command the controller has received.
-        state: State of the session; IDLE where the message has none, as in KUKA's client.
-        quality: Quality of the connection.
-        send_period: Time between messages [s]; 0 where the message has none.
-        receive_multiplier: The client answers every how many messages.
-        joint_count: Number of joints that the controller reports.
-        safety: Safety stop in force.
-        drives: State of each drive.
-        operation_mode: Operation mode of the cabinet; the number on the wire.
-        control_mode: Control mode of the controller.
-        stamp_ns: Time of the measurement [ns since the epoch of the controller's clock].
-        q: Measured positions [rad].
-        tau: Measured torques in the vendor's sign, the reaction's [Nm].
-        q_commanded: Last commanded positions (1.x only) [rad].
-        tau_commanded: Last commanded torques [Nm].
-        tau_external: Measured torques less the torques of the controller's own model, positive in joint direction [Nm].
-        q_ipo: Interpolated positions; only in the commanding states [rad].
-        command_mode: The expected command.
-        overlay: The motion that commands are added to.
-        tracking_performance: 1 is best; 0 in all states but COMMANDING_ACTIVE.
-        ios: Inputs and outputs that the application shares with the client, at most 10.
-        flange: Position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,); since 2.x. Clients
-            of this suite read neither this nor the next two.
-        redundancy: Position of A3, which distinguishes the postures with one flange pose [rad]; since 2.x.
-        force: External force and torque on the flange, (6,) [N, Nm]; since 2.7.
-    """
+    """A message of the controller. Joint arrays are (7,), A1 to A7; None where the message has no such field."""
 
     sequence: int
+    """Its counter."""
     reflected: int
+    """Counter of the last command the controller has received."""
     state: SessionState
+    """State of the session; IDLE where the message has none, as in KUKA's client."""
     quality: Quality
+    """Quality of the connection."""
     send_period: float = 0.0
+    """Time between messages [s]; 0 where the message has none."""
     receive_multiplier: int = 1
+    """The client answers every how many messages."""
     joint_count: int | None = None
+    """Number of joints that the controller reports."""
     safety: SafetyState | None = None
+    """Safety stop in force."""
     drives: tuple[DriveState, ...] = ()
+    """State of each drive."""
     operation_mode: int | None = None
+    """Operation mode of the cabinet; the number on the wire."""
     control_mode: ControlMode | None = None
+    """Control mode of the controller."""
     stamp_ns: int | None = None
+    """Time of the measurement [ns since the epoch of the controller's clock]."""
     q: Array | None = None
+    """Measured positions [rad]."""
     tau: Array | None = None
+    """Measured torques in the vendor's sign, the reaction's [Nm]."""
     q_commanded: Array | None = None
+    """Last commanded positions (1.x only) [rad]."""
     tau_commanded: Array | None = None
+    """Last commanded torques [Nm]."""
     tau_external: Array | None = None
+    """Measured torques less the torques of the controller's own model, positive in joint direction [Nm]."""
     q_ipo: Array | None = None
+    """Interpolated positions; only in the commanding states [rad]."""
     command_mode: CommandMode | None = None
+    """The expected command."""
     overlay: OverlayType | None = None
+    """The motion that commands are added to."""
     tracking_performance: float = 0.0
+    """1 is best; 0 in all states but COMMANDING_ACTIVE."""
     ios: tuple[IoValue, ...] = ()
+    """Inputs and outputs that the application shares with the client, at most 10."""
     flange: Array | None = None
+    """Position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,); since 2.x. Clients of this
+    suite read neither this nor the next two."""
     redundancy: float | None = None
+    """Position of A3, which distinguishes the postures with one flange pose [rad]; since 2.x."""
     force: Array | None = None
+    """External force and torque on the flange, (6,) [N, Nm]; since 2.7."""
 
     @property
     def period(self) -> float:
@@ -145,20 +139,17 @@ class Monitoring(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A message of the client. None where the message has no such field.
-
-    Attributes:
-        sequence: Its counter.
-        reflected: Counter of the monitoring message it answers.
-        q: Joint positions, (7,) [rad].
-        tau: Joint torques to lay over, (7,) [Nm].
-        wrench: Force and torque to lay over, (6,) [N, Nm].
-        ios: Outputs to set, at most 10.
-    """
+    """A message of the client. None where the message has no such field."""
 
     sequence: int
+    """Its counter."""
     reflected: int
+    """Counter of the monitoring message it answers."""
     q: Array | None = None
+    """Joint positions, (7,) [rad]."""
     tau: Array | None = None
+    """Joint torques to lay over, (7,) [Nm]."""
     wrench: Array | None = None
+    """Force and torque to lay over, (6,) [N, Nm]."""
     ios: tuple[IoValue, ...] = ()
+    """Outputs to set, at most 10."""

@@ -243,21 +243,18 @@ class MujocoArm(SimulatedArm):
 
 @dataclass(frozen=True)
 class MockSettings:
-    """The simulated arm of ``mode:=mock``.
-
-    Attributes:
-        truth: Choice of the arm's own parameters, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
-        payload: Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``.
-        noise: Name of a :class:`Noise`.
-        seed: Seed of truth and noise.
-        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
-    """
+    """The simulated arm of ``mode:=mock``."""
 
     truth: str = "random"
+    """Choice of the arm's own parameters, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`."""
     payload: str = "none"
+    """Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``."""
     noise: str = Noise.UNIFORM.value
+    """Name of a :class:`Noise`."""
     seed: int = 0
+    """Seed of truth and noise."""
     gripper: str = ""
+    """State of its gripper, as the settings of the robot name it; empty for any of them."""
 
 
 def build_mock_arm(robot: RobotModel, settings: MockSettings) -> MujocoArm:

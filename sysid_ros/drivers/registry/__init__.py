@@ -70,24 +70,21 @@ def find_driver(robot: RobotModel, mode: Mode) -> Driver:
 
 @dataclass(frozen=True)
 class LoopSetup:
-    """Data from which the loop of an arm is built; picklable, so that it can be built in a process of its own.
-
-    Attributes:
-        model: Robot, as :func:`load_robot` takes it.
-        driver: Its driver.
-        connection: Settings of the connection, and over topics the opener of the link: the arguments of :data:`ARMS`
-            beside the robot.
-        controller: Name of the control law.
-        loop: Settings of the loop.
-        serial_number: Serial number of the arm; empty if unknown.
-    """
+    """Data from which the loop of an arm is built; picklable, so that it can be built in a process of its own."""
 
     model: str
+    """Robot, as :func:`load_robot` takes it."""
     driver: Driver
+    """Its driver."""
     connection: tuple[object, ...]
+    """Settings of the connection, and over topics the opener of the link: the arguments of :data:`ARMS` beside the
+    robot."""
     controller: str = "robust"
+    """Name of the control law."""
     loop: LoopSettings = LoopSettings()
+    """Settings of the loop."""
     serial_number: str = ""
+    """Serial number of the arm; empty if unknown."""
 
     @classmethod
     def mock(cls, model: str = "kinova_gen3_2f85", controller: str = "robust", **settings: Any) -> LoopSetup:

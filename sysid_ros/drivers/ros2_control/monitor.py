@@ -68,7 +68,7 @@ class MonitoredArm(StreamedArm):
         state = stream.next(max(_WAIT, self.settings.cycle_wait))
         if state is None:
             return replace(self._last, ok=False, missed=0)
-        share = stream.missing_share
+        share = stream.stamps.missing_share
         if share > self.settings.missing_share:
             state = replace(state, faults=(f"{100.0 * share:.0f} % of the states of the last second are missing",))
         self._last = state

@@ -23,23 +23,17 @@ _VELOCITY_HINT = "; with velocity_source: positions velocities are computed"
 
 
 class JointStates(NamedTuple):
-    """One message, whatever its type was.
-
-    Attributes:
-        stamp_ns: Stated time of the measurement [ns]; 0 without one.
-        names: Names of the joints, of the arm or others.
-        position: Positions in their order [rad]; empty for none. So are the others.
-        velocity: Velocities [rad/s].
-        effort: Efforts [Nm], with the sign of the arm.
-        alarm: Why the arm does not obey commands; None if it does, or without this field.
-    """
+    """One message, whatever its type was: [rad], [rad/s], and [Nm] with the sign of the arm; empty for none."""
 
     stamp_ns: int
+    """Stated time of the measurement [ns]; 0 without one."""
     names: tuple[str, ...]
+    """Names of the joints, of the arm or others, in the order of the values."""
     position: Sequence[float]
     velocity: Sequence[float] = ()
     effort: Sequence[float] = ()
     alarm: str | None = None
+    """Why the arm does not obey commands; None if it does, or without this field."""
 
 
 class JointReader:
@@ -67,8 +61,7 @@ class JointReader:
         """Return the joints of the model, endless ones unwrapped; velocities that are not needed are NaN.
 
         Raises:
-            ArmError: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is
-                not a number.
+            ArmError: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is no number.
         """
         if states.names != self._names:
             self._find_places(states.names)
@@ -153,8 +146,7 @@ class JointLink(Protocol):
     def switch(self, is_torque: bool, timeout: float) -> str | None:
         """Let the controller manager activate the effort controller, or the one that holds the arm.
 
-        Returns:
-            The failure; None if it worked, or without such a controller.
+        Return the failure; None if it worked, or without such a controller.
         """
 
     @property
@@ -185,10 +177,7 @@ class Arrival(Enum):
 
 
 class StampMonitor:
-    """Judges one stamp after the other.
-
-    Args:
-        period: Nominal time between two [s].
+    """Judges one stamp after the other, nominally a period [s] apart.
 
     Attributes:
         counts: How many of each kind, and how many states are missing in gaps.
@@ -252,9 +241,10 @@ def mean_period(stamps_ns: list[int]) -> float:
 
 
 class JointStream:
-    """Reads states from a link.
+    """Reads states from its link.
 
     Attributes:
+        stamps: Judges their stamps: gaps, missing states.
         alarm: Why the arm does not obey commands, by its latest message; None if it does, or without this field.
         problem: Fault of the latest unusable message; None without any.
 
@@ -264,8 +254,8 @@ class JointStream:
     """
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, link: JointLink):
-        self._link = link
-        self._stamps = StampMonitor(settings.period)
+        self.link = link
+        self.stamps = StampMonitor(settings.period)
         is_computed = settings.velocity is VelocitySource.POSITIONS
         self._reader = JointReader(robot, not is_computed)
         plan = require_velocity_error(robot, settings.period) if is_computed else None
@@ -277,31 +267,16 @@ class JointStream:
         self.alarm: str | None = None
 
     @property
-    def gap(self) -> float:
-        """Time between the two latest states [s]."""
-        return self._stamps.gap
-
-    @property
-    def now(self) -> float:
-        """Time on this computer [s]; only differences count."""
-        return self._link.now()
-
-    @property
     def age(self) -> float:
         """Time since the last new state, or since the beginning [s]."""
-        return self._link.now() - self._received_at
-
-    @property
-    def missing_share(self) -> float:
-        """Share of the states of the last second that are missing [-]."""
-        return self._stamps.missing_share
+        return self.link.now() - self._received_at
 
     def next(self, timeout: float) -> ArmState | None:
         """Return the next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
-        remaining, deadline = timeout, self._link.now() + timeout
-        while (states := self._link.next(remaining)) is not None:
+        remaining, deadline = timeout, self.link.now() + timeout
+        while (states := self.link.next(remaining)) is not None:
             state = self._judge(states)
-            remaining = deadline - self._link.now()
+            remaining = deadline - self.link.now()
             if state is not None or remaining < 0.0:
                 return state
         return None
@@ -313,17 +288,17 @@ class JointStream:
             received.append(f"{self._unusable} unusable messages, the last one: {self.problem}")
         if self._others:
             received.append(f"{self._others} messages about other joints")
-        return "; ".join(received) or self._link.describe_timeout()
+        return "; ".join(received) or self.link.describe_timeout()
 
     def health(self) -> dict[str, object]:
         """Counters for diagnostics."""
-        counts = self._stamps.counts
+        counts = self.stamps.counts
         return {
-            "joint states": self._link.states_name,
+            "joint states": self.link.states_name,
             "states received": counts["new"] + counts["restart"],
             "states missing": counts["missing"],
             "gaps": counts["gaps"],
-            "states missing lately [-]": self.missing_share,
+            "states missing lately [-]": self.stamps.missing_share,
             "states repeated": counts["repeated"],
             "states late": counts["late"],
             "clock set back": counts["restart"],
@@ -343,12 +318,12 @@ class JointStream:
             self._unusable += 1
             self.problem = str(error)
             return None
-        arrival = self._stamps.judge(state.stamp_ns)
+        arrival = self.stamps.judge(state.stamp_ns)
         if arrival not in (Arrival.NEW, Arrival.RESTART):
             return None
-        now, velocity, is_next = self._link.now(), self._velocity, arrival is Arrival.NEW
+        now, velocity, is_next = self.link.now(), self._velocity, arrival is Arrival.NEW
         self._longest, self._received_at = max(self._longest, now - self._received_at), now
-        self.alarm, missed = states.alarm, self._stamps.missed
+        self.alarm, missed = states.alarm, self.stamps.missed
         if velocity is None:
             return replace(state, missed=missed)
         if not is_next:

@@ -18,19 +18,10 @@ _FEWEST = 10
 
 
 def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str) -> float:
-    """Compare consecutive stamps with the period that is set.
-
-    Args:
-        stamps_ns: Stamps of consecutive states [ns].
-        settings: Period and tolerances.
-        name: Their source, for the message.
-
-    Returns:
-        The mean period that was measured [s].
+    """Compare stamps of consecutive states [ns] of a named source with the period that is set; return the mean one [s].
 
     Raises:
-        TakeoverRefused: States come slower or faster.
-        TakeoverRefused: Too many of them are missing, which may be better the next moment.
+        TakeoverRefused: States come slower or faster, or too many are missing, which may be better the next moment.
     """
     if len(stamps_ns) < _FEWEST:
         raise TakeoverRefused(f"{name}: only {len(stamps_ns)} states came; {_FEWEST} are needed to know their rate")
@@ -56,19 +47,16 @@ _ASK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class RestMeasurement:
-    """Measurement before the first command.
-
-    Attributes:
-        q: Mean positions, (n,) [rad].
-        tau: Mean efforts in joint direction, (n,) [Nm].
-        spread: Largest differences of positions, (n,) [rad].
-        period: Mean period [s].
-    """
+    """Measurement before the first command."""
 
     q: Array
+    """Mean positions, (n,) [rad]."""
     tau: Array
+    """Mean efforts in joint direction, (n,) [Nm]."""
     spread: Array
+    """Largest differences of positions, (n,) [rad]."""
     period: float
+    """Mean period [s]."""
 
 
 def measure_rest(
@@ -105,12 +93,12 @@ def measure_rest(
         period = require_rate([state.stamp_ns for state in states], settings, name)
         return RestMeasurement(q.mean(axis=0), tau.mean(axis=0), np.ptp(q, axis=0), period)
 
-    deadline = stream.now + settings.connect_timeout
+    deadline = stream.link.now() + settings.connect_timeout
     while True:
         try:
             return measure()
         except TakeoverRefused as refused:
-            if not refused.may_pass or stream.now > deadline:
+            if not refused.may_pass or stream.link.now() > deadline:
                 raise
 
 
@@ -126,10 +114,7 @@ def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> No
 
 
 def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
-    """Do the static gravity check of an arm that will not be commanded.
-
-    Returns:
-        A sentence: passed, or why it is inconclusive.
+    """Do the static gravity check of an arm that will not be commanded; return that it passed, or why it cannot.
 
     Raises:
         TakeoverRefused: The arm rests, and efforts and model contradict each other: bounds would be wrong.
@@ -163,15 +148,10 @@ def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
 
 
 def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: ControllerInfo | None) -> tuple[int, ...]:
-    """Which joint of the model each entry of a command is for.
+    """Return the index of the model's joint for each entry of a command, (n,).
 
-    Args:
-        robot: Joint names.
-        given: Joints in the order of the commands, as set by the user; empty for none.
-        told: The controller's order; None if it does not answer.
-
-    Returns:
-        Index of the model's joint for each entry, (n,).
+    ``given`` are joints in the order of the commands, as set by the user; empty for none. ``told`` is the controller's
+    order; None if it does not answer.
 
     Raises:
         TakeoverRefused: The order is unknown, the two disagree, or it is not an order of exactly the model's joints.

@@ -94,31 +94,26 @@ _CONTROL_MODES = {
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """The application on the emulated controller.
-
-    Attributes:
-        version: Version of FRI.
-        send_period: Time between messages [s], a multiple of 1 ms.
-        receive_multiplier: The client has to answer every how many messages.
-        command_mode: Command mode of the client.
-        start_time: Time in MONITORING_READY until the motion is started [s]; infinite never starts it.
-        restart_time: The same after a motion was ended by an error; infinite never starts it again.
-        wait_answers: Good answers in COMMANDING_WAIT until commands act; own rule.
-        answer_time: Longest time between two answers while torques act [s].
-        joint_count: Number of joints the messages carry; another one than 7 is for tests of clients.
-        ios: Inputs and outputs it shares with the client, with the values they begin with.
-    """
+    """The application on the emulated controller."""
 
     version: FriVersion = FriVersion.V1_15
     send_period: float = 0.002
+    """Time between messages [s], a multiple of 1 ms."""
     receive_multiplier: int = 1
+    """The client has to answer every how many messages."""
     command_mode: CommandMode = CommandMode.TORQUE
     start_time: float = 0.5
+    """Time in MONITORING_READY until the motion is started [s]; infinite never starts it."""
     restart_time: float = 2.0
+    """The same after a motion was ended by an error; infinite never starts it again."""
     wait_answers: int = 50
+    """Good answers in COMMANDING_WAIT until commands act; own rule."""
     answer_time: float = 0.005
+    """Longest time between two answers while torques act [s]."""
     joint_count: int = JOINTS
+    """Number of joints the messages carry; another one than 7 is for tests of clients."""
     ios: tuple[IoValue, ...] = ()
+    """Inputs and outputs it shares with the client, with the values they begin with."""
 
     def __post_init__(self) -> None:
         cycles = self.send_period / PERIOD
@@ -179,10 +174,7 @@ class FriController:
             self.end_motion("a safety stop is in force")
 
     def end_motion(self, reason: str) -> None:
-        """Fall back to monitoring, where the controller holds the arm; the motion is started again later.
-
-        ``reason`` is for the report.
-        """
+        """Fall back to monitoring, where the controller holds the arm; the motion is started again later."""
         self.last_error = reason
         self._held = self.arm.q
         self._wait = self.settings.restart_time
@@ -216,13 +208,9 @@ class FriController:
         return message
 
     def begin(self, datagrams: Sequence[bytes]) -> bytes:
-        """Begin a send period: judge the answers and make the message of this moment.
+        """Begin a send period: judge the client's datagrams since the last one, and return the message of this moment.
 
-        Args:
-            datagrams: Datagrams of the client since the last cycle.
-
-        Returns:
-            The message; its answer, if it comes before the next cycle, acts from then on.
+        Its answer, if it comes before the next cycle, acts from then on.
         """
         command = self._newest(datagrams)
         if self.state is not SessionState.IDLE and self._sequence >= 0:

@@ -62,22 +62,18 @@ class BroadcasterParameters(NodeParameters):
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """The emulated controllers.
-
-    Attributes:
-        state_joints: Joints in the order of the states, others among them; empty for the model's.
-        command_joints: Joints in the order of the commands; empty for the model's.
-        motion: Whether a controller of its own moves the arm; commands have no effect then.
-        patience: Time that emulated time waits for the answer of a slow driver [s].
-        real_time_factor: Speed of emulated time [-]; stamps and periods are in emulated time.
-        hardware: The hardware component.
-    """
+    """The emulated controllers."""
 
     state_joints: tuple[str, ...] = ()
+    """Joints in the order of the states, others among them; empty for the model's."""
     command_joints: tuple[str, ...] = ()
+    """Joints in the order of the commands; empty for the model's."""
     motion: bool = False
+    """Whether a controller of its own moves the arm; commands have no effect then."""
     patience: float = 0.0
+    """Time that emulated time waits for the answer of a slow driver [s]."""
     real_time_factor: float = 1.0
+    """Speed of emulated time [-]; stamps and periods are in emulated time."""
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
 
     def __post_init__(self) -> None:
