@@ -4,8 +4,6 @@ The interface fits both ways vendors pace a torque loop. A *controller-paced* ar
 times and expects one answer: ``read`` blocks until the state arrives and ``command`` answers it. A *client-paced* arm
 (Kinova Kortex, MuJoCo) answers requests at any time: the loop sleeps until its own deadline, ``read`` returns the
 newest state at once and ``command`` is the request whose reply the next ``read`` returns.
-
-A :class:`SimulatedArm` adds functions of simulations: another payload, faults on demand, the true state.
 """
 
 from __future__ import annotations
@@ -203,18 +201,15 @@ def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Truth:
-    """The hidden truth of a simulation."""
+    """The hidden truth of a simulation: exact time [ns], positions (n,) [rad] and velocities (n,) [rad/s]."""
 
     theta: Array
     """True parameters of the arm, (14 n,)."""
     payload: Array | None
     """True parameters of the payload about the frame of the last joint, (10,); None for no payload."""
     stamp_ns: int
-    """Exact time of the state [ns]."""
     q: Array
-    """Exact positions, (n,) [rad]."""
     v: Array
-    """Exact velocities, (n,) [rad/s]."""
 
 
 @dataclass(frozen=True)
@@ -241,33 +236,3 @@ class InjectedFaults(Settings):
         for name in (*self.stuck_encoders, *self.nan_torques, *self.nan_positions):
             if name not in joint_names:
                 raise ParameterOutOfRange("joint", name, f"one of {', '.join(joint_names)}")
-
-
-class SimulatedArm(Arm):
-    """An arm that exists only in the computer."""
-
-    @abstractmethod
-    def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach the payload at once; position and velocity stay.
-
-        It is given by its true parameters about the frame of the last joint, (10,).
-
-        Raises:
-            NotPhysicallyConsistent: The last body cannot have such a payload.
-        """
-
-    @abstractmethod
-    def inject(self, faults: InjectedFaults) -> None:
-        """Replace all injected faults.
-
-        Raises:
-            ParameterOutOfRange: A fault names a joint the arm does not have.
-        """
-
-    @abstractmethod
-    def start_clock(self, stamp_ns: int) -> None:
-        """Set the present time of the simulation [ns since the epoch]; before ``connect`` only."""
-
-    @abstractmethod
-    def truth(self) -> Truth:
-        """Return the exact parameters and state."""

@@ -127,20 +127,15 @@ class Channel:
 
 @dataclass(frozen=True)
 class LoopSamples:
-    """Consecutive usable samples of the loop."""
+    """Consecutive usable samples of the loop: measured, desired and sent, (N, n), and the modes of the loop, (N,)."""
 
     block: SampleBlock
     """Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing."""
     q_d: Array
-    """Desired positions, (N, n) [rad]."""
     v_d: Array
-    """Desired velocities, (N, n) [rad/s]."""
     a_d: Array
-    """Desired accelerations, (N, n) [rad/s^2]."""
     tau_command: Array
-    """Torques sent, (N, n) [Nm]."""
     modes: NDArray[np.int64]
-    """Mode of the loop, (N,)."""
     dropped: int
     """Cycles lost since the start because they were read too late."""
 
@@ -171,22 +166,18 @@ _GUARD = 64
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """Regularity of the latest cycles."""
+    """Time between the starts of the latest cycles, and their computing time: median, 99th percentile, maximum [s].
+
+    Where the arm paces the loop, the computing time includes waiting for it.
+    """
 
     period_p50: float
-    """Median time between the starts of two cycles [s]."""
     period_p99: float
-    """Its 99th percentile [s]."""
     period_max: float
-    """Its maximum [s]."""
     compute_p50: float
-    """Median computing time of a cycle [s]; where the arm paces the loop, waiting for it is included."""
     compute_p99: float
-    """Its 99th percentile [s]."""
     compute_max: float
-    """Its maximum [s]."""
     cycles: int
-    """Number of cycles."""
 
 
 class SampleRing:

@@ -96,14 +96,11 @@ class Authenticator:
 
 @dataclass(frozen=True)
 class OfferedPlan:
-    """A plan offered for execution."""
+    """A plan offered for execution, with its stated origin and session."""
 
     trajectory: Trajectory
-    """Its path."""
     certificate: Certificate
-    """Its certificate."""
     authentication: Authentication
-    """Its stated origin and session."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +110,7 @@ class Conditions:
     model: LoopModel
     """Model that the controller would use in it."""
     law: ControlLaw
-    """The control law that runs."""
     now: float
-    """Time of the loop's clock [s]."""
     steady: float
     """A steady time [s]."""
 

@@ -118,31 +118,24 @@ class ModeState:
 
 
 class LoopSample(NamedTuple):
-    """One cycle. Arrays are (n,)."""
+    """One cycle: its number, time [ns], measurement, desired motion, torques sent (NaN without any) and mode.
+
+    Arrays are (n,), in joint direction: [rad], [rad/s], [rad/s^2], [Nm].
+    """
 
     sequence: int
-    """Number of the cycle."""
     stamp_ns: int
-    """Time of the measurement [ns]."""
     ok: bool
     """Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control and not
     guided; else do not use it."""
     q: Array
-    """Measured positions [rad]."""
     v: Array
-    """Measured velocities [rad/s]."""
     tau: Array
-    """Measured efforts in joint direction [Nm]."""
     q_d: Array
-    """Desired positions [rad]."""
     v_d: Array
-    """Desired velocities [rad/s]."""
     a_d: Array
-    """Desired accelerations [rad/s^2]."""
     tau_command: Array
-    """Torques sent [Nm]; NaN without any."""
     mode: LoopMode
-    """Mode of the loop."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +143,6 @@ class LoopStatus:
     """Status of the loop."""
 
     mode: LoopMode
-    """Its mode."""
     code: LoopCode
     """Why it last left the normal course; ``OK`` again with the next trajectory."""
     reason: str
@@ -174,7 +166,6 @@ class LoopStatus:
     law: ControlLaw
     """Control law with its settings, as in a tracking bound."""
     transitions: tuple[Transition, ...]
-    """The latest changes of mode, oldest first."""
     saturated_cycles: int = 0
     """Cycles in which a torque limit cut the command."""
     missed_deadlines: int = 0
@@ -193,7 +184,6 @@ class LoopStatus:
     online_model: OnlineModelStatus | None = None
     """Decisions of the gate of the online model; None under other control laws."""
     serial_number: str = ""
-    """Serial number of the arm; empty if unknown."""
 
     @property
     def is_moving(self) -> bool:

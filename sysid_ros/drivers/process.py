@@ -140,7 +140,7 @@ class LoopProcess(ChildProcess):
         return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:
-        """See :meth:`SimulatedArm.set_payload`.
+        """See :meth:`MujocoArm.set_payload`.
 
         Returns:
             Sequence number of the last sample before the change; those after it belong to the new payload.
@@ -151,11 +151,11 @@ class LoopProcess(ChildProcess):
         return self._call("set_payload", payload)
 
     def inject(self, faults: InjectedFaults) -> None:
-        """See :meth:`SimulatedArm.inject`."""
+        """See :meth:`MujocoArm.inject`."""
         self._call("inject", faults)
 
     def truth(self) -> Truth:
-        """See :meth:`SimulatedArm.truth`."""
+        """See :meth:`MujocoArm.truth`."""
         return self._call("truth")
 
     def stop(self, reason: str = "shut down") -> None:

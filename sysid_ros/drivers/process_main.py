@@ -21,10 +21,11 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
-from sysid_ros.drivers.arm import SLOW, Pacing, SimulatedArm
+from sysid_ros.drivers.arm import SLOW, Pacing
 from sysid_ros.drivers.channel import Channel, Outcome, SampleRing
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal
+from sysid_ros.drivers.mujoco.arm import MujocoArm
 from sysid_ros.drivers.pacing import Pacer, SimulatedClock, request_scheduling
 
 _START_TIMEOUT = 60.0
@@ -49,7 +50,7 @@ class LoopServer:
         self._stop_reason: str | None = None
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
-        self._is_simulated = isinstance(loop.arm, SimulatedArm)
+        self._is_simulated = isinstance(loop.arm, MujocoArm)
         self._clock = SimulatedClock(self._note_slow)
         self._slow: str | None = None
 
@@ -131,7 +132,7 @@ class LoopServer:
     def _perform(self, name: str, arguments: tuple[Any, ...]) -> object:
         loop = self._loop
         if name in _SIMULATED:
-            if not isinstance(loop.arm, SimulatedArm):
+            if not isinstance(loop.arm, MujocoArm):
                 raise LoopRefusal(name, "the arm is not simulated")
             result = getattr(loop.arm, name)(*arguments)
             return loop.status().cycles if name == "set_payload" else result
@@ -205,7 +206,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: server.request_stop("SIGTERM"))
         sys.setswitchinterval(_SWITCH_INTERVAL)
         scheduling = request_scheduling(is_real_time)
-        if isinstance(loop.arm, SimulatedArm):
+        if isinstance(loop.arm, MujocoArm):
             loop.arm.start_clock(time.time_ns())
         loop.connect()
         channel.send((number, Outcome.DONE, scheduling))

@@ -43,9 +43,7 @@ class OwnAssumptions:
     nominal: Array
     """Payload of the controller's torque then, (10,)."""
     scene: Scene
-    """Environment of the arm."""
     law: ControlLaw
-    """The control law that runs."""
 
 
 class ProofProcess(ChildProcess):

@@ -26,29 +26,24 @@ _LARGEST_DEVICE = 0xFF
 
 
 class Command(NamedTuple):
-    """One cyclic command. Arrays are (n,)."""
+    """One cyclic command: torques in joint direction [Nm] and flags of every actuator. Arrays are (n,)."""
 
     frame: int
     """Frame id, modulo 65536; also the command id of every actuator."""
     q: Array
     """Commanded positions, from 0 to 360 on the wire [deg]."""
     tau: Array
-    """Commanded torques in joint direction [Nm]."""
     flags: int = CommandFlag.SERVO_ENABLE
-    """Flags of every actuator."""
 
 
 class Feedback(NamedTuple):
-    """One measurement of the arm, as the base sends it. Arrays are (n,)."""
+    """One measurement of the arm, as the base sends it, with velocities in deg/s. Arrays are (n,)."""
 
     frame: int
-    """Frame id."""
     state: ArmState
-    """State of the arm."""
     q: Array
     """Positions from 0 to 360 [deg]."""
     v: Array
-    """Velocities [deg/s]."""
     tau: Array
     """Torques with the vendor's sign [Nm]."""
     commands: tuple[int, ...] = ()
@@ -60,7 +55,6 @@ class Feedback(NamedTuple):
     base_faults: int = 0
     """Bank A of the faults of the base."""
     status: tuple[int, ...] = ()
-    """Status flags of every actuator, (n,)."""
 
 
 def encode_command(command: Command) -> bytes:

@@ -21,6 +21,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import (
     Arrival,
     ArrivalMonitor,
@@ -126,7 +127,7 @@ class FriSession:
                 torque = tau if is_active and tau is not None else np.zeros(JOINTS)
             elif message.command_mode is CommandMode.WRENCH:
                 force = wrench if is_active and wrench is not None else np.zeros(6)
-        elif self._codec.version.mirrors_in_monitoring:
+        elif self._codec.version is FriVersion.V1_15:
             position = message.q_commanded
         command = Command(self._sequence, message.sequence, position, torque, force)
         self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
@@ -165,7 +166,6 @@ class FriLink:
         self._endpoint = endpoint
         self.session, self.arrivals = FriSession(FriCodec(settings.version)), ArrivalMonitor()
         self._reactions: deque[float] = deque(maxlen=2000)  # the latest times from message to answer [s]
-        self._received = 0.0
         self._unsent = self._skipped = self.late_answers = 0
         self._is_answered = True
 
@@ -180,14 +180,13 @@ class FriLink:
         while message is None:
             datagram = self._endpoint.receive(deadline - time.monotonic())
             if datagram is None:
-                if time.monotonic() - self._received > PEER_SILENCE:
+                if self.arrivals.age > PEER_SILENCE:
                     self._endpoint.forget_peer()
                 return None
             message = self._newest(self.session.receive(datagram))
             if message is None and time.monotonic() > deadline:
                 return None  # even where unusable datagrams keep coming
         self._is_answered = False
-        self._received = time.monotonic()
         self.arrivals.note(message.send_period)
         return message
 
@@ -201,7 +200,7 @@ class FriLink:
             return
         if not self._endpoint.send(datagram):
             self._unsent += 1
-        reaction = time.monotonic() - self._received
+        reaction = self.arrivals.age
         self._reactions.append(reaction)
         message = self.session.last
         self.late_answers += message is not None and reaction > message.period
@@ -209,8 +208,15 @@ class FriLink:
     def health(self) -> dict[str, object]:
         """Counters for diagnostics, by name."""
         counts, message = self.session.counts, self.session.last
-        sequence = counts.sequence
+        sequence, others = counts.sequence, self._endpoint.first_ignored
         reactions = list(self._reactions) or [0.0]
+        refused = []  # a sentence for each kind, about the first of it; they do not change
+        if others is not None:
+            refused.append(f"datagrams of {others[0]}:{others[1]}: who sends them is not the controller of the session")
+        if counts.first_rejected is not None:
+            refused.append(f"a datagram that is no message of an FRI controller: {counts.first_rejected}")
+        if sequence.duplicated or sequence.late:
+            refused.append("a message that was repeated, or is older than the last: its counter has been used")
         return {
             "session state": self.session.state.name,
             "connection quality": self.session.quality.name,
@@ -229,7 +235,7 @@ class FriLink:
             "commands sent": counts.answered,
             "commands not taken by the network": self._unsent,
             "datagrams of others": self._endpoint.ignored,
-            REFUSALS: self.refusals,
+            REFUSALS: tuple(refused),
             "longest time between messages [s]": self.arrivals.longest,
             "answers later than a period": self.late_answers,
             "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
@@ -237,19 +243,6 @@ class FriLink:
             "reaction max [s]": max(reactions),
             "tracking performance": 0.0 if message is None else message.tracking_performance,
         }
-
-    @property
-    def refusals(self) -> tuple[str, ...]:
-        """Return the refused datagrams and why, a sentence for each kind, about the first of it; they do not change."""
-        counts, others = self.session.counts, self._endpoint.first_ignored
-        refused = []
-        if others is not None:
-            refused.append(f"datagrams of {others[0]}:{others[1]}: who sends them is not the controller of the session")
-        if counts.first_rejected is not None:
-            refused.append(f"a datagram that is no message of an FRI controller: {counts.first_rejected}")
-        if counts.sequence.duplicated or counts.sequence.late:
-            refused.append("a message that was repeated, or is older than the last: its counter has been used")
-        return tuple(refused)
 
     def describe_timeout(self) -> str:
         """Why no usable message came, in words."""

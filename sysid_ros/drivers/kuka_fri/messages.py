@@ -54,9 +54,7 @@ class IoValue(NamedTuple):
     name: str
     """The name the application on the controller gives it."""
     kind: IoType
-    """Its type."""
     direction: IoDirection
-    """Its direction."""
     value: float
     """Its value: 0 or 1, a whole number from 0, or a number, by its kind."""
 
@@ -65,27 +63,21 @@ class Monitoring(NamedTuple):
     """A message of the controller. Joint arrays are (7,), A1 to A7; None where the message has no such field."""
 
     sequence: int
-    """Its counter."""
     reflected: int
     """Counter of the last command the controller has received."""
     state: SessionState
     """State of the session; IDLE where the message has none, as in KUKA's client."""
     quality: Quality
-    """Quality of the connection."""
     send_period: float = 0.0
     """Time between messages [s]; 0 where the message has none."""
     receive_multiplier: int = 1
     """The client answers every how many messages."""
     joint_count: int | None = None
-    """Number of joints that the controller reports."""
     safety: SafetyState | None = None
-    """Safety stop in force."""
     drives: tuple[DriveState, ...] = ()
-    """State of each drive."""
     operation_mode: int | None = None
     """Operation mode of the cabinet; the number on the wire."""
     control_mode: ControlMode | None = None
-    """Control mode of the controller."""
     stamp_ns: int | None = None
     """Time of the measurement [ns since the epoch of the controller's clock]."""
     q: Array | None = None
@@ -101,7 +93,6 @@ class Monitoring(NamedTuple):
     q_ipo: Array | None = None
     """Interpolated positions; only in the commanding states [rad]."""
     command_mode: CommandMode | None = None
-    """The expected command."""
     overlay: OverlayType | None = None
     """The motion that commands are added to."""
     tracking_performance: float = 0.0
@@ -142,7 +133,6 @@ class Command(NamedTuple):
     """A message of the client. None where the message has no such field."""
 
     sequence: int
-    """Its counter."""
     reflected: int
     """Counter of the monitoring message it answers."""
     q: Array | None = None

@@ -16,13 +16,13 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import (
+    Arm,
     ArmError,
     ArmLost,
     ArmState,
     Array,
     InjectedFaults,
     Pacing,
-    SimulatedArm,
     Truth,
     require_finite_command,
 )
@@ -50,8 +50,8 @@ class MujocoSettings(Settings, library_only=True):
     """Where the true stiffness of elastic joints is, from the softest to the stiffest that the robot file allows."""
 
 
-class MujocoArm(SimulatedArm):
-    """A simulated arm with hidden true parameters.
+class MujocoArm(Arm):
+    """A simulated arm with hidden true parameters, another payload or faults on demand, and its true state.
 
     Before ``connect`` and after ``stop`` holding brakes are closed. ``connect`` opens them with the torque that
     balances gravity, as a vendor's position hold would hand over.
@@ -153,13 +153,19 @@ class MujocoArm(SimulatedArm):
         self._is_connected = False
 
     def set_payload(self, payload: Array | None) -> None:
-        """See :meth:`SimulatedArm.set_payload`."""
+        """Attach, change or (None) detach the payload at once; position and velocity stay.
+
+        It is given by its true parameters about the frame of the last joint, (10,).
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
         values = None if payload is None else np.array(payload, dtype=float)
         self.physics.set_payload(values)
         self._payload = values
 
     def inject(self, faults: InjectedFaults) -> None:
-        """See :meth:`SimulatedArm.inject`."""
+        """Replace all injected faults; raises :class:`ParameterOutOfRange` for a joint that the arm does not have."""
         faults.require_joints(self.joint_names)
         self._faults = faults
         stuck = {self.joint_names.index(name) for name in faults.stuck_encoders}
@@ -176,13 +182,13 @@ class MujocoArm(SimulatedArm):
         self._push = torque
 
     def start_clock(self, stamp_ns: int) -> None:
-        """See :meth:`SimulatedArm.start_clock`."""
+        """Set the present time of the simulation [ns since the epoch]; before ``connect`` only."""
         if self._is_connected:
             raise ArmError("the clock cannot be set while the arm is connected")
         self._start_ns, self._cycle = stamp_ns, 0
 
     def truth(self) -> Truth:
-        """See :meth:`SimulatedArm.truth`."""
+        """Return the exact parameters and state."""
         payload = None if self._payload is None else self._payload.copy()
         return Truth(self._theta.copy(), payload, self._stamp_ns, self.physics.q, self.physics.v)
 

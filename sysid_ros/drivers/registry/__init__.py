@@ -75,16 +75,12 @@ class LoopSetup:
     model: str
     """Robot, as :func:`load_robot` takes it."""
     driver: Driver
-    """Its driver."""
     connection: tuple[object, ...]
     """Settings of the connection, and over topics the opener of the link: the arguments of :data:`ARMS` beside the
     robot."""
     controller: str = "robust"
-    """Name of the control law."""
     loop: LoopSettings = LoopSettings()
-    """Settings of the loop."""
     serial_number: str = ""
-    """Serial number of the arm; empty if unknown."""
 
     @classmethod
     def mock(cls, model: str = "kinova_gen3_2f85", controller: str = "robust", **settings: Any) -> LoopSetup:

@@ -47,16 +47,15 @@ _ASK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class RestMeasurement:
-    """Measurement before the first command."""
+    """Mean positions (n,) [rad], their spread, and mean efforts in joint direction (n,) [Nm], before the first command.
+
+    The mean period is in [s].
+    """
 
     q: Array
-    """Mean positions, (n,) [rad]."""
     tau: Array
-    """Mean efforts in joint direction, (n,) [Nm]."""
     spread: Array
-    """Largest differences of positions, (n,) [rad]."""
     period: float
-    """Mean period [s]."""
 
 
 def measure_rest(
