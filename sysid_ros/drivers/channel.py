@@ -15,7 +15,7 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -93,8 +93,15 @@ class Channel:
             raise EOFError("the other end of the channel is closed") from error
         if not data:
             raise EOFError("the other end of the channel is closed")
-        self._incoming += data
-        return list(self._take_messages())
+        buffer, messages = self._incoming, []
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+            if len(buffer) < end:
+                break
+            messages.append(pickle.loads(bytes(buffer[_LENGTH.size : end])))
+            del buffer[:end]
+        return messages
 
     def wait(self, timeout: float) -> list[Any]:
         """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none.
@@ -113,16 +120,6 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
-
-    def _take_messages(self) -> Iterator[Any]:
-        buffer = self._incoming
-        while len(buffer) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
-            if len(buffer) < end:
-                return
-            body = bytes(buffer[_LENGTH.size : end])
-            del buffer[:end]
-            yield pickle.loads(body)
 
 
 @dataclass(frozen=True)

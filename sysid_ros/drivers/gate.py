@@ -23,12 +23,8 @@ from sysid_ros.drivers.proof import OwnAssumptions, ProofProcess
 _WHAT = "trajectory"
 
 
-class AuthenticationState(IntEnum):
-    """Which certificates are accepted; the numbers are as in ``DriverStatus``."""
-
-    OFF = 0
-    REQUIRED = 1
-    IMPOSSIBLE = 2
+AuthenticationState = IntEnum("AuthenticationState", "OFF REQUIRED IMPOSSIBLE", start=0)
+"""Which certificates are accepted; the numbers are as in ``DriverStatus``."""
 
 
 class Authenticator:

@@ -383,7 +383,10 @@ class ControlLoop:
         if self._guide is not None and self.mode is not LoopMode.FAULT:
             self._follow_hand(self._guide, state.tau if is_valid else None)
         if self._next is not None and not reference.is_continued:
-            self._take_over(self._next)
+            segment, self._next = self._next, None
+            if segment.model is not None:  # takes 0.4 ms; the controller carries its integral state over, nothing jumps
+                self._use_model(segment.model)
+            self._follow(segment)
         if is_valid and self.mode is not LoopMode.FAULT:
             self._watch_motion()
         if reference.trajectory is not None and reference.is_finished:
@@ -532,13 +535,6 @@ class ControlLoop:
         reference.continue_with(segment.trajectory, certificate.takeover_time)
         self._next = segment
         return -late
-
-    def _take_over(self, segment: Segment) -> None:
-        self._next = None
-        if segment.model is not None:
-            # Takes 0.4 ms; the controller carries its integral state over, so nothing jumps.
-            self._use_model(segment.model)
-        self._follow(segment)
 
     def _follow(self, segment: Segment) -> None:
         self._present = segment

@@ -20,47 +20,20 @@ from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload, nominal_payload_range
 from sysid_ros.drivers.arm import Array
 
-
-class LoopMode(IntEnum):
-    """Mode of the loop; the numbers are as in ``DriverStatus``."""
-
-    IDLE = 0
-    HOLD = 1
-    TRACK = 2
-    BRAKE = 3
-    FAULT = 4
-    GUIDE = 5
-
-
-class LoopCode(IntEnum):
-    """Why the loop left the normal course; the numbers are as in ``DriverStatus``."""
-
-    OK = 0
-    BRAKE_REQUESTED = 1
-    STALE = 2
-    INVALID_MEASUREMENT = 3
-    TRACKING_ERROR = 4
-    MISSED_DEADLINES = 5
-    LIMIT = 6
-    HARDWARE = 7
-    INTERNAL = 8
-
-
-class RefusalCode(IntEnum):
-    """Why a plan is not executed; the numbers are as in ``ExecuteTrajectory``."""
-
-    NOT_READY = 1
-    MALFORMED = 2
-    NO_CERTIFICATE = 3
-    NOT_AUTHENTIC = 4
-    REPLAYED = 5
-    EXPIRED = 6
-    OUT_OF_RANGE = 7
-    OTHER_ASSUMPTIONS = 8
-    OTHER_START = 9
-    NOT_PROVEN = 10
-    TOO_LATE = 11
-    INTERNAL = 12
+LoopMode = IntEnum("LoopMode", "IDLE HOLD TRACK BRAKE FAULT GUIDE", start=0)
+"""Mode of the loop; the numbers are as in ``DriverStatus``."""
+LoopCode = IntEnum(
+    "LoopCode",
+    "OK BRAKE_REQUESTED STALE INVALID_MEASUREMENT TRACKING_ERROR MISSED_DEADLINES LIMIT HARDWARE INTERNAL",
+    start=0,
+)
+"""Why the loop left the normal course; the numbers are as in ``DriverStatus``."""
+RefusalCode = IntEnum(
+    "RefusalCode",
+    "NOT_READY MALFORMED NO_CERTIFICATE NOT_AUTHENTIC REPLAYED EXPIRED OUT_OF_RANGE OTHER_ASSUMPTIONS OTHER_START "
+    "NOT_PROVEN TOO_LATE INTERNAL",
+)
+"""Why a plan is not executed; the numbers are as in ``ExecuteTrajectory``, from 1 on."""
 
 
 class LoopRefusal(SysidError):

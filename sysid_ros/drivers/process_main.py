@@ -51,8 +51,8 @@ class LoopServer:
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
         self._is_simulated = isinstance(loop.arm, MujocoArm)
-        self._clock = SimulatedClock(self._note_slow)
-        self._slow: str | None = None
+        self._slow: list[str] = []
+        self._clock = SimulatedClock(self._slow.append)
 
     def request_stop(self, reason: str) -> None:
         """Let :meth:`run` end as soon as the arm is at rest."""
@@ -89,15 +89,12 @@ class LoopServer:
         for number in self._stop_requests:
             self._reply(number, Outcome.DONE, None)
 
-    def _note_slow(self, text: str) -> None:
-        self._slow = text
-
     def _health(self) -> dict[str, object]:
         """Return the health of the arm; of a simulated one also the speed of its time."""
         health = self._loop.arm.health()
         if self._is_simulated:
             health["speed of simulated time [-]"] = round(self._clock.speed, 2)
-        return health if self._slow is None else {**health, SLOW: self._slow}
+        return {**health, SLOW: self._slow[0]} if self._slow else health
 
     def _end_reason(self) -> str | None:
         """Return why to end now; None without a request, or while the arm still brakes."""

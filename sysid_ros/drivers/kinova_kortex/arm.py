@@ -220,7 +220,6 @@ class KortexArm(Arm):
         self.robot, self.joint_names, self.period = robot, robot.joint_names, self.settings.period
         has_velocity = self.settings.velocity is VelocitySource.FEEDBACK
         self._velocity_plan = None if has_velocity else require_velocity_error(robot, self.period)
-        self._client: KortexClient | None = None
         self._exchange: CyclicExchange | None = None
         self._first: ArmState | None = None
         self._problem: str | None = None
@@ -236,18 +235,16 @@ class KortexArm(Arm):
             KortexConnectionLost: It cannot be reached, or does not answer any more.
         """
         self._disconnect()
-        self._client = self._open()
-        plan = self._velocity_plan
+        client, plan = self._open(), self._velocity_plan
         velocity = None if plan is None else VelocityEstimate(plan, self.period)
-        exchange = CyclicExchange(self.robot, self.settings, self._client, self._make_pacer(), velocity)
-        self._exchange = exchange
+        exchange = self._exchange = CyclicExchange(self.robot, self.settings, client, self._make_pacer(), velocity)
         try:
-            self._client.open()
+            client.open()
             exchange.restart_clock()
             self.serial_number = _require_stated_arm(exchange, self.serial_number)
             take_over(exchange)
         except BaseException as error:
-            reason = exchange.client.find_break() if isinstance(error, KortexServerError) else None
+            reason = client.find_break() if isinstance(error, KortexServerError) else None
             self.close()
             if reason is not None:  # it refuses because the connection is gone
                 raise KortexConnectionLost(f"{reason}; {error}") from None
@@ -299,10 +296,10 @@ class KortexArm(Arm):
         return Pacer(self.period)
 
     def _disconnect(self) -> None:
-        if self._client is not None:
+        if self._exchange is not None:
             self._closed_health = self.health()
-            self._client.close()
-            self._client = self._exchange = None
+            self._exchange.client.close()
+            self._exchange = None
 
     def _require(self, call: str) -> CyclicExchange:
         if self._exchange is None:

@@ -9,20 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sysid_ros.drivers.kinova_kortex.enums import (
-    ControlMode,
-    FrameType,
-    Function,
-    KortexConnectionLost,
-    ServoingMode,
-)
+from sysid_ros.drivers.kinova_kortex.enums import ControlMode, FrameType, Function, KortexConnectionLost, ServoingMode
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_frame, encode, encode_frame, parse
-from sysid_ros.drivers.kinova_kortex.messages import (
-    Command,
-    Feedback,
-    decode_feedback,
-    encode_command,
-)
+from sysid_ros.drivers.kinova_kortex.messages import Command, Feedback, decode_feedback, encode_command
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, TcpSession, error_of, session_request
 from sysid_ros.drivers.network import InvalidFrame, UdpEndpoint

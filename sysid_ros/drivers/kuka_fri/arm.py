@@ -144,7 +144,9 @@ class FriArm(Arm):
         if not self._is_commanding or last is None:
             raise ArmError("command() needs a connected arm; call connect() first")
         require_finite_command(tau, self.joint_names)
-        link.answer(self._position.follow(last.q), self._torque_to_send(tau, last))
+        is_full = self.settings.setup is TorqueSetup.FULL
+        added = 0.0 if is_full else self._compensation.torque(last.q, last.v, np.zeros(JOINTS))
+        link.answer(self._position.follow(last.q), tau - added)
 
     def stop(self, reason: str) -> None:
         """See :meth:`Arm.stop`. A last command that balances gravity, then none: the controller ends the motion.
@@ -258,13 +260,6 @@ class FriArm(Arm):
             self._is_commanding = False
             raise ArmLost(f"no message of the controller for {age:.3f} s ({link.describe_timeout()})")
         return replace(self._last, ok=False, missed=0)
-
-    # Commands
-
-    def _torque_to_send(self, tau: Array, state: ArmState) -> Array:
-        if self.settings.setup is TorqueSetup.FULL:
-            return tau
-        return tau - self._compensation.torque(state.q, state.v, np.zeros(JOINTS))
 
     def _require_link(self, call: str) -> FriLink:
         if self._link is None:

@@ -15,7 +15,6 @@ comes to rest or reverses; at rest it applies the holding torque, at most F_c. T
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -270,7 +269,10 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     """
     if name == "none":
         return None
-    payloads = read_yaml(_payload_file())
+    folders = [folder for folder in config_directories() if (folder / "payloads.yaml").is_file()]
+    if not folders:
+        raise SysidError(f"payloads.yaml is in none of {', '.join(map(str, config_directories()))}")
+    payloads = read_yaml(folders[0] / "payloads.yaml")
     mass, com = _mass_and_com(name)
     shape = name if mass is None else next(iter(payloads))
     if shape not in payloads:
@@ -319,10 +321,3 @@ def _mass_and_com(text: str) -> tuple[float | None, tuple[float, ...] | None]:
     if not 0.0 < mass < np.inf or not np.all(np.isfinite(com)) or len(com) not in (0, 3):
         return None, None
     return mass, com or None
-
-
-def _payload_file() -> Path:
-    for directory in config_directories():
-        if (directory / "payloads.yaml").is_file():
-            return directory / "payloads.yaml"
-    raise SysidError(f"payloads.yaml is in none of {', '.join(map(str, config_directories()))}")
