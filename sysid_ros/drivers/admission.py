@@ -41,12 +41,9 @@ def admit_trajectory(
     Args:
         robot: The robot of this driver.
         trajectory: The motion.
-        certificate: Its certificate; None is refused.
+        certificate: Its certificate, which is returned; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
         now: Time of the loop's clock [s].
-
-    Returns:
-        The certificate.
 
     Raises:
         LoopRefusal: With the joint and by how much, or the mismatch.
@@ -102,12 +99,7 @@ def admit_start(
 ) -> None:
     """Check that a start from rest happens as the certificate assumes, and where the arm is held.
 
-    Args:
-        robot: Joint names.
-        trajectory: The motion.
-        certificate: Its certificate.
-        reference: Desired position, (n,) [rad].
-        rested: How long the arm has been held undisturbed [s].
+    ``reference`` is the desired position, (n,) [rad]; ``rested``, how long the arm has been held undisturbed [s].
 
     Raises:
         LoopRefusal: With the joint and by how much, or how long the arm must rest.
@@ -141,11 +133,8 @@ def admit_takeover(
         jump = np.abs(starts - left)
         joint = int(np.argmax(np.where(np.isnan(jump), np.inf, jump)))
         if not jump[joint] <= tolerance:
-            raise LoopRefusal(
-                _WHAT,
-                f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover",
-                RefusalCode.OTHER_START,
-            )
+            text = f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover"
+            raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
 
 
 def admit_load(
@@ -153,14 +142,8 @@ def admit_load(
 ) -> None:
     """Check that a motion and the hold after it keep the continuous torque limits, together with the past.
 
-    Joints that cannot stay as they are held may leave in any case: the motion ends where they can.
-
-    Args:
-        robot: Limits and joint names.
-        past: The past when the motion begins.
-        trajectory: The motion.
-        certificate: Its certificate, which bounds its torques.
-        held: Torques that hold the arm now, (n,) [Nm]; None where it moves.
+    Joints that cannot stay as they are held, by torques (n,) [Nm], may leave in any case: the motion ends where they
+    can. None is held where the arm moves.
 
     Raises:
         LoopRefusal: With the joint, and how long to wait.
@@ -278,11 +261,8 @@ class SceneGuard:
             raise LoopRefusal(_WHAT, f"the scene is not known: {self.fault}", RefusalCode.OTHER_ASSUMPTIONS)
         age = now - self._spoke
         if not age <= SCENE_TIMEOUT:
-            raise LoopRefusal(
-                _WHAT,
-                f"the last scene came {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe planner run?",
-                RefusalCode.OTHER_ASSUMPTIONS,
-            )
+            text = f"the last scene came {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe planner run?"
+            raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_ASSUMPTIONS)
         present = self.present.hash()
         if certificate.scene_hash != present:
             raise LoopRefusal(

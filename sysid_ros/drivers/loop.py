@@ -77,11 +77,8 @@ class ControlLoop:
         settings: LoopSettings | None = None,
         model: LoopModel | None = None,
     ):
-        self.arm = arm
-        self.robot = robot
-        self.settings = settings or LoopSettings()
-        self._controller = controller
-        self._state = ModeState()
+        self.arm, self.robot, self.settings = arm, robot, settings or LoopSettings()
+        self._controller, self._state = controller, ModeState()
         self._cycles = self._invalid_cycles = self._invalid_in_a_row = self._missed_deadlines = 0
         self._output = TorqueOutput(robot.limits.tau_max, self.settings.blend_time, arm.period)
         self._heartbeat_ns = 0
@@ -133,11 +130,7 @@ class ControlLoop:
         self._change_mode(LoopMode.HOLD, LoopCode.OK, "connected, holding position")
 
     def step(self) -> LoopSample | None:
-        """Run one cycle.
-
-        Returns:
-            Measurement and command; None where the arm gave no answer or is not connected.
-        """
+        """Run one cycle; return measurement and command, None where the arm gave no answer or is not connected."""
         if self.mode is LoopMode.IDLE:
             return None
         try:
@@ -150,12 +143,9 @@ class ControlLoop:
             return None
 
     def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
-        """Check a trajectory and start it, or let it take over from its predecessor.
+        """Check a trajectory and start it, or let it take over from its predecessor; without a certificate, refuse it.
 
-        Args:
-            trajectory: The motion.
-            certificate: Its certificate; without one it is refused.
-            model: Model of the controller from the takeover on; None keeps the present one, as a start from rest must.
+        The controller has the model from the takeover on; None keeps the present one, as a start from rest must.
 
         Returns:
             Time until it takes over [s]; 0 for a start from rest.
@@ -172,10 +162,7 @@ class ControlLoop:
         return model.theta_box, model.payload_box
 
     def begin(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None = None) -> float:
-        """Start a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it.
-
-        Returns:
-            Time until it takes over [s]; 0 for a start from rest.
+        """Start a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it, as :meth:`execute`.
 
         Raises:
             LoopRefusal: The arm is not ready for it, or the model has changed since.
@@ -212,10 +199,9 @@ class ControlLoop:
         self._start(Segment(trajectory, None))
 
     def offer_model(self, model: FittedModel) -> bool:
-        """Offer a model that was fitted beside the loop to a controller that uses such; its gate decides.
+        """Offer a model fitted beside the loop to a controller that uses such; return whether its gate judged it.
 
-        Returns:
-            Whether it was judged; not where it departs from another nominal model than the one in use.
+        It is not judged where it departs from another nominal model than the one in use.
 
         Raises:
             LoopRefusal: The control law uses none.
@@ -228,11 +214,8 @@ class ControlLoop:
     def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
         """Let a person lead the arm by its tool until :meth:`brake`; no certificate covers that.
 
-        The wrench of the hand is estimated with the model in use; errors of the model push the arm, too.
-
-        Args:
-            settings: How the arm follows; the sampling period is the arm's.
-            walls: Virtual walls.
+        The wrench of the hand is estimated with the model in use; errors of the model push the arm, too. The sampling
+        period is the arm's.
 
         Raises:
             LoopRefusal: Guiding is not allowed, or the arm is not held undisturbed.
@@ -265,11 +248,7 @@ class ControlLoop:
             self._change_mode(LoopMode.BRAKE, code, reason)
 
     def set_model(self, model: LoopModel, is_reset: bool = False) -> None:
-        """Give the controller another model; its torque is blended in.
-
-        Args:
-            model: The model.
-            is_reset: Whether the boxes may be larger than before (the payload was changed).
+        """Give the controller another model; its torque is blended in. In a reset (another payload) boxes may grow.
 
         Raises:
             LoopRefusal: The arm moves, or a box is not inside the one in use.
@@ -293,10 +272,8 @@ class ControlLoop:
         """Record that a cycle started ``lateness`` [s] after its deadline, and brake where that is too much."""
         self._missed_deadlines += 1
         if lateness > self.settings.late_limit:
-            self.brake(
-                f"a cycle came {1e3 * lateness:.1f} ms late (allowed {1e3 * self.settings.late_limit:g} ms)",
-                LoopCode.MISSED_DEADLINES,
-            )
+            text = f"a cycle came {1e3 * lateness:.1f} ms late (allowed {1e3 * self.settings.late_limit:g} ms)"
+            self.brake(text, LoopCode.MISSED_DEADLINES)
 
     def release(self, reason: str) -> None:
         """Hand the arm back to its own controller or brakes and disconnect. Brake first where it moves."""
@@ -515,12 +492,8 @@ class ControlLoop:
         admit_takeover(self.robot, segment.trajectory, certificate, present.trajectory, present.plan_id or "")
         late = reference.time - certificate.takeover_time + self.arm.period
         if late > 0.0:
-            raise LoopRefusal(
-                "trajectory",
-                f"it comes {late:.3f} s too late to take over; the arm follows the present plan, which ends at rest",
-                RefusalCode.TOO_LATE,
-                late,
-            )
+            text = f"it comes {late:.3f} s too late to take over; the arm follows the present plan, which ends at rest"
+            raise LoopRefusal("trajectory", text, RefusalCode.TOO_LATE, late)
         if model is not None:
             model.require_fits(self.robot)
             model.require_inside(self.model, self.robot)

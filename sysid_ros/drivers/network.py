@@ -57,11 +57,7 @@ class SequenceMonitor:
         self._run = 0
 
     def judge(self, counter: int) -> Arrival:
-        """Count one datagram.
-
-        Returns:
-            NEW: use it. OLD: a repeated or late one, do not use it. RESTART: use it, and discard the past.
-        """
+        """Count a datagram. NEW: use it. OLD: repeated or late, do not use it. RESTART: use it and discard the past."""
         if self._last is None:
             return self._accept(counter)
         step = (counter - self._last) % _MODULUS
@@ -102,13 +98,7 @@ _LATE = 0.5
 
 
 class ArrivalMonitor:
-    """Times of arrival against the period of the sender.
-
-    Attributes:
-        late: Datagrams that came more than half a period late.
-        longest: Longest time between two [s].
-        latest: Time between the latest two [s].
-    """
+    """Counts datagrams that come more than half a period ``late``; ``latest`` and ``longest`` time between two [s]."""
 
     def __init__(self) -> None:
         self.late = 0
@@ -169,8 +159,7 @@ class UdpEndpoint:
 
     Attributes:
         peer: Destination of :meth:`send`; None without a peer.
-        ignored: Datagrams of others so far.
-        first_ignored: Sender of the first of them; None before.
+        first_ignored: Sender of the first of the ``ignored`` datagrams; None before.
 
     Raises:
         ArmError: The port is in use or forbidden, or a host is unknown.
@@ -225,10 +214,7 @@ class UdpEndpoint:
         return datagrams
 
     def send(self, datagram: bytes) -> bool:
-        """Send to the peer; return whether the system accepted it.
-
-        A full buffer or an unreachable network loses it, as a network may.
-        """
+        """Send to the peer; return whether the system accepted it: a full buffer loses it, as a network may."""
         if self.peer is None:
             return False
         try:

@@ -1,7 +1,6 @@
-"""The control loop as a process of its own, seen from the ROS side.
+"""The control loop as a process of its own, seen from the ROS side; it brakes and ends when this side dies.
 
-Commands and replies go through a socket pair, samples through shared memory without a name. The loop keeps running when
-this side is slow, and brakes and ends when it dies.
+Commands and replies go through a socket pair, samples through shared memory without a name.
 """
 
 from __future__ import annotations
@@ -140,10 +139,7 @@ class LoopProcess(ChildProcess):
         return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:
-        """See :meth:`MujocoArm.set_payload`.
-
-        Returns:
-            Sequence number of the last sample before the change; those after it belong to the new payload.
+        """See :meth:`MujocoArm.set_payload`; return the number of the last sample before the change.
 
         Raises:
             LoopRefusal: The arm is not simulated, or the payload is impossible.

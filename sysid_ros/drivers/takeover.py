@@ -156,13 +156,9 @@ def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
 
 
 class HoldingTorque:
-    """Torques that keep an arm in place: its measured torques, damping, and a little stiffness.
+    """Torques that keep an arm in a place, (n,) [rad]: its balance, (n,) [Nm], damping and stiffness.
 
-    Args:
-        robot: Joint names; limits of torque and speed, which set the gains.
-        q: The place, (n,) [rad].
-        effort: Torques that balance it there, in joint direction, (n,) [Nm].
-        stiffness: Torque limits per radian [1/rad].
+    Limits of torque and speed set the gains; the stiffness is in torque limits per radian [1/rad].
     """
 
     def __init__(self, robot: RobotModel, q: Array, effort: Array, stiffness: float = 0.0):
@@ -226,15 +222,12 @@ def hold_and_probe(
     """Balance the arm with its measured torques, damped, and check that it responds as it should.
 
     Args:
-        arm: The arm, under torque and paced by its controller, with a state that is not answered yet.
+        arm: The arm, under torque and paced by its controller.
         robot: Limits and names.
         settings: Duration, largest drift, probe torque.
-        state: That state.
+        state: Its state, not answered yet; the last one is returned, not answered yet either.
         effort: Efforts at rest in joint direction, (n,) [Nm].
         question: Question to the user where the arm does not stay.
-
-    Returns:
-        The latest state, not answered yet.
 
     Raises:
         TakeoverRefused: The arm moves where it should not, or not the way it should.
