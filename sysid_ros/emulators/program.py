@@ -168,37 +168,12 @@ class RefusalReporter:
             self._report(f"refused {what} ({counts} so far)")
 
 
-class CallQueue:
-    """Functions for the owner of an object to call on behalf of other threads, at a suitable time."""
-
-    def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
-
-    def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
-        """Let the owner call a function, for any other thread; return its result or raise its error.
-
-        Raises:
-            concurrent.futures.TimeoutError: The owner did not call it within a time [s]. It may still do so.
-        """
-        future: Future = Future()
-        self._waiting.put((future, function))
-        return future.result(seconds)
-
-    def work(self) -> None:
-        """Call the waiting functions; for the owner."""
-        while not self._waiting.empty():
-            future, function = self._waiting.get()
-            try:
-                future.set_result(function())
-            except Exception as error:
-                future.set_exception(error)
-
-
 class CyclicServer(abc.ABC, Generic[Controller]):
     """Serves the clients of an emulated controller, cycle by cycle."""
 
     def __init__(self, controller: Controller):
-        self._controller, self._calls = controller, CallQueue()
+        self._controller = controller
+        self._waiting: queue.SimpleQueue[tuple[Future, Callable[[Controller], object]]] = queue.SimpleQueue()
 
     @abc.abstractmethod
     def cycle(self) -> None:
@@ -211,6 +186,20 @@ class CyclicServer(abc.ABC, Generic[Controller]):
             for _ in range(_CYCLES_BETWEEN_POLLS):
                 self.cycle()
 
-    def between_cycles(self, action: Callable[[Controller], Result]) -> Result:
-        """Call a function of the controller while its time stands still; for other threads than the cycles'."""
-        return self._calls.call(lambda: action(self._controller))
+    def between_cycles(self, action: Callable[[Controller], Result], seconds: float = 60.0) -> Result:
+        """Let the thread of the cycles call a function of the controller; return its result or raise its error.
+
+        Raises:
+            concurrent.futures.TimeoutError: It was not called within a time [s]. It may still be.
+        """
+        future: Future = Future()
+        self._waiting.put((future, action))
+        return future.result(seconds)
+
+    def _call_waiting(self) -> None:
+        while not self._waiting.empty():
+            future, action = self._waiting.get()
+            try:
+                future.set_result(action(self._controller))
+            except Exception as error:
+                future.set_exception(error)

@@ -7,6 +7,7 @@ assumption.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +19,8 @@ from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.commands import CommandSender, Compensation, DelayMonitor, PositionHold
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
 from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink, StreamedArm
-from sysid_ros.drivers.ros2_control.takeover import (
-    RestMeasurement,
-    find_order,
-    measure_rest,
-    require_listener,
-    require_rest,
-)
-from sysid_ros.drivers.takeover import TakeoverRefused, check_rest, hold_and_probe
+from sysid_ros.drivers.ros2_control.takeover import RestMeasurement, measure_rest, order_of_commands
+from sysid_ros.drivers.takeover import TakeoverRefused, check_rest, find_motion, hold_and_probe
 
 NO_GUARANTEE = "over ros2_control, without real-time guarantees"
 """Sentence in every status of such an arm."""
@@ -34,6 +29,7 @@ _LOST_CYCLES = 8
 The commands that have held the arm at rest balance it better than a model that does not know the payload."""
 _SWITCH_SECONDS = 3.0
 """How long the controller manager may take to put one controller in the place of another [s]."""
+_ASK_SECONDS = 2.0
 _SETTLE_SECONDS = 1.0
 """How long the arm is brought to rest before it is let go [s]."""
 
@@ -182,14 +178,14 @@ class Ros2ControlArm(StreamedArm):
         settings, robot, sender = self.settings, self._robot, self._sender
         stream = self._stream = JointStream(robot, settings, link)
         rest = measure_rest(stream, settings, robot, link.states_name, self._hold_meanwhile)
-        require_rest(rest, robot, settings.rest_time)
+        self._require_rest(rest.spread)
         check_rest(robot, rest.q, rest.tau)
         self._rest = rest
-        sender.order = find_order(link, settings, robot)
-        require_listener(link, settings)
+        sender.order = self._find_order(link)
+        self._require_listener(link)
         sender.position = np.array(rest.q)
         state = self._newest_state(link, stream)
-        require_rest(replace(rest, spread=np.abs(state.q - rest.q)), robot, settings.rest_time)
+        self._require_rest(np.abs(state.q - rest.q))
         self._is_commanding, self._is_holding = True, False
         if link.has_hold_controller:
             # Commands come first: a controller that starts without one would let the arm fall.
@@ -208,6 +204,28 @@ class Ros2ControlArm(StreamedArm):
         except TakeoverRefused:
             self._give_back(link, rest)
             raise
+
+    def _require_rest(self, spread: Array) -> None:
+        motion = find_motion(self._robot, spread, self.settings.rest_time)
+        if motion is not None:
+            raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
+
+    def _find_order(self, link: JointLink) -> tuple[int, ...]:
+        """Return which joint of the model each entry of a command is for."""
+        settings, robot = self.settings, self._robot
+        if settings.interface is Interface.LBR:  # the order is part of the message's definition
+            return tuple(range(robot.n))
+        # A controller that is not needed for the answer may have no parameter service at all.
+        timeout = _ASK_SECONDS if settings.command_joints else settings.connect_timeout
+        return order_of_commands(robot, settings.command_joints, link.ask_controller(timeout))
+
+    def _require_listener(self, link: JointLink) -> None:
+        """Wait until exactly the expected receiver of commands is there."""
+        deadline = time.monotonic() + self.settings.connect_timeout
+        while (problem := link.find_command_problem()) is not None:
+            if time.monotonic() > deadline:
+                raise TakeoverRefused(problem)
+            time.sleep(0.02)
 
     def _give_back(self, link: JointLink, rest: RestMeasurement) -> None:
         """End a takeover that failed. Commands do not act as they should, so there is no feedback any more."""

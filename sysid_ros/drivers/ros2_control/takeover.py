@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
-from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, mean_period
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
+from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointStream, mean_period
 from sysid_ros.drivers.takeover import TakeoverRefused, check_gravity, find_motion
 
 _FEWEST = 10
@@ -40,9 +39,6 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
             may_pass=True,
         )
     return period
-
-
-_ASK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -101,17 +97,6 @@ def measure_rest(
                 raise
 
 
-def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> None:
-    """Refuse an arm that moves.
-
-    Raises:
-        TakeoverRefused: Which joint, by how much.
-    """
-    motion = find_motion(robot, rest.spread, seconds)
-    if motion is not None:
-        raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
-
-
 def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
     """Do the static gravity check of an arm that will not be commanded; return that it passed, or why it cannot.
 
@@ -122,28 +107,6 @@ def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
         return "not done, the arm moves"
     doubt = check_gravity(robot, rest.q, rest.tau)
     return f"not conclusive: {doubt}" if doubt else "passed"
-
-
-def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel) -> tuple[int, ...]:
-    """Which joint of the model each entry of a command is for; see :func:`order_of_commands`."""
-    if settings.interface is Interface.LBR:  # the order is part of the message's definition
-        return tuple(range(robot.n))
-    # A controller that is not needed for the answer may have no parameter service at all.
-    timeout = _ASK_SECONDS if settings.command_joints else settings.connect_timeout
-    return order_of_commands(robot, settings.command_joints, link.ask_controller(timeout))
-
-
-def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
-    """Wait until exactly the expected receiver of commands is there.
-
-    Raises:
-        TakeoverRefused: There is none, or another commander.
-    """
-    deadline = time.monotonic() + settings.connect_timeout
-    while (problem := link.find_command_problem()) is not None:
-        if time.monotonic() > deadline:
-            raise TakeoverRefused(problem)
-        time.sleep(0.02)
 
 
 def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: ControllerInfo | None) -> tuple[int, ...]:
