@@ -89,7 +89,7 @@ class ArmState:
     not to estimate from."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ConnectionSettings(Settings):
     """Settings of every connection to a controller: timeouts, and how its arm is taken over."""
 
@@ -123,6 +123,7 @@ class Arm(ABC):
         joint_names: Names of the n joints, in the order of every array.
         pacing: The side that paces the loop.
         period: Nominal duration of a cycle [s].
+        is_simulated: Whether it exists only in the computer; then it has the methods of ``MujocoArm``, too.
         serial_number: Serial number, as stated until the arm itself reports it in ``connect``; empty: unknown.
     """
 
@@ -130,6 +131,7 @@ class Arm(ABC):
     pacing: Pacing
     period: float
     serial_number: str = ""
+    is_simulated = False
 
     @property
     def n(self) -> int:

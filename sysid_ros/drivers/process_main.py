@@ -25,7 +25,6 @@ from sysid_ros.drivers.arm import SLOW, Pacing
 from sysid_ros.drivers.channel import Channel, Outcome, SampleRing
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal
-from sysid_ros.drivers.mujoco.arm import MujocoArm
 from sysid_ros.drivers.pacing import Pacer, SimulatedClock, request_scheduling
 
 _START_TIMEOUT = 60.0
@@ -50,7 +49,7 @@ class LoopServer:
         self._stop_reason: str | None = None
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
-        self._is_simulated = isinstance(loop.arm, MujocoArm)
+        self._is_simulated = loop.arm.is_simulated
         self._slow: list[str] = []
         self._clock = SimulatedClock(self._slow.append)
 
@@ -129,7 +128,7 @@ class LoopServer:
     def _perform(self, name: str, arguments: tuple[Any, ...]) -> object:
         loop = self._loop
         if name in _SIMULATED:
-            if not isinstance(loop.arm, MujocoArm):
+            if not self._is_simulated:
                 raise LoopRefusal(name, "the arm is not simulated")
             result = getattr(loop.arm, name)(*arguments)
             return loop.status().cycles if name == "set_payload" else result
@@ -192,7 +191,7 @@ def main() -> None:
     except EOFError:
         return
     (number, _, (build, n, capacity, is_real_time)), *_ = messages
-    loop: ControlLoop | None = None
+    loop: Any = None  # of an arm of any kind, or one that only monitors
     try:
         ring = SampleRing(int(sys.argv[2]), n, capacity)
         os.close(int(sys.argv[2]))
@@ -203,7 +202,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: server.request_stop("SIGTERM"))
         sys.setswitchinterval(_SWITCH_INTERVAL)
         scheduling = request_scheduling(is_real_time)
-        if isinstance(loop.arm, MujocoArm):
+        if loop.arm.is_simulated:
             loop.arm.start_clock(time.time_ns())
         loop.connect()
         channel.send((number, Outcome.DONE, scheduling))

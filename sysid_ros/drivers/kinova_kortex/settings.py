@@ -26,7 +26,7 @@ class StampSource(Enum):
     FRAMES = "frames"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KortexSettings(ConnectionSettings):
     """Settings of the client."""
 

@@ -38,7 +38,7 @@ class PositionSent(Enum):
     OFFSET = "offset"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FriSettings(ConnectionSettings):
     """Settings of the client."""
 

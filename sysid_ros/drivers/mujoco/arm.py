@@ -70,6 +70,8 @@ class MujocoArm(Arm):
         NotPhysicallyConsistent: A body cannot have its parameters.
     """
 
+    is_simulated = True
+
     def __init__(
         self,
         robot: RobotModel,

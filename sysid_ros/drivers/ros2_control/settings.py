@@ -25,7 +25,7 @@ class Interface(Enum):
     LBR = "lbr_fri_idl"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ros2ControlSettings(ConnectionSettings):
     """Settings of the connection."""
 
