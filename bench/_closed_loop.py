@@ -37,7 +37,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopCode, LoopMode, LoopSample
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
-from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.emulators.lockstep import LockstepBackend, LockstepSettings
 
 Array = np.ndarray
 

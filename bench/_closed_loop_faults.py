@@ -112,7 +112,7 @@ class MoveObstacle(Once):
                 running.backend.change_scene(scene)
                 times = np.arange(reference.time, path.duration, _STEP)
                 hit = [geometry.distances(path.evaluate(t)[0])["obstacle"] < 0.0 for t in times]
-                contact, brake = _STEP * int(np.argmax(hit)), running.loop._motion.present.certificate.brake_time  # noqa: SLF001
+                contact, brake = _STEP * int(np.argmax(hit)), running.loop._present.certificate.brake_time  # noqa: SLF001
                 # A stop goes on for half of its time on the clock of the path.
                 running.outcome.labels["avoidable"] = "yes" if contact > 0.5 * brake + 2.0 * _STEP else "no"
                 return (

@@ -91,7 +91,8 @@ def emulate(pipe: Connection) -> None:
 def running_loop(
     port: int, port_realtime: int, controller: str = "robust", attempts: int = 4, **settings: float
 ) -> RunningLoop:
-    kortex = KortexSettings("127.0.0.1", port, port_realtime, connect_timeout=3.0, **settings)
+    address = {"robot_ip": "127.0.0.1", "port": port, "port_realtime": port_realtime}
+    kortex = KortexSettings(**address, connect_timeout=3.0, **settings)
     return RunningLoop(partial(build_loop, LoopSetup(MODEL, Driver.KORTEX, (kortex,), controller)), attempts)
 
 

@@ -41,12 +41,9 @@ def admit_trajectory(
     Args:
         robot: The robot of this driver.
         trajectory: The motion.
-        certificate: Its certificate; None is refused.
+        certificate: Its certificate, which is returned; None is refused.
         boxes: Parameter boxes of the model in use: the arm's (14 n,), then the payload's (10,).
         now: Time of the loop's clock [s].
-
-    Returns:
-        The certificate.
 
     Raises:
         LoopRefusal: With the joint and by how much, or the mismatch.
@@ -54,7 +51,8 @@ def admit_trajectory(
     if certificate is None:
         raise LoopRefusal(_WHAT, NOT_CERTIFIED, RefusalCode.NO_CERTIFICATE)
     _require_size(robot, trajectory)
-    _require_in_range(robot, certificate)
+    for problem in find_out_of_range(robot, certificate):
+        raise LoopRefusal(_WHAT, problem, RefusalCode.OUT_OF_RANGE)
     try:
         certificate.matches(trajectory, *boxes)
     except CertificateMismatch as mismatch:
@@ -101,12 +99,7 @@ def admit_start(
 ) -> None:
     """Check that a start from rest happens as the certificate assumes, and where the arm is held.
 
-    Args:
-        robot: Joint names.
-        trajectory: The motion.
-        certificate: Its certificate.
-        reference: Desired position, (n,) [rad].
-        rested: How long the arm has been held undisturbed [s].
+    ``reference`` is the desired position, (n,) [rad]; ``rested``, how long the arm has been held undisturbed [s].
 
     Raises:
         LoopRefusal: With the joint and by how much, or how long the arm must rest.
@@ -140,11 +133,8 @@ def admit_takeover(
         jump = np.abs(starts - left)
         joint = int(np.argmax(np.where(np.isnan(jump), np.inf, jump)))
         if not jump[joint] <= tolerance:
-            raise LoopRefusal(
-                _WHAT,
-                f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover",
-                RefusalCode.OTHER_START,
-            )
+            text = f"the {name} of {robot.joint_names[joint]} would jump by {jump[joint]:.3g} {unit} at the takeover"
+            raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_START)
 
 
 def admit_load(
@@ -152,14 +142,8 @@ def admit_load(
 ) -> None:
     """Check that a motion and the hold after it keep the continuous torque limits, together with the past.
 
-    Joints that cannot stay as they are held may leave in any case: the motion ends where they can.
-
-    Args:
-        robot: Limits and joint names.
-        past: The past when the motion begins.
-        trajectory: The motion.
-        certificate: Its certificate, which bounds its torques.
-        held: Torques that hold the arm now, (n,) [Nm]; None where it moves.
+    Joints that cannot stay as they are held, by torques (n,) [Nm], may leave in any case: the motion ends where they
+    can. None is held where the arm moves.
 
     Raises:
         LoopRefusal: With the joint, and how long to wait.
@@ -207,11 +191,6 @@ def _require_same_robot(robot: RobotModel, certificate: Certificate) -> None:
         )
 
 
-def _require_in_range(robot: RobotModel, certificate: Certificate) -> None:
-    for problem in find_out_of_range(robot, certificate):
-        raise LoopRefusal(_WHAT, problem, RefusalCode.OUT_OF_RANGE)
-
-
 def _require_small(robot: RobotModel, values: Array, tolerance: float, words: str) -> None:
     worst = int(np.argmax(np.where(np.isfinite(values), np.abs(values), np.inf)))
     if not abs(values[worst]) <= tolerance:
@@ -237,7 +216,6 @@ def _require_within_limits(robot: RobotModel, trajectory: Trajectory) -> None:
             )
 
 
-_UNKNOWN = "no scene has been received yet; the safe planner publishes it"
 SCENE_PERIOD = 0.5
 """Period at which a safe planner repeats the scene [s]."""
 SCENE_TIMEOUT = 5.0
@@ -254,30 +232,24 @@ class SceneGuard:
 
     Args:
         required: Smallest content of every scene, by the configuration of the driver.
+
+    Attributes:
+        present: The present scene; None if unknown.
+        fault: Why the scene is unknown; None if it is known.
     """
 
     def __init__(self, required: Scene) -> None:
         self._required = required
-        self._scene: Scene | None = None
-        self._fault: str | None = _UNKNOWN
+        self.present: Scene | None = None
+        self.fault: str | None = "no scene has been received yet; the safe planner publishes it"
         self._certified: dict[str, Scene] = {}
         self._sources: dict[str, float] = {}  # by name: when they spoke last [s]
         self._spoke = -np.inf  # when the present scene was last said [s]
 
     @property
-    def fault(self) -> str | None:
-        """Why the scene is unknown; None if it is known."""
-        return self._fault
-
-    @property
-    def present(self) -> Scene | None:
-        """The present scene; None if unknown."""
-        return self._scene
-
-    @property
     def hash(self) -> str | None:
         """Hash of the present scene; None if unknown."""
-        return None if self._scene is None else self._scene.hash()
+        return None if self.present is None else self.present.hash()
 
     def admit(self, certificate: Certificate, now: float) -> Scene:
         """Check that a certificate is about the present scene at a steady time [s], and return the scene.
@@ -285,16 +257,13 @@ class SceneGuard:
         Raises:
             LoopRefusal: It is about another scene, or the scene is unknown or too old.
         """
-        if self._scene is None:
-            raise LoopRefusal(_WHAT, f"the scene is not known: {self._fault}", RefusalCode.OTHER_ASSUMPTIONS)
+        if self.present is None:
+            raise LoopRefusal(_WHAT, f"the scene is not known: {self.fault}", RefusalCode.OTHER_ASSUMPTIONS)
         age = now - self._spoke
         if not age <= SCENE_TIMEOUT:
-            raise LoopRefusal(
-                _WHAT,
-                f"the last scene came {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe planner run?",
-                RefusalCode.OTHER_ASSUMPTIONS,
-            )
-        present = self._scene.hash()
+            text = f"the last scene came {age:.1f} s ago (allowed {SCENE_TIMEOUT:g} s); does the safe planner run?"
+            raise LoopRefusal(_WHAT, text, RefusalCode.OTHER_ASSUMPTIONS)
+        present = self.present.hash()
         if certificate.scene_hash != present:
             raise LoopRefusal(
                 _WHAT,
@@ -303,8 +272,8 @@ class SceneGuard:
                 RefusalCode.OTHER_ASSUMPTIONS,
             )
         # The motion before may still be on its way.
-        self._certified = dict([*self._certified.items(), (present, self._scene)][-2:])
-        return self._scene
+        self._certified = dict([*self._certified.items(), (present, self.present)][-2:])
+        return self.present
 
     def find_conflict(self, source: str, now: float) -> str | None:
         """Record a message of a source at a steady time [s], and return why it does not count; None if it does."""
@@ -323,12 +292,12 @@ class SceneGuard:
                 f"it lacks what this driver is configured to demand: {missing}; give arm_driver and safe_planner the "
                 "same scene, has_ground, ground_height and clearance"
             )
-        self._scene, self._fault = scene, None
+        self.present, self.fault = scene, None
         if all(scene.find_missing(certified) is None for certified in self._certified.values()):
             return None
         return "the scene has changed since the motion was certified"
 
     def invalidate(self, fault: str) -> str:
         """Record why the scene is unknown, and return why motions must stop."""
-        self._scene, self._fault = None, fault
+        self.present, self.fault = None, fault
         return f"the scene is no longer known: {fault}"

@@ -4,8 +4,6 @@ The interface fits both ways vendors pace a torque loop. A *controller-paced* ar
 times and expects one answer: ``read`` blocks until the state arrives and ``command`` answers it. A *client-paced* arm
 (Kinova Kortex, MuJoCo) answers requests at any time: the loop sleeps until its own deadline, ``read`` returns the
 newest state at once and ``command`` is the request whose reply the next ``read`` returns.
-
-A :class:`SimulatedArm` adds functions of simulations: another payload, faults on demand, the true state.
 """
 
 from __future__ import annotations
@@ -42,30 +40,23 @@ class ArmLost(ArmError):
         super().__init__(f"the arm is lost: {reason}")
 
 
-AT_REST = 0.01
-"""An arm is at rest where no joint is faster [rad/s]."""
-
-
 @dataclass(frozen=True)
 class ControllerPayload:
-    """What a controller says that its arm carries.
-
-    Attributes:
-        mass: All that is behind the flange [kg].
-        com: Its centre of gravity in the tool flange's frame, (3,) [m].
-        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where not reported.
-        speed: Largest speed of a joint [rad/s].
-    """
+    """What a controller says that its arm carries."""
 
     mass: float
+    """All that is behind the flange [kg]."""
     com: Array
+    """Its centre of gravity in the tool flange's frame, (3,) [m]."""
     inertia: Array | None
+    """[Ixx, Iyy, Izz, Ixy, Ixz, Iyz] about it, axes of the flange, (6,) [kg m^2]; None where not reported."""
     speed: float
+    """Largest speed of a joint [rad/s]."""
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the arm stands still."""
-        return self.speed <= AT_REST
+        """Whether no joint is faster than 0.01 rad/s."""
+        return self.speed <= 0.01
 
 
 class Pacing(Enum):
@@ -77,28 +68,49 @@ class Pacing(Enum):
 
 @dataclass(frozen=True)
 class ArmState:
-    """One measurement of the arm.
-
-    Attributes:
-        stamp_ns: Time of the measurement [ns since the epoch of the arm's clock].
-        q: Measured positions, (n,) [rad], unwrapped.
-        v: Measured velocities, (n,) [rad/s].
-        tau: Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm].
-        ok: Whether the values are fresh; if not they repeat the last known ones (a missed cycle).
-        faults: Faults that the arm reports while it still obeys, in words.
-        missed: Cycles without a state between this one and the one before [-].
-        is_exact: Whether the errors are within the sensor model's; if not, the values are good enough to hold
-            the arm with, but not to estimate from.
-    """
+    """One measurement of the arm."""
 
     stamp_ns: int
+    """Time of the measurement [ns since the epoch of the arm's clock]."""
     q: Array
+    """Measured positions, (n,) [rad], unwrapped."""
     v: Array
+    """Measured velocities, (n,) [rad/s]."""
     tau: Array
+    """Measured efforts in joint direction (the vendor's sign already applied), (n,) [Nm]."""
     ok: bool = True
+    """Whether the values are fresh; if not they repeat the last known ones (a missed cycle)."""
     faults: tuple[str, ...] = ()
+    """Faults that the arm reports while it still obeys, in words."""
     missed: int = 0
+    """Cycles without a state between this one and the one before [-]."""
     is_exact: bool = True
+    """Whether the errors are within the sensor model's; if not, the values are good enough to hold the arm with, but
+    not to estimate from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionSettings(Settings):
+    """Settings of every connection to a controller: timeouts, and how its arm is taken over."""
+
+    connect_timeout: float = setting(15.0, "s", lower=0.1, upper=50.0)
+    """Longest time for each step of taking a real arm over."""
+    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
+    """Timeout: time without a message of the controller after which the arm counts as lost."""
+    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
+    """Time between two fresh states beyond the period at which the arm brakes."""
+    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
+    """How long a cycle waits for the arm; 0 for two periods, of a Kinova three quarters of one, so that a lost reply
+    costs no more than its own cycle. More for an emulated controller, whose time stands still meanwhile."""
+    rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long the resting arm is measured before it is taken over."""
+    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
+    """How long it must stay where it is under torque control before anything else."""
+    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
+    """How far it may drift meanwhile."""
+    probe_torque: float = setting(0.25, "-", lower=0.0, upper=0.5, library_only=True)
+    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
+    has moved by 1 mrad. 0 leaves it out."""
 
 
 class Arm(ABC):
@@ -111,6 +123,7 @@ class Arm(ABC):
         joint_names: Names of the n joints, in the order of every array.
         pacing: The side that paces the loop.
         period: Nominal duration of a cycle [s].
+        is_simulated: Whether it exists only in the computer; then it has the methods of ``MujocoArm``, too.
         serial_number: Serial number, as stated until the arm itself reports it in ``connect``; empty: unknown.
     """
 
@@ -118,6 +131,7 @@ class Arm(ABC):
     pacing: Pacing
     period: float
     serial_number: str = ""
+    is_simulated = False
 
     @property
     def n(self) -> int:
@@ -181,11 +195,7 @@ def is_all_finite(values: Array) -> bool:
 
 
 def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
-    """Check torques (n,) [Nm] before they are sent to a motor.
-
-    Raises:
-        ArmError: An entry is not finite.
-    """
+    """Refuse torques (n,) [Nm] that are not finite, before they are sent to a motor; raises :class:`ArmError`."""
     if not is_all_finite(tau):
         joint = int(np.isfinite(tau).argmin())
         raise ArmError(f"torque command of {joint_names[joint]} is {tau[joint]} Nm; it must be a finite number")
@@ -193,18 +203,12 @@ def require_finite_command(tau: Array, joint_names: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Truth:
-    """The hidden truth of a simulation.
-
-    Attributes:
-        theta: True parameters of the arm, (14 n,).
-        payload: True parameters of the payload about the frame of the last joint, (10,); None for no payload.
-        stamp_ns: Exact time of the state [ns].
-        q: Exact positions, (n,) [rad].
-        v: Exact velocities, (n,) [rad/s].
-    """
+    """The hidden truth of a simulation: exact time [ns], positions (n,) [rad] and velocities (n,) [rad/s]."""
 
     theta: Array
+    """True parameters of the arm, (14 n,)."""
     payload: Array | None
+    """True parameters of the payload about the frame of the last joint, (10,); None for no payload."""
     stamp_ns: int
     q: Array
     v: Array
@@ -230,41 +234,7 @@ class InjectedFaults(Settings):
     """Power fails: brakes engage, the arm is lost until it is connected again."""
 
     def require_joints(self, joint_names: Sequence[str]) -> None:
-        """Check the joint names.
-
-        Raises:
-            ParameterOutOfRange: A fault names a joint the arm does not have.
-        """
+        """Refuse a fault of a joint that the arm does not have; raises :class:`ParameterOutOfRange`."""
         for name in (*self.stuck_encoders, *self.nan_torques, *self.nan_positions):
             if name not in joint_names:
                 raise ParameterOutOfRange("joint", name, f"one of {', '.join(joint_names)}")
-
-
-class SimulatedArm(Arm):
-    """An arm that exists only in the computer."""
-
-    @abstractmethod
-    def set_payload(self, payload: Array | None) -> None:
-        """Attach, change or (None) detach the payload at once; position and velocity stay.
-
-        It is given by its true parameters about the frame of the last joint, (10,).
-
-        Raises:
-            NotPhysicallyConsistent: The last body cannot have such a payload.
-        """
-
-    @abstractmethod
-    def inject(self, faults: InjectedFaults) -> None:
-        """Replace all injected faults.
-
-        Raises:
-            ParameterOutOfRange: A fault names a joint the arm does not have.
-        """
-
-    @abstractmethod
-    def start_clock(self, stamp_ns: int) -> None:
-        """Set the present time of the simulation [ns since the epoch]; before ``connect`` only."""
-
-    @abstractmethod
-    def truth(self) -> Truth:
-        """Return the exact parameters and state."""

@@ -15,7 +15,7 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -93,8 +93,15 @@ class Channel:
             raise EOFError("the other end of the channel is closed") from error
         if not data:
             raise EOFError("the other end of the channel is closed")
-        self._incoming += data
-        return list(self._take_messages())
+        buffer, messages = self._incoming, []
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+            if len(buffer) < end:
+                break
+            messages.append(pickle.loads(bytes(buffer[_LENGTH.size : end])))
+            del buffer[:end]
+        return messages
 
     def wait(self, timeout: float) -> list[Any]:
         """Return the next messages, after waiting for at most ``timeout`` [s]; none if there were none.
@@ -114,53 +121,35 @@ class Channel:
         """Close this end."""
         self._socket.close()
 
-    def _take_messages(self) -> Iterator[Any]:
-        buffer = self._incoming
-        while len(buffer) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
-            if len(buffer) < end:
-                return
-            body = bytes(buffer[_LENGTH.size : end])
-            del buffer[:end]
-            yield pickle.loads(body)
-
 
 @dataclass(frozen=True)
 class LoopSamples:
-    """Consecutive usable samples of the loop.
-
-    Attributes:
-        block: Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing.
-        q_d: Desired positions, (N, n) [rad].
-        v_d: Desired velocities, (N, n) [rad/s].
-        a_d: Desired accelerations, (N, n) [rad/s^2].
-        tau_command: Torques sent, (N, n) [Nm].
-        modes: Mode of the loop, (N,).
-        dropped: Cycles lost since the start because they were read too late.
-    """
+    """Consecutive usable samples of the loop: measured, desired and sent, (N, n), and the modes of the loop, (N,)."""
 
     block: SampleBlock
+    """Stamps, counters and measurements of N cycles; cycles without a usable measurement are missing."""
     q_d: Array
     v_d: Array
     a_d: Array
     tau_command: Array
     modes: NDArray[np.int64]
     dropped: int
+    """Cycles lost since the start because they were read too late."""
 
 
 def collect_samples(samples: Sequence[LoopSample], n: int) -> LoopSamples:
     """Collect the usable samples of :meth:`ControlLoop.step`, of an arm with n joints."""
     usable = [sample for sample in samples if sample.ok and np.isfinite(sample.tau).all()]
-    vectors = np.array([sample[3:10] for sample in usable], dtype=float).reshape(len(usable), 7, n)
-    block = SampleBlock(
-        np.array([sample.stamp_ns for sample in usable], dtype=np.int64),
-        np.array([sample.sequence for sample in usable], dtype=np.int64),
-        vectors[:, 0],
-        vectors[:, 1],
-        vectors[:, 2],
-    )
-    modes = np.array([sample.mode for sample in usable], dtype=np.int64)
-    return LoopSamples(block, vectors[:, 3], vectors[:, 4], vectors[:, 5], vectors[:, 6], modes, 0)
+    integers = np.array([(one.stamp_ns, one.sequence, one.mode) for one in usable], dtype=np.int64).reshape(-1, 3)
+    vectors = np.array([one[3:10] for one in usable], dtype=float).reshape(-1, _VECTORS, n)
+    return _join(integers.T, vectors, 0)
+
+
+def _join(integers: Iterable[NDArray[np.int64]], vectors: Array, dropped: int) -> LoopSamples:
+    """Join stamps, counters and modes, (N,) each, with the vectors of N samples, (N, 7, n)."""
+    stamps, sequence, modes = integers
+    q, v, tau, q_d, v_d, a_d, tau_command = vectors.transpose(1, 0, 2)
+    return LoopSamples(SampleBlock(stamps, sequence, q, v, tau), q_d, v_d, a_d, tau_command, modes, dropped)
 
 
 _HEADER = 8
@@ -174,16 +163,9 @@ _GUARD = 64
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """Regularity of the latest cycles.
+    """Time between the starts of the latest cycles, and their computing time: median, 99th percentile, maximum [s].
 
-    Attributes:
-        period_p50: Median time between the starts of two cycles [s].
-        period_p99: Its 99th percentile [s].
-        period_max: Its maximum [s].
-        compute_p50: Median computing time of a cycle [s]; where the arm paces the loop, waiting for it is included.
-        compute_p99: Its 99th percentile [s].
-        compute_max: Its maximum [s].
-        cycles: Number of cycles.
+    Where the arm paces the loop, the computing time includes waiting for it.
     """
 
     period_p50: float
@@ -246,11 +228,7 @@ class SampleRing:
         """Return the usable samples written since the last call."""
         integers, floats = self._take()
         usable = (integers[:, _OK] == 1) & np.isfinite(floats[:, :3]).all(axis=(1, 2))
-        integers, floats = integers[usable], floats[usable]
-        block = SampleBlock(integers[:, _STAMP], integers[:, _SEQUENCE], floats[:, 0], floats[:, 1], floats[:, 2])
-        return LoopSamples(
-            block, floats[:, 3], floats[:, 4], floats[:, 5], floats[:, 6], integers[:, _MODE], self.dropped
-        )
+        return _join(integers[usable][:, [_STAMP, _SEQUENCE, _MODE]].T, floats[usable], self.dropped)
 
     def latest_stamp_ns(self) -> int:
         """Return the stamp of the latest sample [ns]; 0 before the first."""
@@ -267,12 +245,9 @@ class SampleRing:
     def timing(self, cycles: int = 1000) -> LoopTiming:
         """Return the timing of the latest cycles; zeros before the first."""
         times = self.cycle_times(cycles)
-        count = len(times)
-        if count == 0:
-            return LoopTiming(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
-        (p50, c50), (p99, c99) = np.quantile(times, [0.5, 0.99], axis=0)
-        (p_max, c_max) = times.max(axis=0)
-        return LoopTiming(float(p50), float(p99), float(p_max), float(c50), float(c99), float(c_max), count)
+        quantiles = np.quantile(times, (0.5, 0.99, 1.0), axis=0) if len(times) else np.zeros((3, 2))
+        (p50, c50), (p99, c99), (p_max, c_max) = quantiles.tolist()
+        return LoopTiming(p50, p99, p_max, c50, c99, c_max, len(times))
 
     def _take(self) -> tuple[NDArray[np.int64], Array]:
         head = int(self._header[0])

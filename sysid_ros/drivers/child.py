@@ -58,24 +58,22 @@ class ChildProcess:
         return None if self._process is None else self._process.pid
 
     def _spawn(self, descriptors: Sequence[int] = ()) -> None:
+        own = {**dict.fromkeys(_THREAD_VARIABLES, "1"), "PYTHONPATH": os.pathsep.join(sys.path)}
+        others = {
+            name: value for name, value in os.environ.items() if name != KEY_FILE_VARIABLE
+        }  # the key is ours alone
         ours, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.module, str(theirs.fileno()), *map(str, descriptors)],
                 pass_fds=(theirs.fileno(), *descriptors),
-                env=self._environment(),
+                env={**others, **own},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C in our terminal is ours to handle
             )
         finally:
             theirs.close()
         self._channel = Channel(ours)
-
-    @staticmethod
-    def _environment() -> dict[str, str]:
-        """Return the environment of the process: the key is for its parent alone."""
-        own = {**dict.fromkeys(_THREAD_VARIABLES, "1"), "PYTHONPATH": os.pathsep.join(sys.path)}
-        return {name: value for name, value in os.environ.items() if name != KEY_FILE_VARIABLE} | own
 
     def _call(self, name: str, *arguments: object, timeout: float = REPLY_TIMEOUT) -> Any:
         with self._lock:

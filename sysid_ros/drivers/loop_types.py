@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -19,57 +20,26 @@ from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.core.tracking_bound.nominal_payload import choose_payload, nominal_payload_range
 from sysid_ros.drivers.arm import Array
 
-
-class LoopMode(IntEnum):
-    """Mode of the loop; the numbers are as in ``DriverStatus``."""
-
-    IDLE = 0
-    HOLD = 1
-    TRACK = 2
-    BRAKE = 3
-    FAULT = 4
-    GUIDE = 5
-
-
-class LoopCode(IntEnum):
-    """Why the loop left the normal course; the numbers are as in ``DriverStatus``."""
-
-    OK = 0
-    BRAKE_REQUESTED = 1
-    STALE = 2
-    INVALID_MEASUREMENT = 3
-    TRACKING_ERROR = 4
-    MISSED_DEADLINES = 5
-    LIMIT = 6
-    HARDWARE = 7
-    INTERNAL = 8
-
-
-class RefusalCode(IntEnum):
-    """Why a plan is not executed; the numbers are as in ``ExecuteTrajectory``."""
-
-    NOT_READY = 1
-    MALFORMED = 2
-    NO_CERTIFICATE = 3
-    NOT_AUTHENTIC = 4
-    REPLAYED = 5
-    EXPIRED = 6
-    OUT_OF_RANGE = 7
-    OTHER_ASSUMPTIONS = 8
-    OTHER_START = 9
-    NOT_PROVEN = 10
-    TOO_LATE = 11
-    INTERNAL = 12
+LoopMode = IntEnum("LoopMode", "IDLE HOLD TRACK BRAKE FAULT GUIDE", start=0)
+"""Mode of the loop; the numbers are as in ``DriverStatus``."""
+LoopCode = IntEnum(
+    "LoopCode",
+    "OK BRAKE_REQUESTED STALE INVALID_MEASUREMENT TRACKING_ERROR MISSED_DEADLINES LIMIT HARDWARE INTERNAL",
+    start=0,
+)
+"""Why the loop left the normal course; the numbers are as in ``DriverStatus``."""
+RefusalCode = IntEnum(
+    "RefusalCode",
+    "NOT_READY MALFORMED NO_CERTIFICATE NOT_AUTHENTIC REPLAYED EXPIRED OUT_OF_RANGE OTHER_ASSUMPTIONS OTHER_START "
+    "NOT_PROVEN TOO_LATE INTERNAL",
+)
+"""Why a plan is not executed; the numbers are as in ``ExecuteTrajectory``, from 1 on."""
 
 
 class LoopRefusal(SysidError):
     """A request that the loop refuses; the arm goes on as before.
 
-    Args:
-        what: The request.
-        reason: Why not: which joint, by how much, and a remedy.
-        code: The same as a number.
-        late: Lateness [s]; None where time is not the reason.
+    ``reason`` says which joint, by how much, and a remedy; ``late`` is how late [s], where time is the reason.
     """
 
     def __init__(self, what: str, reason: str, code: RefusalCode = RefusalCode.NOT_READY, late: float | None = None):
@@ -82,20 +52,16 @@ class LoopRefusal(SysidError):
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault found by a monitor.
-
-    Attributes:
-        code: The fault, as a number.
-        reason: The same in a sentence: which joint, by how much.
-        ends_control: Whether the arm has to be damped and handed back; else it brakes along its path.
-        is_blind: Whether a measurement is wrong although it looks right (a stuck encoder), so that no velocity may be
-            damped.
-    """
+    """A fault found by a monitor."""
 
     code: LoopCode
+    """The fault, as a number."""
     reason: str
+    """The same in a sentence: which joint, by how much."""
     ends_control: bool = False
+    """Whether the arm has to be damped and handed back; else it brakes along its path."""
     is_blind: bool = False
+    """Whether a measurement is wrong although it looks right (a stuck encoder), so that no velocity may be damped."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +75,32 @@ class Transition:
     reason: str
 
 
-class LoopSample(NamedTuple):
-    """One cycle. Arrays are (n,).
+@dataclass
+class ModeState:
+    """The mode of the loop, why it last left the normal course, and the latest transitions, oldest first."""
 
-    Attributes:
-        sequence: Number of the cycle.
-        stamp_ns: Time of the measurement [ns].
-        ok: Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control and
-            not guided; else do not use it.
-        q: Measured positions [rad].
-        v: Measured velocities [rad/s].
-        tau: Measured efforts in joint direction [Nm].
-        q_d: Desired positions [rad].
-        v_d: Desired velocities [rad/s].
-        a_d: Desired accelerations [rad/s^2].
-        tau_command: Torques sent [Nm]; NaN without any.
-        mode: Mode of the loop.
+    mode: LoopMode = LoopMode.IDLE
+    code: LoopCode = LoopCode.OK
+    reason: str = "not connected"
+    transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=20))
+
+    def change(self, stamp_ns: int, mode: LoopMode, code: LoopCode, reason: str) -> None:
+        """Enter a mode at a time [ns] and record why."""
+        self.transitions.append(Transition(stamp_ns, self.mode, mode, code, reason))
+        self.mode, self.code, self.reason = mode, code, reason
+
+
+class LoopSample(NamedTuple):
+    """One cycle: its number, time [ns], measurement, desired motion, torques sent (NaN without any) and mode.
+
+    Arrays are (n,), in joint direction: [rad], [rad/s], [rad/s^2], [Nm].
     """
 
     sequence: int
     stamp_ns: int
     ok: bool
+    """Whether the measurement is fresh and plausible, its efforts included, and the arm under torque control and not
+    guided; else do not use it."""
     q: Array
     v: Array
     tau: Array
@@ -142,55 +113,49 @@ class LoopSample(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopStatus:
-    """Status of the loop.
-
-    Attributes:
-        mode: Its mode.
-        code: Why it last left the normal course; ``OK`` again with the next trajectory.
-        reason: The same in a sentence.
-        stamp_ns: Time of the last cycle [ns].
-        cycles: Cycles since connect.
-        invalid_cycles: Cycles without a usable measurement.
-        saturated_cycles: Cycles in which a torque limit cut the command.
-        missed_deadlines: Cycles that came too late: by half a period where this computer paces the loop, and commands
-            that left later than a period after the state they answer where the controller does.
-        reference: Desired position, (n,) [rad]; a new trajectory starts here.
-        plan_id: Plan being followed or braked on; None without one.
-        next_plan_id: Plan that waits to take over from it; None without one.
-        progress: Part of it that is done, 0..1.
-        tracking_error: Desired minus measured position, (n,) [rad].
-        tracking_error_max: Its largest absolute value on the present or last trajectory, (n,) [rad].
-        tracking_bound: Bound the trajectory was certified with, (n,) [rad]; infinite without one.
-        is_taking_over: Whether torque is still being blended in; trajectories are refused meanwhile.
-        rested: How long the arm has been held undisturbed [s]; a certificate may ask for some time of it.
-        model_box_hash: Fingerprint of the parameter boxes of the model in use.
-        law: Control law with its settings, as in a tracking bound.
-        transitions: The latest changes of mode, oldest first.
-        online_model: Decisions of the gate of the online model; None under other control laws.
-        serial_number: Serial number of the arm; empty if unknown.
-    """
+    """Status of the loop."""
 
     mode: LoopMode
     code: LoopCode
+    """Why it last left the normal course; ``OK`` again with the next trajectory."""
     reason: str
+    """The same in a sentence."""
     stamp_ns: int
+    """Time of the last cycle [ns]."""
     cycles: int
+    """Cycles since connect."""
     invalid_cycles: int
-    saturated_cycles: int
-    missed_deadlines: int
+    """Cycles without a usable measurement."""
     reference: Array
-    plan_id: str | None
-    next_plan_id: str | None
-    progress: float
+    """Desired position, (n,) [rad]; a new trajectory starts here."""
     tracking_error: Array
+    """Desired minus measured position, (n,) [rad]."""
     tracking_error_max: Array
+    """Its largest absolute value on the present or last trajectory, (n,) [rad]."""
     tracking_bound: Array
-    is_taking_over: bool
-    rested: float
+    """Bound the trajectory was certified with, (n,) [rad]; infinite without one."""
     model_box_hash: str
+    """Fingerprint of the parameter boxes of the model in use."""
     law: ControlLaw
+    """Control law with its settings, as in a tracking bound."""
     transitions: tuple[Transition, ...]
+    saturated_cycles: int = 0
+    """Cycles in which a torque limit cut the command."""
+    missed_deadlines: int = 0
+    """Cycles that came too late: by half a period where this computer paces the loop, and commands that left later than
+    a period after the state they answer where the controller does."""
+    plan_id: str | None = None
+    """Plan being followed or braked on; None without one."""
+    next_plan_id: str | None = None
+    """Plan that waits to take over from it; None without one."""
+    progress: float = 0.0
+    """Part of it that is done, 0..1."""
+    is_taking_over: bool = False
+    """Whether torque is still being blended in; trajectories are refused meanwhile."""
+    rested: float = 0.0
+    """How long the arm has been held undisturbed [s]; a certificate may ask for some time of it."""
     online_model: OnlineModelStatus | None = None
+    """Decisions of the gate of the online model; None under other control laws."""
     serial_number: str = ""
 
     @property
@@ -245,19 +210,16 @@ class LoopSettings(Settings):
 
 @dataclass(frozen=True)
 class LoopModel:
-    """Parameters of arm and payload.
-
-    Attributes:
-        theta: Nominal parameters of the arm, (14 n,).
-        theta_box: Box that contains the true ones, (14 n,).
-        payload: Nominal payload about the frame of the last joint, (10,).
-        payload_box: Box that contains the true one, (10,).
-    """
+    """Parameters of arm and payload."""
 
     theta: Array
+    """Nominal parameters of the arm, (14 n,)."""
     theta_box: Box
+    """Box that contains the true ones, (14 n,)."""
     payload: Array
+    """Nominal payload about the frame of the last joint, (10,)."""
     payload_box: Box
+    """Box that contains the true one, (10,)."""
 
     @classmethod
     def nominal(cls, robot: RobotModel) -> LoopModel:
@@ -267,13 +229,9 @@ class LoopModel:
 
     @classmethod
     def of_payload(cls, robot: RobotModel, box: Box, guess: Array, nominal: Array | None = None) -> LoopModel:
-        """Return the robot's nominal parameters with a payload in a box.
+        """Return the robot's nominal parameters with a payload in a box, (10,), most probably ``guess`` (10,).
 
-        Args:
-            robot: The arm.
-            box: Box that contains the true payload, (10,).
-            guess: Most probable payload, (10,).
-            nominal: Nominal payload of the controller, (10,); None for one with a small tracking bound.
+        ``nominal`` is the nominal payload of the controller, (10,); None for one with a small tracking bound.
         """
         payload = choose_payload(robot, (robot.theta_box, box), guess) if nominal is None else nominal
         return cls(robot.theta_nominal, robot.theta_box, payload, box)
@@ -290,23 +248,17 @@ class LoopModel:
                 The nominal payload may lie outside its box, as the integral state balances its error, but not outside
                 the range for all payloads of the robot.
         """
-        parts = (
-            (self.theta, self.theta_box, parameter_names(robot)),
-            (self.payload, self.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),
-        )
-        for values, box, names in parts:
+        for values, box, names in self._parts(robot):
             if not np.shape(values) == box.lower.shape == (len(names),):
                 raise LoopRefusal("model", f"{len(names)} parameters are needed, {np.size(values)} were given")
             allowed = nominal_payload_range(robot) if values is self.payload else box
             outside = np.flatnonzero(~((allowed.lower <= values) & (values <= allowed.upper)))
             if outside.size:
                 i = outside[0]
-                why = ""
-                if values is self.payload:
-                    why = (
-                        f", what the payload prior of {robot.name} and counterweights of its last body may need: the "
-                        "controller would push for a load that is not there; give nominal_payload within that, or none"
-                    )
+                why = (
+                    f", what the payload prior of {robot.name} and counterweights of its last body may need: the "
+                    "controller would push for a load that is not there; give nominal_payload within that, or none"
+                ) * (values is self.payload)
                 limits = f"[{allowed.lower[i]:.6g}, {allowed.upper[i]:.6g}]"
                 raise LoopRefusal("model", f"{names[i]} = {values[i]:.6g} is not in {limits}{why}")
 
@@ -314,13 +266,9 @@ class LoopModel:
         """Check that this model is at least as certain as another.
 
         Raises:
-            LoopRefusal: A box is not inside that of the other model; names the parameter.
+            LoopRefusal: A box is not inside the other model's; names the parameter.
         """
-        parts = (
-            (self.theta_box, other.theta_box, parameter_names(robot)),
-            (self.payload_box, other.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),
-        )
-        for box, present, names in parts:
+        for (_, box, names), (_, present, _) in zip(self._parts(robot), other._parts(robot), strict=True):
             outside = np.flatnonzero((box.lower < present.lower) | (box.upper > present.upper))
             if outside.size:
                 i = outside[0]
@@ -330,3 +278,10 @@ class LoopModel:
                     f"in use, [{present.lower[i]:.6g}, {present.upper[i]:.6g}]; "
                     "ask for a reset if the payload was changed",
                 )
+
+    def _parts(self, robot: RobotModel) -> tuple[tuple[Array, Box, tuple[str, ...]], ...]:
+        """Nominal values, box and names of the parameters of arm and payload."""
+        return (
+            (self.theta, self.theta_box, parameter_names(robot)),
+            (self.payload, self.payload_box, tuple(f"payload.{name}" for name in PARAMETER_NAMES)),
+        )

@@ -50,16 +50,14 @@ class Mode(str, Enum):
 
 
 class FriVersion(Enum):
-    """Versions of the interface that differ on the wire. 1.14 and 1.16 are as 1.15."""
+    """Versions of the interface that differ on the wire. 1.14 and 1.16 are as 1.15.
+
+    Clients of 1.15 return the commanded position while they only monitor.
+    """
 
     V1_15 = "1.15"
     V2_5 = "2.5"
     V2_7 = "2.7"
-
-    @property
-    def mirrors_in_monitoring(self) -> bool:
-        """Whether the client returns the commanded position while it only monitors."""
-        return self is FriVersion.V1_15
 
 
 class TorqueCommand(Enum):

@@ -1,7 +1,4 @@
-"""Monitors of the control loop: measurements, motion, efforts, and stopping a faulted arm.
-
-Each check returns its fault, or None; the loop reacts to it.
-"""
+"""Monitors of the control loop; each check returns its fault, or None. And the stop of a faulted arm."""
 
 from __future__ import annotations
 
@@ -17,18 +14,11 @@ _REST_CYCLES = 20
 
 
 class FaultStop:
-    """Damps an arm until it rests or its time is up.
-
-    Args:
-        robot: Torque and speed limits, which set the damping.
-        settings: Damping and times.
-        period: Duration of a cycle [s].
-    """
+    """Damps an arm until it rests or its time is up; torque and speed limits set the damping."""
 
     def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
         self._damping = settings.fault_damping * robot.limits.tau_continuous / robot.limits.v_max
-        self._settings = settings
-        self._period = period
+        self._settings, self._period = settings, period
         self.start(is_blind=False)
 
     def start(self, is_blind: bool) -> None:
@@ -61,13 +51,7 @@ _RESOLUTION_STEPS = 8.0
 
 
 class MeasurementCheck:
-    """Checks one state after the other.
-
-    Args:
-        robot: Limits, sensors and joint names.
-        settings: Thresholds.
-        period: Nominal duration of a cycle [s].
-    """
+    """Checks one state after the other, at a nominal period [s]."""
 
     def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
         self._names = robot.joint_names
@@ -99,14 +83,7 @@ class MeasurementCheck:
         A joint with the desired velocity ``v_d`` moves at least at ``|v_d| - velocity_bound``: as soon as it must have
         moved a few encoder steps, an unchanged reading is stuck. A slower one may truly be held by friction for a
         while; then the reading counts as stuck once the reference has moved by the bound of the position error. No
-        joint with an error below half its bound is held so long, and a controller must not go on much longer with a
-        reading that does not change.
-
-        Args:
-            q_d: Desired positions, (n,) [rad].
-            v_d: Desired velocities, (n,) [rad/s].
-            position_bound: Bound of the position error, (n,) [rad].
-            velocity_bound: Bound of the velocity error, (n,) [rad/s].
+        joint with an error below half its bound is held so long. All arguments are (n,), [rad] and [rad/s].
         """
         self._anchor[self._has_changed] = q_d[self._has_changed]
         sure = np.sign(v_d) * np.maximum(np.abs(v_d) - velocity_bound, 0.0) * self._period
@@ -165,12 +142,7 @@ class MotionGuard:
         self._measurement_error = 0.5 * robot.sensors.position_resolution
 
     def find_bound_violation(self, error: Array, bound: Array) -> Fault | None:
-        """Find a joint that has left its certified tracking-error tube.
-
-        Args:
-            error: Absolute difference of path and measured position, (n,) [rad].
-            bound: Bound the trajectory was certified with, (n,) [rad].
-        """
+        """Find a joint that has left its certified tube, by its absolute error and the bound, (n,) [rad] each."""
         excess = error - bound - self._measurement_error
         joint = int(excess.argmax())
         if excess[joint] <= 0.0:
@@ -225,12 +197,7 @@ class TorqueCheck:
     A command takes effect within one cycle, so the torque that is measured lies between the last two commands, within
     the error of the sensor, and so do the means of torques that vibrate, within a smaller one; both within the torque
     of the rotor, where the sensor is behind it. A sensor on the link side measures another torque; then nothing is
-    checked.
-
-    Args:
-        robot: Sensors and joint names.
-        duration: How long the two must differ without a break [s]; 0 checks nothing.
-        period: Duration of a cycle [s].
+    checked. The two must differ without a break for a duration [s]; 0 checks nothing. Cycles have a period [s].
     """
 
     def __init__(self, robot: RobotModel, duration: float, period: float):
@@ -275,10 +242,13 @@ class TorqueCheck:
         if self._right >= _FORGIVEN * self._cycles:
             self._fault = None
         joint = int(self._wrong.argmax())
-        if (
-            self._wrong[joint] >= self._cycles and self._fault is None
-        ):  # the first finding stays, not new words every cycle
-            self._fault = Fault(LoopCode.INVALID_MEASUREMENT, self._describe(joint, tau[joint], allowed[joint]))
+        if self._wrong[joint] >= self._cycles and self._fault is None:  # the first finding stays
+            name, sent = self._names[joint], self._last[joint]
+            text = (
+                f"the torque of {name} is {tau[joint]:.3f} Nm, commanded were {sent:.3f} Nm: more "
+                f"than the sensor's error of {allowed[joint]:.3f} Nm apart for {1e3 * self._duration:.0f} ms"
+            )
+            self._fault = Fault(LoopCode.INVALID_MEASUREMENT, text)
         return self._fault
 
     def _compare_means(self, tau: Array, lower: Array, upper: Array, allowed: Array) -> None:
@@ -297,9 +267,3 @@ class TorqueCheck:
                 f"{excess[joint]:.3f} Nm further apart than the sensor's error of {allowed[joint]:.3f} Nm"
             )
             self._fault = self._fault or Fault(LoopCode.INVALID_MEASUREMENT, text)
-
-    def _describe(self, joint: int, tau: float, allowed: float) -> str:
-        return (
-            f"the torque of {self._names[joint]} is {tau:.3f} Nm, commanded were {self._last[joint]:.3f} Nm: more "
-            f"than the sensor's error of {allowed:.3f} Nm apart for {1e3 * self._duration:.0f} ms"
-        )

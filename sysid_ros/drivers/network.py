@@ -29,51 +29,44 @@ class Arrival(Enum):
     RESTART = "restart"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SequenceCounts:
-    """Counts so far.
-
-    Attributes:
-        received: Datagrams that were new.
-        lost: Counters that were skipped and not seen later.
-        gaps: Times that counters were skipped.
-        duplicated: Datagrams seen twice.
-        late: Datagrams older than one already seen.
-        restarts: Times the sender started anew.
-    """
+    """Counts so far."""
 
     received: int = 0
+    """Datagrams that were new."""
     lost: int = 0
+    """Counters that were skipped and not seen later."""
     gaps: int = 0
+    """Times that counters were skipped."""
     duplicated: int = 0
+    """Datagrams seen twice."""
     late: int = 0
+    """Datagrams older than one already seen."""
     restarts: int = 0
+    """Times the sender started anew."""
 
 
 class SequenceMonitor:
-    """Judges the counters of one sender, modulo 2^32."""
+    """Judges the counters of one sender, modulo 2^32, with its ``counts`` so far."""
 
     def __init__(self) -> None:
+        self.counts = SequenceCounts()
         self._last: int | None = None
         self._back: int | None = None
         self._run = 0
-        self._received = self._lost = self._gaps = self._duplicated = self._late = self._restarts = 0
 
     def judge(self, counter: int) -> Arrival:
-        """Count one datagram.
-
-        Returns:
-            NEW: use it. OLD: a repeated or late one, do not use it. RESTART: use it, and discard the past.
-        """
+        """Count a datagram. NEW: use it. OLD: repeated or late, do not use it. RESTART: use it and discard the past."""
         if self._last is None:
             return self._accept(counter)
         step = (counter - self._last) % _MODULUS
         if step == 0:
-            self._duplicated += 1
+            self.counts.duplicated += 1
             return Arrival.OLD
         if step <= LARGEST_GAP:
-            self._lost += step - 1
-            self._gaps += step > 1
+            self.counts.lost += step - 1
+            self.counts.gaps += step > 1
             return self._accept(counter)
         return self._judge_jump(counter)
 
@@ -82,28 +75,21 @@ class SequenceMonitor:
         """Counter of the newest datagram; 0 before the first."""
         return self._last or 0
 
-    @property
-    def counts(self) -> SequenceCounts:
-        """Counts so far."""
-        return SequenceCounts(
-            self._received, self._lost, self._gaps, self._duplicated, self._late, self._restarts
-        )  # fmt: skip
-
     def _judge_jump(self, counter: int) -> Arrival:
         is_next = self._back is not None and counter == (self._back + 1) % _MODULUS
         self._run = self._run + 1 if is_next else 1
         self._back = counter
         if self._run < _RESTART_RUN:
-            self._late += 1
-            self._lost = max(0, self._lost - 1)  # it was counted as lost when it was skipped
+            self.counts.late += 1
+            self.counts.lost = max(0, self.counts.lost - 1)  # it was counted as lost when it was skipped
             return Arrival.OLD
-        self._restarts += 1
+        self.counts.restarts += 1
         self._accept(counter)
         return Arrival.RESTART
 
     def _accept(self, counter: int) -> Arrival:
         self._last, self._back, self._run = counter, None, 0
-        self._received += 1
+        self.counts.received += 1
         return Arrival.NEW
 
 
@@ -112,13 +98,7 @@ _LATE = 0.5
 
 
 class ArrivalMonitor:
-    """Times of arrival against the period of the sender.
-
-    Attributes:
-        late: Datagrams that came more than half a period late.
-        longest: Longest time between two [s].
-        latest: Time between the latest two [s].
-    """
+    """Counts datagrams that come more than half a period ``late``; ``latest`` and ``longest`` time between two [s]."""
 
     def __init__(self) -> None:
         self.late = 0
@@ -179,8 +159,7 @@ class UdpEndpoint:
 
     Attributes:
         peer: Destination of :meth:`send`; None without a peer.
-        ignored: Datagrams of others so far.
-        first_ignored: Sender of the first of them; None before.
+        first_ignored: Sender of the first of the ``ignored`` datagrams; None before.
 
     Raises:
         ArmError: The port is in use or forbidden, or a host is unknown.
@@ -235,10 +214,7 @@ class UdpEndpoint:
         return datagrams
 
     def send(self, datagram: bytes) -> bool:
-        """Send to the peer; return whether the system accepted it.
-
-        A full buffer or an unreachable network loses it, as a network may.
-        """
+        """Send to the peer; return whether the system accepted it: a full buffer loses it, as a network may."""
         if self.peer is None:
             return False
         try:

@@ -20,14 +20,10 @@ _PRIORITY = 80
 
 
 class Pacer:
-    """Starts cycles at absolute deadlines.
+    """Starts cycles at absolute deadlines, a period [s] apart.
 
-    After a delay of more than a period the missed cycles are left out; simulated time then slows down.
-
-    Args:
-        period: Time between deadlines [s].
-        is_exact: Whether the last part of a wait is spun, for hardware; simulated time need not start to the
-            microsecond.
+    After a delay of more than a period the missed cycles are left out; simulated time then slows down. An exact pacer
+    spins in the last part of a wait, for hardware; simulated time need not start to the microsecond.
     """
 
     def __init__(self, period: float, is_exact: bool = True):
@@ -60,15 +56,7 @@ _SLOW = 0.8
 
 
 class SimulatedClock:
-    """Measures how fast simulated time passes, and reports once if this machine cannot keep up.
-
-    Args:
-        say: Called with that sentence.
-        wanted: Requested speed, in simulated seconds per second [-].
-
-    Attributes:
-        speed: Simulated seconds per second lately [-].
-    """
+    """Measures the ``speed`` of simulated time [-]; says once that this machine cannot keep up with the wanted one."""
 
     def __init__(self, say: Callable[[str], None], wanted: float = 1.0):
         self._say, self._wanted = say, wanted
@@ -104,9 +92,6 @@ def request_scheduling(is_real_time: bool) -> Scheduling:
     """Request exact timers and no garbage collection for this process, and for hardware real-time priority.
 
     A simulated arm (not ``is_real_time``) would only take the processors away from its own planner.
-
-    Returns:
-        The granted scheduling.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,6 @@
-"""The control loop as a process of its own, seen from the ROS side.
+"""The control loop as a process of its own, seen from the ROS side; it brakes and ends when this side dies.
 
-Commands and replies go through a socket pair, samples through shared memory without a name. The loop keeps running when
-this side is slow, and brakes and ends when it dies.
+Commands and replies go through a socket pair, samples through shared memory without a name.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ class LoopProcess(ChildProcess):
 
     def __init__(self, build: Callable[[], object], n: int, capacity: int = 16384, is_real_time: bool = False):
         super().__init__()
-        self._build = build
-        self._n = n
-        self._capacity = capacity
-        self._is_real_time = is_real_time
+        self._build, self._n, self._capacity, self._is_real_time = build, n, capacity, is_real_time
         self._reading = threading.Lock()
         self._ring: SampleRing | None = None
         self.scheduling = Scheduling(False, "not started")
@@ -75,16 +71,8 @@ class LoopProcess(ChildProcess):
             raise
 
     def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
-        """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move, or the trajectory waits its turn.
-
-        Returns:
-            Time until it takes over [s]; 0 for a start from rest.
-
-        Raises:
-            LoopRefusal: It may not be executed.
-        """
-        seconds: float = self._call("execute", trajectory, certificate, model)
-        return seconds
+        """See :meth:`ControlLoop.execute`. Returns when the arm has begun to move, or the trajectory waits its turn."""
+        return self._call("execute", trajectory, certificate, model)
 
     def follow_uncertified(self, trajectory: Trajectory) -> None:
         """See :meth:`ControlLoop.follow_uncertified`. Returns when the arm has begun to move."""
@@ -92,13 +80,11 @@ class LoopProcess(ChildProcess):
 
     def offer_model(self, model: FittedModel) -> bool:
         """See :meth:`ControlLoop.offer_model`."""
-        is_judged: bool = self._call("offer_model", model)
-        return is_judged
+        return self._call("offer_model", model)
 
     def model(self) -> LoopModel:
         """Return the model that the controller uses."""
-        model: LoopModel = self._call("model")
-        return model
+        return self._call("model")
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """See :meth:`ControlLoop.brake`. Returns when braking has begun."""
@@ -136,43 +122,24 @@ class LoopProcess(ChildProcess):
         return self._ring
 
     def read_samples(self) -> LoopSamples:
-        """Return the samples since the last call. Works also after the process has ended.
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """Return the samples since the last call. Works also after the process has ended."""
         with self._reading:
             return self._started_ring.read()
 
     def latest_stamp_ns(self) -> int:
-        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first.
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """Return the time of the last cycle by the arm's clock [ns]; 0 before the first."""
         return self._started_ring.latest_stamp_ns()
 
     def timing(self, cycles: int = 1000) -> LoopTiming:
-        """How regularly the latest cycles ran.
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """How regularly the latest cycles ran."""
         return self._started_ring.timing(cycles)
 
     def cycle_times(self, cycles: int) -> Array:
-        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s].
-
-        Raises:
-            ChildProcessFailed: Never started.
-        """
+        """Period and computing time of the latest cycles, oldest first, (at most ``cycles``, 2) [s]."""
         return self._started_ring.cycle_times(cycles)
 
     def set_payload(self, payload: Array | None) -> int:
-        """See :meth:`SimulatedArm.set_payload`.
-
-        Returns:
-            Sequence number of the last sample before the change; those after it belong to the new payload.
+        """See :meth:`MujocoArm.set_payload`; return the number of the last sample before the change.
 
         Raises:
             LoopRefusal: The arm is not simulated, or the payload is impossible.
@@ -180,11 +147,11 @@ class LoopProcess(ChildProcess):
         return self._call("set_payload", payload)
 
     def inject(self, faults: InjectedFaults) -> None:
-        """See :meth:`SimulatedArm.inject`."""
+        """See :meth:`MujocoArm.inject`."""
         self._call("inject", faults)
 
     def truth(self) -> Truth:
-        """See :meth:`SimulatedArm.truth`."""
+        """See :meth:`MujocoArm.truth`."""
         return self._call("truth")
 
     def stop(self, reason: str = "shut down") -> None:

@@ -21,7 +21,7 @@ from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.drivers.admission import admit_trajectory
-from sysid_ros.drivers.arm import SLOW, Pacing, SimulatedArm
+from sysid_ros.drivers.arm import SLOW, Pacing
 from sysid_ros.drivers.channel import Channel, Outcome, SampleRing
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal
@@ -42,18 +42,16 @@ class LoopServer:
     """Runs a connected control loop in real time and serves one parent."""
 
     def __init__(self, channel: Channel, ring: SampleRing, loop: ControlLoop):
-        self._channel = channel
-        self._ring = ring
-        self._loop = loop
+        self._channel, self._ring, self._loop = channel, ring, loop
         self._parent = os.getppid()
         self._checker = ThreadPoolExecutor(1, "trajectory_check")
         self._pending: tuple[int, Future[Certificate], Trajectory, LoopModel | None] | None = None
         self._stop_reason: str | None = None
         self._stop_requests: list[int] = []
         self._stop_deadline = float("inf")
-        self._is_simulated = isinstance(loop.arm, SimulatedArm)
-        self._clock = SimulatedClock(self._note_slow)
-        self._slow: str | None = None
+        self._is_simulated = loop.arm.is_simulated
+        self._slow: list[str] = []
+        self._clock = SimulatedClock(self._slow.append)
 
     def request_stop(self, reason: str) -> None:
         """Let :meth:`run` end as soon as the arm is at rest."""
@@ -90,15 +88,12 @@ class LoopServer:
         for number in self._stop_requests:
             self._reply(number, Outcome.DONE, None)
 
-    def _note_slow(self, text: str) -> None:
-        self._slow = text
-
     def _health(self) -> dict[str, object]:
         """Return the health of the arm; of a simulated one also the speed of its time."""
         health = self._loop.arm.health()
         if self._is_simulated:
             health["speed of simulated time [-]"] = round(self._clock.speed, 2)
-        return health if self._slow is None else {**health, SLOW: self._slow}
+        return {**health, SLOW: self._slow[0]} if self._slow else health
 
     def _end_reason(self) -> str | None:
         """Return why to end now; None without a request, or while the arm still brakes."""
@@ -133,7 +128,7 @@ class LoopServer:
     def _perform(self, name: str, arguments: tuple[Any, ...]) -> object:
         loop = self._loop
         if name in _SIMULATED:
-            if not isinstance(loop.arm, SimulatedArm):
+            if not self._is_simulated:
                 raise LoopRefusal(name, "the arm is not simulated")
             result = getattr(loop.arm, name)(*arguments)
             return loop.status().cycles if name == "set_payload" else result
@@ -196,7 +191,7 @@ def main() -> None:
     except EOFError:
         return
     (number, _, (build, n, capacity, is_real_time)), *_ = messages
-    loop: ControlLoop | None = None
+    loop: Any = None  # of an arm of any kind, or one that only monitors
     try:
         ring = SampleRing(int(sys.argv[2]), n, capacity)
         os.close(int(sys.argv[2]))
@@ -207,7 +202,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: server.request_stop("SIGTERM"))
         sys.setswitchinterval(_SWITCH_INTERVAL)
         scheduling = request_scheduling(is_real_time)
-        if isinstance(loop.arm, SimulatedArm):
+        if loop.arm.is_simulated:
             loop.arm.start_clock(time.time_ns())
         loop.connect()
         channel.send((number, Outcome.DONE, scheduling))

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Protocol
 
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import certificate_digest
@@ -37,37 +36,14 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True)
 class OwnAssumptions:
-    """The driver's own facts about a plan.
-
-    Attributes:
-        boxes: Parameter boxes of the model in use when the plan begins: of arm (14 n,) and payload (10,).
-        nominal: Payload of the controller's torque then, (10,).
-        scene: Environment of the arm.
-        law: The control law that runs.
-    """
+    """The driver's own facts about a plan."""
 
     boxes: tuple[Box, Box]
+    """Parameter boxes of the model in use when the plan begins: of arm (14 n,) and payload (10,)."""
     nominal: Array
+    """Payload of the controller's torque then, (10,)."""
     scene: Scene
     law: ControlLaw
-
-
-class PlanProver(Protocol):
-    """Proves plans before they may move the arm."""
-
-    def start(self) -> None:
-        """Start; returns at once."""
-
-    def stop(self) -> None:
-        """End."""
-
-    def prove(self, trajectory: Trajectory, certificate: Certificate, own: OwnAssumptions) -> float:
-        """Prove a plan, and return the duration of the proof, now or earlier [s].
-
-        Raises:
-            LoopRefusal: It is about something else than assumed, or cannot be proven.
-            ChildProcessFailed: The proof did not run.
-        """
 
 
 class ProofProcess(ChildProcess):
@@ -94,7 +70,12 @@ class ProofProcess(ChildProcess):
         self._end(kill_after=1.0)
 
     def prove(self, trajectory: Trajectory, certificate: Certificate, own: OwnAssumptions) -> float:
-        """See :class:`PlanProver`; the first proof waits until the robot is loaded."""
+        """Prove a plan, and return the duration of the proof, now or earlier [s]; the first waits for the robot.
+
+        Raises:
+            LoopRefusal: It is about something else than assumed, or cannot be proven.
+            ChildProcessFailed: The proof did not run.
+        """
         self.start()
         self._call("wait", timeout=_START_TIMEOUT)
         seconds: float = self._call("prove", trajectory, certificate, own, timeout=_PROOF_TIMEOUT)
@@ -138,7 +119,7 @@ class ProofServer:
             raise ChildProcessFailed(ProofProcess.name, self._fault)
 
     def prove(self, trajectory: Trajectory, certificate: Certificate, own: OwnAssumptions) -> float:
-        """See :class:`PlanProver`."""
+        """See :meth:`ProofProcess.prove`."""
         reprover, started = self._reprover, time.perf_counter()
         if reprover is None:
             raise ChildProcessFailed(ProofProcess.name, self._fault)

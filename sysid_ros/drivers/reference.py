@@ -1,15 +1,53 @@
-"""Desired motion and commanded torque: both smooth where their source changes."""
+"""Segments of motion, the reference along them and the commanded torque: smooth where their source changes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.loop_types import LoopModel
 
 _EARLY = 1e-3
 """Share of a period that rounding may make the sum of all periods too short."""
+
+
+_BRAKE_TIME = 0.3
+"""Of a motion without a certificate [s]."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A trajectory that may be followed."""
+
+    trajectory: Trajectory
+    """The motion."""
+    certificate: Certificate | None
+    """Its certificate; None without one, as with a simulated arm under a control law without a proven bound."""
+    model: LoopModel | None = None
+    """Model the controller uses from its beginning on; None keeps the one in use."""
+
+    @property
+    def plan_id(self) -> str | None:
+        """Its plan; None without a certificate."""
+        return None if self.certificate is None else self.certificate.plan_id
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Bounds of position [rad] and velocity errors [rad/s], (n,) each; infinite without a certificate."""
+        if self.certificate is None:
+            nothing = np.full(self.trajectory.n, np.inf)
+            return nothing, nothing
+        return self.certificate.tracking_bound, self.certificate.velocity_bound
+
+    @property
+    def brake_time(self) -> float:
+        """Time in which it may be braked [s]."""
+        return _BRAKE_TIME if self.certificate is None else self.certificate.brake_time
 
 
 class Reference:
@@ -23,6 +61,7 @@ class Reference:
         a: Desired accelerations, (n,) [rad/s^2].
         path: Positions of the trajectory itself, (n,) [rad]; ``q`` minus the start offset that is still decaying.
         trajectory: Trajectory being followed or braked on; None at rest.
+        time: How long it has been followed [s].
     """
 
     def __init__(self, q: Array, blend_time: float):
@@ -32,7 +71,7 @@ class Reference:
     def hold(self, q: Array) -> None:
         """Rest at a position (n,) [rad]."""
         self.trajectory: Trajectory | None = None
-        self._time = 0.0
+        self.time = 0.0
         self._offset: Array | None = None
         self._offset_time = 0.0
         self._next: tuple[Trajectory, float] | None = None
@@ -43,7 +82,7 @@ class Reference:
     def follow(self, trajectory: Trajectory) -> None:
         """Start a trajectory from rest; where it starts elsewhere, the difference fades out smoothly."""
         offset = self.q - trajectory.start
-        self.trajectory, self._time = trajectory, 0.0
+        self.trajectory, self.time = trajectory, 0.0
         self._offset = offset if np.any(offset) else None
         self._offset_time = 0.0
 
@@ -63,18 +102,13 @@ class Reference:
         """
         trajectory, self._next = self.trajectory, None
         if trajectory is not None and not isinstance(trajectory, BrakedTrajectory):
-            self.trajectory = BrakedTrajectory(trajectory, min(self._time, trajectory.duration), brake_time)
+            self.trajectory = BrakedTrajectory(trajectory, min(self.time, trajectory.duration), brake_time)
 
     @property
     def is_finished(self) -> bool:
         """Whether the trajectory, if any, has come to its end and the start offset is gone."""
         trajectory = self.trajectory
-        return trajectory is None or (self._time >= trajectory.duration and self._offset is None)
-
-    @property
-    def time(self) -> float:
-        """How long the trajectory has been followed [s]."""
-        return self._time
+        return trajectory is None or (self.time >= trajectory.duration and self._offset is None)
 
     @property
     def is_continued(self) -> bool:
@@ -84,17 +118,17 @@ class Reference:
     @property
     def progress(self) -> float:
         """Part of the trajectory that is done, 0..1."""
-        return 1.0 if self.trajectory is None else min(1.0, self._time / self.trajectory.duration)
+        return 1.0 if self.trajectory is None else min(1.0, self.time / self.trajectory.duration)
 
     def advance(self, period: float) -> None:
         """Move on by one period [s]."""
         if self.trajectory is None:
             return
-        self._time += period
-        if self._next is not None and self._time >= self._next[1] - _EARLY * period:
+        self.time += period
+        if self._next is not None and self.time >= self._next[1] - _EARLY * period:
             (self.trajectory, left), self._next = self._next, None
-            self._time = max(0.0, self._time - left)
-        self.path, self.v, self.a = self.trajectory.evaluate(self._time)
+            self.time = max(0.0, self.time - left)
+        self.path, self.v, self.a = self.trajectory.evaluate(self.time)
         self.q = self.path
         if self._offset is not None:
             self._add_offset(self._offset, period)
@@ -122,12 +156,7 @@ def fade_out(x: float) -> tuple[float, float, float]:
 
 
 class TorqueOutput:
-    """Blends and limits torques.
-
-    Args:
-        tau_max: Torque limits, (n,) [Nm].
-        blend_time: Duration of a blend [s].
-        period: Duration of a cycle [s].
+    """Blends torques over a time [s], cycle by cycle [s], and keeps their limits (n,) [Nm].
 
     Attributes:
         last: Torque of the last cycle, (n,) [Nm].
@@ -136,9 +165,7 @@ class TorqueOutput:
     """
 
     def __init__(self, tau_max: Array, blend_time: float, period: float):
-        self._limit = tau_max
-        self._blend_time = blend_time
-        self._period = period
+        self._limit, self._blend_time, self._period = tau_max, blend_time, period
         self._from: Array | None = None
         self._difference = np.zeros_like(tau_max)
         self.blend_left = 0.0

@@ -9,24 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import pinocchio as pin
 
-from sysid_ros.core.model.robot import JointLimits, RobotModel
-from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array
+from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, ConnectionSettings
 
 _SLACK = 1e-9
 
 
 class TakeoverRefused(ArmError):
-    """The arm is not taken over; it stays with its own controller.
-
-    Args:
-        reason: What does not fit and what to do.
-        may_pass: Whether it may be better the next moment.
-    """
+    """The arm is not taken over; it stays with its own controller. ``may_pass``: it may be better the next moment."""
 
     def __init__(self, reason: str, may_pass: bool = False):
         self.reason, self.may_pass = reason, may_pass
@@ -34,14 +28,9 @@ class TakeoverRefused(ArmError):
 
 
 def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
-    """Interval of the true efforts of the arm at rest for all parameters and payloads in the robot's boxes.
+    """Return the lower and upper true efforts, (n,) [Nm], of an arm at rest at ``q`` (n,) [rad].
 
-    Args:
-        robot: Kinematics, boxes and meaning of the effort.
-        q: Positions, (n,) [rad].
-
-    Returns:
-        Lower and upper efforts, each (n,) [Nm].
+    They hold for all parameters and payloads in the robot's boxes.
     """
     model = robot.pin_model
     zero = np.zeros(robot.n)
@@ -58,12 +47,7 @@ def static_effort_interval(robot: RobotModel, q: Array) -> tuple[Array, Array]:
 
 
 def check_gravity(robot: RobotModel, q: Array, tau: Array) -> str:
-    """Compare the efforts of the resting arm with its model.
-
-    Args:
-        robot: The arm.
-        q: Mean positions, (n,) [rad].
-        tau: Mean efforts in joint direction, (n,) [Nm].
+    """Compare the mean efforts in joint direction, (n,) [Nm], of an arm that rests at ``q`` (n,) [rad] with its model.
 
     Returns:
         Why this posture does not show the sign of the efforts; empty where it does.
@@ -112,13 +96,7 @@ _PROBE_TIME = 0.5
 
 
 class RestMonitor:
-    """The latest measurements of an arm under another controller.
-
-    Args:
-        robot: The arm.
-        seconds: Required time at rest [s].
-        period: Time between two measurements [s].
-    """
+    """The latest measurements of an arm under another controller, which has to rest for some seconds [s]."""
 
     def __init__(self, robot: RobotModel, seconds: float, period: float):
         self._robot, self._period = robot, period
@@ -130,7 +108,7 @@ class RestMonitor:
         """Add positions (n,) [rad] and efforts (n,) [Nm] in joint direction; return whether the rest is long enough."""
         self._positions.append(q)
         self._efforts.append(tau)
-        return self.is_full and find_motion(self._robot, self._spread, self._seconds) is None
+        return self.is_full and self.find_motion() is None
 
     @property
     def is_full(self) -> bool:
@@ -139,13 +117,11 @@ class RestMonitor:
 
     def find_motion(self) -> str | None:
         """Return which joint moves, and by how much; None if the arm rests."""
-        return find_motion(self._robot, self._spread, self._seconds)
+        seconds = len(self._positions) * self._period
+        return find_motion(self._robot, np.ptp(self._positions, axis=0), seconds)
 
     def check(self) -> tuple[Array, Array]:
-        """Check that the arm can be held by torques, see :func:`check_rest`.
-
-        Returns:
-            Mean positions (n,) [rad] and efforts in joint direction (n,) [Nm].
+        """Return mean positions (n,) [rad] and efforts in joint direction (n,) [Nm], see :func:`check_rest`.
 
         Raises:
             TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold it.
@@ -153,14 +129,6 @@ class RestMonitor:
         q, tau = np.mean(self._positions, axis=0), np.mean(self._efforts, axis=0)
         check_rest(self._robot, q, tau)
         return q, tau
-
-    @property
-    def _spread(self) -> Array:
-        return np.ptp(self._positions, axis=0)
-
-    @property
-    def _seconds(self) -> float:
-        return len(self._positions) * self._period
 
 
 def find_motion(robot: RobotModel, spread: Array, seconds: float) -> str | None:
@@ -175,12 +143,9 @@ def find_motion(robot: RobotModel, spread: Array, seconds: float) -> str | None:
 
 
 def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
-    """Check the conditions of torque control: the static gravity check, and a reserve of torque.
+    """Check the conditions of torque control at rest: the static gravity check, and a reserve of torque.
 
-    Args:
-        robot: The arm.
-        q: Mean positions at rest, (n,) [rad].
-        tau: Mean efforts at rest in joint direction, (n,) [Nm].
+    ``q`` (n,) [rad] and ``tau`` (n,) [Nm] are mean positions and efforts in joint direction.
 
     Raises:
         TakeoverRefused: The efforts do not balance gravity, or torque limits are too low to hold the arm.
@@ -191,62 +156,42 @@ def check_rest(robot: RobotModel, q: Array, tau: Array) -> None:
 
 
 class HoldingTorque:
-    """Torques that keep an arm in place: its measured torques, damping, and a little stiffness.
+    """Torques that keep an arm in a place, (n,) [rad]: its balance, (n,) [Nm], damping and stiffness.
 
-    Args:
-        limits: Limits of torque and speed, which set the gains.
-        q: The place, (n,) [rad]; attribute too.
-        effort: Torques that balance it there, in joint direction, (n,) [Nm].
-        stiffness: Torque limits per radian [1/rad].
+    Limits of torque and speed set the gains; the stiffness is in torque limits per radian [1/rad].
     """
 
-    def __init__(self, limits: JointLimits, q: Array, effort: Array, stiffness: float = 0.0):
-        self.q, self._effort = np.array(q), np.array(effort)
-        self._limit = limits.tau_max
+    def __init__(self, robot: RobotModel, q: Array, effort: Array, stiffness: float = 0.0):
+        limits = robot.limits
+        self._robot, self._q, self._effort = robot, np.array(q), np.array(effort)
         self._stiffness = stiffness * limits.tau_continuous
         self._damping = _HOLD_DAMPING * limits.tau_continuous / limits.v_max
 
     def compute(self, q: Array, v: Array, extra: float = 0.0) -> Array:
         """Return the torque, (n,) [Nm], with ``extra`` [Nm] added to the last joint."""
-        tau = self._effort + self._stiffness * (self.q - q) - self._damping * v
+        tau = self._effort + self._stiffness * (self._q - q) - self._damping * v
         tau[-1] += extra
-        return np.clip(tau, -self._limit, self._limit)
+        limit = self._robot.limits.tau_max
+        return np.clip(tau, -limit, limit)
 
-    def require_still(self, robot: RobotModel, q: Array, allowed: float, question: str) -> None:
-        """Check that the arm is where it should be kept.
+    def settle(self, q: Array) -> None:
+        """Take a place it has drifted to, (n,) [rad], where no stiffness pulls it back."""
+        if not self._stiffness.any():
+            self._q = np.array(q)
 
-        Args:
-            robot: Joint names.
-            q: Positions, (n,) [rad].
-            allowed: Largest distance [rad].
-            question: Question to the user where it is not.
+    def require_still(self, q: Array, allowed: float, question: str) -> None:
+        """Refuse an arm that is further than ``allowed`` from its place, at ``q`` (n,) [rad], with a question.
 
         Raises:
             TakeoverRefused: It has moved too far.
         """
-        drift = np.abs(q - self.q)
+        drift = np.abs(q - self._q)
         joint = int(drift.argmax())
         if drift[joint] > allowed:
             raise TakeoverRefused(
-                f"{robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
+                f"{self._robot.joint_names[joint]} moved by {drift[joint]:.4f} rad under the torque that balances it "
                 f"(allowed {allowed:g} rad): {question}"
             )
-
-
-class HoldSettings(Protocol):
-    """Settings of :func:`hold_and_probe`."""
-
-    @property
-    def hold_time(self) -> float:
-        """Time for which the arm must stay in place [s]."""
-
-    @property
-    def hold_drift(self) -> float:
-        """Largest drift [rad]."""
-
-    @property
-    def probe_torque(self) -> float:
-        """Largest torque of the test of the sign, over the limit of the last joint [-]; 0 leaves it out."""
 
 
 def require_holdable(robot: RobotModel, effort: Array) -> None:
@@ -272,71 +217,69 @@ def require_holdable(robot: RobotModel, effort: Array) -> None:
 
 
 def hold_and_probe(
-    arm: Arm, robot: RobotModel, settings: HoldSettings, state: ArmState, effort: Array, question: str
+    arm: Arm, robot: RobotModel, settings: ConnectionSettings, state: ArmState, effort: Array, question: str
 ) -> ArmState:
     """Balance the arm with its measured torques, damped, and check that it responds as it should.
 
-    First it has to stay. Then a torque that rises slowly on the last joint has to move that joint the right way.
-
     Args:
-        arm: The arm, under torque and paced by its controller, with a state that is not answered yet.
+        arm: The arm, under torque and paced by its controller.
         robot: Limits and names.
         settings: Duration, largest drift, probe torque.
-        state: That state.
+        state: Its state, not answered yet; the last one is returned, not answered yet either.
         effort: Efforts at rest in joint direction, (n,) [Nm].
         question: Question to the user where the arm does not stay.
-
-    Returns:
-        The latest state, not answered yet.
 
     Raises:
         TakeoverRefused: The arm moves where it should not, or not the way it should.
     """
-    holding = HoldingTorque(robot.limits, state.q, effort)
+    holding = HoldingTorque(robot, state.q, effort)
 
-    def cycle(state: ArmState, extra: float) -> ArmState:
-        holding.require_still(robot, state.q, settings.hold_drift, question)
+    def cycle(extra: float) -> Array:
+        nonlocal state
+        holding.require_still(state.q, settings.hold_drift, question)
         if state.ok:
             arm.command(holding.compute(state.q, state.v, extra))
-        return arm.read()
+        state = arm.read()
+        return state.q
 
-    cycles = round(settings.hold_time / arm.period)
-    for _ in range(cycles):
-        state = cycle(state, 0.0)
-    if not settings.probe_torque:
-        return state
-    holding.q = np.array(state.q)
-
-    def push(torque: float) -> float:
-        nonlocal state
-        state = cycle(state, torque)
-        return float(state.q[-1])
-
-    probe_last_joint(robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], arm.period, push)
-    for _ in range(cycles):
-        state = cycle(state, 0.0)
+    probe(robot, settings, arm.period, holding, cycle)
     return state
 
 
-def probe_last_joint(name: str, largest: float, period: float, cycle: Callable[[float], float]) -> None:
-    """Let a torque rise slowly on the last joint until it has moved a little.
+def probe(
+    robot: RobotModel,
+    settings: ConnectionSettings,
+    period: float,
+    holding: HoldingTorque,
+    cycle: Callable[[float], Array],
+) -> None:
+    """Let the arm stay for a moment, then raise a torque slowly on the last joint, which has to move the right way.
 
     Args:
-        name: Name of the joint.
-        largest: Largest torque [Nm].
+        robot: Limits and names.
+        settings: Duration and probe torque.
         period: Duration of a cycle [s].
-        cycle: Runs one cycle with this torque added to the holding torque [Nm]; returns the joint's position [rad].
+        holding: Keeps the arm in place.
+        cycle: Holds the arm for a cycle with this torque added to the last joint [Nm]; returns positions, (n,) [rad].
 
     Raises:
         TakeoverRefused: It does not move, or not the right way.
     """
-    start, moved = cycle(0.0), 0.0
-    steps = round(_PROBE_TIME / period)
+    rest = range(round(settings.hold_time / period))
+    for _ in rest:
+        q = cycle(0.0)
+    if not settings.probe_torque:
+        return
+    holding.settle(q)
+    name, largest = robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1]
+    start, steps = cycle(0.0)[-1], round(_PROBE_TIME / period)
     for step in range(1, steps):
-        moved = cycle(largest * step / steps) - start
+        moved = cycle(largest * step / steps)[-1] - start
         if abs(moved) > _PROBE_DISTANCE:
             break
     else:
         raise TakeoverRefused(f"{name} does not move under {largest:.1f} Nm: torques do not act, or it is blocked")
     if moved < 0.0:
         raise TakeoverRefused(f"{name} moves backwards under a positive torque: the sign of the commands is wrong")
+    for _ in rest:
+        cycle(0.0)

@@ -44,17 +44,14 @@ class VelocitySource(Enum):
 
 @dataclass(frozen=True)
 class VelocityPlan:
-    """Averaging periods of each joint, and the guaranteed error.
-
-    Attributes:
-        periods: Number of periods, (n,) [-].
-        error: Largest velocity error, (n,) [rad/s].
-        is_nominal: Whether times between readings count as whole periods, whatever their stamps say.
-    """
+    """Averaging periods of each joint, and the guaranteed error."""
 
     periods: NDArray[np.intp]
+    """Number of periods, (n,) [-]."""
     error: Array
+    """Largest velocity error, (n,) [rad/s]."""
     is_nominal: bool = False
+    """Whether times between readings count as whole periods, whatever their stamps say."""
 
     def __post_init__(self) -> None:
         self.periods.setflags(write=False)
@@ -67,11 +64,7 @@ def largest_acceleration(robot: RobotModel) -> Array:
 
 
 def plan_velocity(robot: RobotModel, period: float) -> VelocityPlan:
-    """Choose the averaging times.
-
-    Args:
-        robot: Encoder steps, stamp jitter, speed and acceleration limits.
-        period: Time between two readings [s].
+    """Choose the averaging times for readings at a period [s].
 
     Raises:
         ParameterOutOfRange: The period is not positive.
@@ -107,12 +100,7 @@ def require_velocity_error(robot: RobotModel, period: float) -> VelocityPlan:
 
 
 class VelocityEstimate:
-    """Mean velocities over the last few periods; after a gap over the actual time.
-
-    Args:
-        plan: Averaging times.
-        period: Nominal time between two readings [s].
-    """
+    """Mean velocities over the last few periods [s], as planned; after a gap over the actual time."""
 
     def __init__(self, plan: VelocityPlan, period: float):
         self._periods, self._is_nominal = plan.periods, plan.is_nominal
@@ -134,16 +122,10 @@ class VelocityEstimate:
         return self._inexact_left == 0
 
     def update(self, stamp_ns: int, q: Array, is_next: bool = True) -> Array:
-        """Take a reading.
+        """Take positions, (n,) [rad], at a later time [ns] than the last, and return velocities, (n,) [rad/s].
 
-        Args:
-            stamp_ns: Its time [ns], later than the one before.
-            q: Positions, (n,) [rad].
-            is_next: False where this reading is known not to follow one period after the one before. Stamps show it,
-                too.
-
-        Returns:
-            Velocities, (n,) [rad/s]. Across a missing reading the averaging time grows, and with it the error.
+        Across a missing reading the averaging time grows, and with it the error. Not ``is_next``: this reading is known
+        not to follow one period after the last; stamps show it, too.
         """
         length = self._longest + 1
         self._inexact_left = max(0, self._inexact_left - 1)

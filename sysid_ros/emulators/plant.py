@@ -11,7 +11,7 @@ import pinocchio as pin
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import EffortMeaning, RobotModel
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
 from sysid_ros.drivers.mujoco.simulation import SensorSimulation
@@ -41,32 +41,10 @@ class PlantSettings(Settings, library_only=True):
     """Where the true stiffness of elastic joints is, from the softest to the stiffest that the robot file allows."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Measurements at the end of some periods. Arrays are (n,).
-
-    Attributes:
-        stamp_ns: When [ns].
-        q: Positions [rad].
-        v: Velocities [rad/s].
-        tau: Torques with the sign that is reported [Nm]: their mean since the measurement before.
-    """
-
-    stamp_ns: int
-    q: Array
-    v: Array
-    tau: Array
-
-
 class EmulatedArm:
-    """One simulated arm, moved by its controller.
+    """One simulated arm, moved by its controller, with true parameters (14 n,) and payload (10,) or None.
 
-    Args:
-        robot: The public data of the arm.
-        theta: Its true parameters, (14 n,).
-        payload: Its true payload about the frame of the last joint, (10,); None for none.
-        settings: Settings of the simulation.
-        stamp_ns: Time of its start [ns].
+    It starts at a time [ns]; the payload is about the frame of the last joint.
     """
 
     def __init__(
@@ -124,15 +102,10 @@ class EmulatedArm:
         return self._start_ns + round(self._periods * PERIOD * 1e9)
 
     def advance(self, torque: Callable[[Array, Array], Array], periods: int = 1) -> Array:
-        """Simulate some periods of a controller's inner loop.
+        """Simulate some periods of a controller's inner loop, and return the mean exact torque at the sensors.
 
-        Args:
-            torque: Motor torque of positions and velocities where they are measured, (n,), (n,) -> (n,) [Nm]; called
-                once per period.
-            periods: Number of periods.
-
-        Returns:
-            Mean of the exact torque at the sensors, in joint direction, (n,) [Nm].
+        It is in joint direction, (n,) [Nm]. ``torque`` is the motors', of positions and velocities where they are
+        measured, (n,), (n,) -> (n,) [Nm]; called once per period.
         """
         physics, applied = self._physics, np.zeros(self.robot.n)
         before = (physics.q, physics.v)
@@ -148,10 +121,10 @@ class EmulatedArm:
         limit = self.robot.limits.tau_max
         return np.clip(tau, -limit, limit)
 
-    def measure(self, tau: Array) -> Measured:
-        """Measure now; ``tau`` (n,) [Nm] is the last result of :meth:`advance`."""
+    def measure(self, tau: Array) -> ArmState:
+        """Measure now, torques with the reported sign; ``tau`` (n,) [Nm] is the last result of :meth:`advance`."""
         stamp, q, v, measured = self._sensors.measure(self.stamp_ns, *self._physics.measured, tau)
-        return Measured(stamp, q, v, self.settings.measured_sign * measured)
+        return ArmState(stamp, q, v, self.settings.measured_sign * measured)
 
     def holding_torque(self, q: Array, v: Array, q_hold: Array) -> Array:
         """Return the torque of a position controller, (n,) [Nm].

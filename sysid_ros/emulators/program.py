@@ -36,23 +36,33 @@ _REPORT_PERIOD = 2.0
 
 @dataclass(frozen=True)
 class EmulatorSetup:
-    """The arm that is emulated, from plain values.
-
-    Attributes:
-        robot: Robot, as :func:`load_robot` takes it.
-        truth: Choice of the arm's own parameters, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
-        payload: Its load: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``.
-        load: The same for the configured load of its controller, where there is one.
-        plant: Settings of the simulation.
-        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
-    """
+    """The arm that is emulated, from plain values."""
 
     robot: str
+    """Robot, as :func:`load_robot` takes it."""
     truth: str = "random"
+    """Choice of the arm's own parameters, see :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`."""
     payload: str = "none"
+    """Its load: a name from ``config/payloads.yaml``, a mass [kg], a mass at X Y Z [kg, m], or ``none``."""
     load: str = "none"
+    """The same for the configured load of its controller, where there is one."""
     plant: PlantSettings = PlantSettings()
+    """Settings of the simulation."""
     gripper: str = ""
+    """State of its gripper, as the settings of the robot name it; empty for any of them."""
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, measured_sign: float = -1.0) -> EmulatorSetup:
+        """Return the arm of the options of :func:`add_arm_options`, with the sign of the torque where they set none.
+
+        Raises:
+            ParameterOutOfRange: A value is not allowed.
+        """
+        values = vars(options) | {
+            "noise": Noise(options.noise),
+            "measured_sign": options.measured_sign or measured_sign,
+        }
+        return cls(plant=PlantSettings(**pick(PlantSettings, values)), **pick(cls, values))
 
     def build_arm(self, robot: RobotModel, stamp_ns: int = 0) -> EmulatedArm:
         """Build the arm; it starts at ``stamp_ns`` [ns].
@@ -64,30 +74,8 @@ class EmulatorSetup:
         return EmulatedArm(robot, truth, load_payload(robot, self.payload), self.plant, stamp_ns)
 
 
-class UntilHandedBack:
-    """Keeps an emulator running until its standard input is closed, and then until its client has released the arm.
-
-    Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them.
-    """
-
-    def __init__(self, is_in_use: Callable[[], bool]):
-        self._is_in_use = is_in_use
-        self._end = float("inf")
-
-    def __call__(self) -> bool:
-        """Whether the emulator is to go on; asked between its cycles."""
-        is_over = self._end < float("inf")
-        if not is_over and select.select([sys.stdin], [], [], 0.0)[0] and not os.read(sys.stdin.fileno(), 1):
-            self._end = time.monotonic() + HAND_BACK_SECONDS
-        return self._end == float("inf") or (self._is_in_use() and time.monotonic() < self._end)
-
-
 def require_real_time_factor(value: float) -> None:
-    """Refuse an invalid factor, and one above the real arm's speed.
-
-    Raises:
-        ParameterOutOfRange: With the value.
-    """
+    """Refuse an invalid factor, or one above the real arm's speed; raises :class:`ParameterOutOfRange`."""
     if not 0.01 <= value <= 1.0:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
 
@@ -104,33 +92,26 @@ class EmulatorServer(Protocol):
 
 @dataclass(frozen=True)
 class RunningEmulator:
-    """An emulated controller that is ready to serve.
-
-    Attributes:
-        server: Serves its clients.
-        title: Its name and address, in words.
-        is_in_use: Whether a client commands the arm.
-        arm: The arm, if it has one.
-    """
+    """An emulated controller that is ready to serve."""
 
     server: EmulatorServer
     title: str
+    """Its name and address, in words."""
     is_in_use: Callable[[], bool]
+    """Whether a client commands the arm."""
     arm: EmulatedArm | None = None
+    """The arm, if it has one."""
 
 
 def run_program(
     name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], RunningEmulator]
 ) -> int:
-    """Build an emulator and run it until it has to end.
+    """Build an emulator and run it until it has to end; return the exit status, 2 where it cannot be built.
 
     Args:
         name: Of the program, before every line it prints.
         options: Options of :func:`add_program_options`.
         build: Makes the emulator, from a function that prints a sentence.
-
-    Returns:
-        The exit status: 2 where it cannot be built.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
@@ -147,38 +128,26 @@ def run_program(
         return 2
     say(emulator.title)
     say(f"scheduling: {request_scheduling(options.real_time_priority)}")
+    clock, end = SimulatedClock(say, getattr(options, "real_time_factor", 1.0)), float("inf")
+
+    def is_wanted() -> bool:
+        """Poll, between cycles, whether to go on.
+
+        Ctrl-C reaches the driver and the parent of the emulator together. A real controller would not end with them: it
+        goes on after its standard input is closed until its client has released the arm.
+        """
+        nonlocal end
+        if emulator.arm is not None:
+            clock.note(1e-9 * emulator.arm.stamp_ns)
+        is_asked = options.while_stdin and end == float("inf")
+        if is_asked and select.select([sys.stdin], [], [], 0.0)[0] and not os.read(sys.stdin.fileno(), 1):
+            end = time.monotonic() + HAND_BACK_SECONDS
+        return end == float("inf") or (emulator.is_in_use() and time.monotonic() < end)
+
     with contextlib.suppress(KeyboardInterrupt):
-        emulator.server.run(options.seconds, is_wanted(options, emulator.arm, emulator.is_in_use, say))
+        emulator.server.run(options.seconds, is_wanted)
     emulator.server.close()
     return 0
-
-
-def is_wanted(
-    options: argparse.Namespace, arm: EmulatedArm | None, is_in_use: Callable[[], bool], say: Callable[[str], None]
-) -> Callable[[], bool]:
-    """Return the poll of an emulator between its cycles: whether it is to go on; reports if its time passes slowly."""
-    is_there = UntilHandedBack(is_in_use) if options.while_stdin else lambda: True
-    clock = SimulatedClock(say, getattr(options, "real_time_factor", 1.0))
-
-    def ask() -> bool:
-        if arm is not None:
-            clock.note(1e-9 * arm.stamp_ns)
-        return is_there()
-
-    return ask
-
-
-def build_plant_settings(options: argparse.Namespace) -> PlantSettings:
-    """Return the settings of the simulation from the options of :func:`add_arm_options`.
-
-    Raises:
-        ParameterOutOfRange: A value is not allowed.
-    """
-    values = vars(options) | {
-        "noise": Noise(options.noise),
-        "measured_sign": options.measured_sign or PlantSettings().measured_sign,
-    }
-    return PlantSettings(**pick(PlantSettings, values))
 
 
 def pick(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,56 +162,18 @@ class RefusalReporter:
         self._report, self._next = report, -float("inf")
 
     def say(self, what: str, counts: str, now: float) -> None:
-        """Report a refusal, unless another was reported a moment ago.
-
-        Args:
-            what: The refused request and why, in words.
-            counts: Number so far.
-            now: Simulated time [s].
-        """
+        """Report a refusal with its reason and the counts so far, at a simulated time [s]; not in quick succession."""
         if now >= self._next:
             self._next = now + _REPORT_PERIOD
             self._report(f"refused {what} ({counts} so far)")
-
-
-class CallQueue:
-    """Functions for the owner of an object to call on behalf of other threads, at a suitable time."""
-
-    def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[tuple[Future, Callable[[], object]]] = queue.SimpleQueue()
-
-    def call(self, function: Callable[[], Result], seconds: float = 60.0) -> Result:
-        """Let the owner call a function; for any other thread.
-
-        Args:
-            function: The function.
-            seconds: Timeout [s].
-
-        Returns:
-            The result of the function; its error is raised here.
-
-        Raises:
-            concurrent.futures.TimeoutError: The owner did not call it in time. It may still do so.
-        """
-        future: Future = Future()
-        self._waiting.put((future, function))
-        return future.result(seconds)
-
-    def work(self) -> None:
-        """Call the waiting functions; for the owner."""
-        while not self._waiting.empty():
-            future, function = self._waiting.get()
-            try:
-                future.set_result(function())
-            except Exception as error:
-                future.set_exception(error)
 
 
 class CyclicServer(abc.ABC, Generic[Controller]):
     """Serves the clients of an emulated controller, cycle by cycle."""
 
     def __init__(self, controller: Controller):
-        self._controller, self._calls = controller, CallQueue()
+        self._controller = controller
+        self._waiting: queue.SimpleQueue[tuple[Future, Callable[[Controller], object]]] = queue.SimpleQueue()
 
     @abc.abstractmethod
     def cycle(self) -> None:
@@ -255,6 +186,20 @@ class CyclicServer(abc.ABC, Generic[Controller]):
             for _ in range(_CYCLES_BETWEEN_POLLS):
                 self.cycle()
 
-    def between_cycles(self, action: Callable[[Controller], Result]) -> Result:
-        """Call a function of the controller while its time stands still; for other threads than the cycles'."""
-        return self._calls.call(lambda: action(self._controller))
+    def between_cycles(self, action: Callable[[Controller], Result], seconds: float = 60.0) -> Result:
+        """Let the thread of the cycles call a function of the controller; return its result or raise its error.
+
+        Raises:
+            concurrent.futures.TimeoutError: It was not called within a time [s]. It may still be.
+        """
+        future: Future = Future()
+        self._waiting.put((future, action))
+        return future.result(seconds)
+
+    def _call_waiting(self) -> None:
+        while not self._waiting.empty():
+            future, action = self._waiting.get()
+            try:
+                future.set_result(action(self._controller))
+            except Exception as error:
+                future.set_exception(error)

@@ -37,25 +37,20 @@ _CALL = re.compile(r"(set_target_payload|set_payload)\((.*)\)$")
 
 @dataclass
 class ControllerState:
-    """State of the controller.
-
-    Attributes:
-        mass: Active payload [kg].
-        com: Its centre of gravity (3,) [m].
-        inertia: [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] (6,) [kg m^2].
-        speeds: Speeds of the joints (6,) [rad/s].
-        is_remote: Whether it is under remote control; scripts are ignored otherwise.
-        rated: Largest payload [kg].
-        has_inertia: Whether its software reports the inertia, as newer ones do.
-    """
+    """State of the controller: mass [kg] and centre of gravity (3,) [m] of the active payload, and more."""
 
     mass: float = 0.0
     com: list[float] = field(default_factory=lambda: [0.0] * 3)
     inertia: list[float] = field(default_factory=lambda: [0.0] * 6)
+    """[Ixx, Iyy, Izz, Ixy, Ixz, Iyz] (6,) [kg m^2]."""
     speeds: list[float] = field(default_factory=lambda: [0.0] * 6)
+    """Speeds of the joints (6,) [rad/s]."""
     is_remote: bool = True
+    """Whether it is under remote control; scripts are ignored otherwise."""
     rated: float = 7.5
+    """Largest payload [kg]."""
     has_inertia: bool = True
+    """Whether its software reports the inertia, as newer ones do."""
 
     def run(self, call: str) -> None:
         """Execute one call.

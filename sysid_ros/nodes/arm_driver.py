@@ -21,10 +21,10 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.authentication import AuthenticationState, Authenticator
+from sysid_ros.drivers.gate import AuthenticationState, Authenticator
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
-from sysid_ros.drivers.proof import PlanProver, ProofProcess
+from sysid_ros.drivers.proof import ProofProcess
 from sysid_ros.ros import qos
 from sysid_ros.ros.node import Interfaces, spin_main
 from sysid_ros.ros.parameters import ParameterServer
@@ -40,7 +40,7 @@ class ArmDriverNode(LifecycleNode):
         make_prover: Makes the prover of plans, for a robot as :func:`load_robot` takes it.
     """
 
-    def __init__(self, make_prover: Callable[[str], PlanProver] = ProofProcess) -> None:
+    def __init__(self, make_prover: Callable[[str], ProofProcess] = ProofProcess) -> None:
         super().__init__("arm_driver")
         self._make_prover = make_prover
         self._config = ParameterServer(self, ArmDriverParameters)

@@ -45,7 +45,7 @@ from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopSample
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.emulators.lockstep import LockstepBackend, LockstepSettings
 from sysid_ros.executor import tell_share
 from sysid_ros.papers.baselines.adaptive import AdaptiveController, AdaptiveSettings
 from sysid_ros.papers.baselines.armour import ArmourController, PublishedPid

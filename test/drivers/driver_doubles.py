@@ -59,7 +59,7 @@ def make_certificate(loop_or_boxes, trajectory, bound=0.05, robot=None, now=10.0
         boxes, robot = loop_or_boxes, robot or load_textbook()
         fields = {"control_law": ComputedTorque.law, "nominal_payload": robot.payload_prior.nominal}
     else:
-        loop, robot, boxes = loop_or_boxes, loop_or_boxes.robot, loop_or_boxes.boxes
+        loop, robot, boxes = loop_or_boxes, loop_or_boxes.robot, loop_or_boxes.boxes_of(None)
         now = 1e-9 * loop.now_ns
         fields = {"control_law": loop.status().law, "nominal_payload": loop.model.payload}
     fields |= {

@@ -87,7 +87,7 @@ def test_one_torque_beyond_the_limit_excuses_nothing_at_the_end_of_a_certified_p
     move = make_move(loop.status().reference, step=0.1, duration=1.0)
     loop.execute(move, make_certificate(loop, move))
     run(loop, 3.0)
-    assert loop.mode is LoopMode.HOLD and loop._motion.may_stay
+    assert loop.mode is LoopMode.HOLD and loop._may_stay
     held, squares = np.zeros(7), np.zeros((4, 7))
     held[4], squares[:3, 4] = 8.7, 400.0
     loop._torques = type(loop._torques)(held, loop.arm.period)
@@ -97,5 +97,5 @@ def test_one_torque_beyond_the_limit_excuses_nothing_at_the_end_of_a_certified_p
     with pytest.raises(LoopRefusal, match="joint_5 would reach"):
         loop.execute(back, make_certificate(loop, back, torque_squares=squares))
     assert "may be held" not in loop.status().reason
-    loop._motion.may_stay = False
+    loop._may_stay = False
     loop.execute(back, make_certificate(loop, back, torque_squares=squares))

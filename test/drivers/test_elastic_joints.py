@@ -32,7 +32,7 @@ from sysid_ros.drivers.modes import Noise
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.physics import ArmPhysics
 from sysid_ros.drivers.mujoco.simulation import draw_truth, load_payload
-from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.emulators.lockstep import LockstepBackend, LockstepSettings
 from sysid_ros.emulators.plant import EmulatedArm, PlantSettings
 
 PATIENCE = 200.0

@@ -21,8 +21,7 @@ from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.admission import SceneGuard, admit_start, admit_takeover
-from sysid_ros.drivers.authentication import Authenticator
-from sysid_ros.drivers.gate import Conditions, OfferedPlan, PlanGate
+from sysid_ros.drivers.gate import Authenticator, Conditions, OfferedPlan, PlanGate
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal, RefusalCode
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.proof import ProofServer

@@ -13,7 +13,7 @@ from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.loop_types import LoopMode
 from sysid_ros.drivers.mujoco.arm import MujocoArm
-from sysid_ros.emulators.lockstep_identification import LockstepBackend, LockstepSettings
+from sysid_ros.emulators.lockstep import LockstepBackend, LockstepSettings
 
 
 class RestingPlanner:

@@ -216,7 +216,7 @@ def test_a_take_over_brings_its_model(robot, loop):
     continue_move(loop, second, takeover, tighter)
     assert loop.model is model
     run(loop, 0.4)
-    assert loop.model is tighter and loop.status().model_box_hash == box_hash(*loop.boxes)
+    assert loop.model is tighter and loop.status().model_box_hash == box_hash(*loop.boxes_of(None))
     run(loop, 1.6)
     assert loop.mode is LoopMode.HOLD and loop.status().code is LoopCode.OK
 

@@ -207,7 +207,7 @@ PARENT = """
     while process.status().is_taking_over:
         time.sleep(0.02)
     plan = make_move(process.status().reference, duration=20.0)
-    process.execute(plan, make_certificate(build_loop().boxes, plan, bound=0.08, now=time.time()))
+    process.execute(plan, make_certificate(build_loop().boxes_of(None), plan, bound=0.08, now=time.time()))
     print(process.pid, flush=True)
     while True:
         process.heartbeat()

@@ -87,7 +87,7 @@ class Arm:
         loop = self.loop
         return make_certificate(
             trajectory,
-            box_hash=box_hash(*loop.boxes),
+            box_hash=box_hash(*loop.boxes_of(None)),
             robot_hash=robot_hash(loop.robot),
             control_law=loop.status().law,
             nominal_payload=loop.model.payload,

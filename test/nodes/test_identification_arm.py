@@ -27,7 +27,7 @@ from sysid_ros.core.planning.request import PlanFailureCode
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, PayloadModel, StopUnconfirmed
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import RefusalCode
-from sysid_ros.emulators.lockstep_identification import LockstepSettings
+from sysid_ros.emulators.lockstep import LockstepSettings
 from sysid_ros.ros.conversions import stamp_to_message
 
 DURATION, HANDOVER = 3.0, 1.5

@@ -24,9 +24,8 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.drivers import admission
 from sysid_ros.drivers.admission import admit_trajectory
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.child import ChildProcessFailed
-from sysid_ros.drivers.gate import Conditions, OfferedPlan, PlanGate
+from sysid_ros.drivers.gate import Authenticator, Conditions, OfferedPlan, PlanGate
 from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus, RefusalCode
 from sysid_ros.drivers.proof import OwnAssumptions
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE

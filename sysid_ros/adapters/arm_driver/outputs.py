@@ -22,11 +22,11 @@ from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import REFUSALS, SLOW
-from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
+from sysid_ros.drivers.gate import Authenticator
 from sysid_ros.drivers.loop_types import LoopStatus
 from sysid_ros.drivers.process import LoopProcess
-from sysid_ros.drivers.proof import PlanProver
+from sysid_ros.drivers.proof import ProofProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import (
@@ -123,7 +123,7 @@ class DrivenArm:
     loop: LoopProcess
     epochs: PayloadEpochs
     config: ParameterServer[ArmDriverParameters]
-    prover: PlanProver
+    prover: ProofProcess
     key: AuthenticationKey | None
 
     @property

@@ -24,16 +24,19 @@ from sysid_ros.drivers.kinova_kortex.client import KortexClient
 from sysid_ros.drivers.kinova_kortex.enums import ArmState as KortexState
 from sysid_ros.drivers.kinova_kortex.enums import (
     ControlMode,
+    Function,
     KortexConnectionLost,
     KortexServerError,
     ServoingMode,
     SubError,
 )
 from sysid_ros.drivers.kinova_kortex.exchange import CyclicExchange, describe
+from sysid_ros.drivers.kinova_kortex.frame import parse
+from sysid_ros.drivers.kinova_kortex.messages import decode_actuators, decode_arm_state, decode_serial_number
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings, VelocitySource
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, wait_for
 from sysid_ros.drivers.pacing import Pacer
-from sysid_ros.drivers.takeover import HoldingTorque, RestMonitor, TakeoverRefused, probe_last_joint
+from sysid_ros.drivers.takeover import HoldingTorque, RestMonitor, TakeoverRefused, probe
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
 
 T = TypeVar("T")
@@ -53,14 +56,19 @@ def take_over(exchange: CyclicExchange) -> None:
     """
     exchange.devices = _prepare(exchange)
     q, effort = _measure_at_rest(exchange)
-    holding = HoldingTorque(exchange.robot.limits, q, effort, _HOLD_STIFFNESS)
+    holding = HoldingTorque(exchange.robot, q, effort, _HOLD_STIFFNESS)
     _enter_torque_mode(exchange, holding)
-    _hold_and_probe(exchange, holding)
+
+    def cycle(extra: float) -> Array:
+        _hold(exchange, holding, extra)
+        return exchange.latest.q
+
+    probe(exchange.robot, exchange.settings, exchange.settings.period, holding, cycle)
 
 
 def _require_stated_arm(exchange: CyclicExchange, stated: str) -> str:
     """Compare the serial number of the base with the stated one and the calibration's; return it, or the stated one."""
-    call = exchange.client.ask_serial_number()
+    call = exchange.client.start(Function.GET_SERIAL_NUMBER, decode_serial_number)
     try:
         told = wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
     except KortexServerError as error:
@@ -83,14 +91,14 @@ def _prepare(exchange: CyclicExchange) -> tuple[int, ...]:
     def ask(call: TcpCall[T]) -> T:
         return wait_for(call, exchange.settings.connect_timeout, lambda _: exchange.monitor())
 
-    count = ask(client.count_actuators())
-    devices = ask(client.find_actuators())
+    count = ask(client.start(Function.GET_ACTUATOR_COUNT, lambda data: parse("ActuatorInformation", data).count))
+    devices = ask(client.start(Function.READ_ALL_DEVICES, decode_actuators))
     if count != n or len(devices) != n:
         raise TakeoverRefused(
             f"the arm has {count} actuators (devices {', '.join(map(str, devices)) or 'none'}), "
             f"{exchange.robot.name} has {n}; choose the model that fits"
         )
-    ask(client.clear_faults())
+    ask(client.start(Function.CLEAR_FAULTS))
     ask(client.set_servoing_mode(ServoingMode.SINGLE_LEVEL))
     for _ in range(round(exchange.settings.connect_timeout / exchange.settings.period)):
         feedback = exchange.monitor()
@@ -98,7 +106,7 @@ def _prepare(exchange: CyclicExchange) -> tuple[int, ...]:
             break
     else:
         raise TakeoverRefused(f"no usable feedback came ({exchange.client.counts.rejected or 'no answer over UDP'})")
-    state = ask(client.ask_arm_state())
+    state = ask(client.start(Function.GET_ARM_STATE, decode_arm_state))
     if state is not KortexState.SERVOING_READY or any(feedback.faults):
         raise TakeoverRefused(f"the arm is not ready: {describe(feedback, exchange.robot.joint_names, state)}")
     return devices
@@ -149,31 +157,11 @@ def _enter_torque_mode(exchange: CyclicExchange, holding: HoldingTorque) -> None
         wait_for(call, timeout, lambda _: _hold(exchange, holding))
 
 
-def _hold_and_probe(exchange: CyclicExchange, holding: HoldingTorque) -> None:
-    """Check that the arm stays, and that a torque that rises slowly on the last joint moves it the right way."""
-    settings, robot = exchange.settings, exchange.robot
-    cycles = round(settings.hold_time / settings.period)
-    for _ in range(cycles):
-        _hold(exchange, holding)
-    if not settings.probe_torque:
-        return
-
-    def push(torque: float) -> float:
-        _hold(exchange, holding, extra=torque)
-        return float(exchange.latest.q[-1])
-
-    probe_last_joint(
-        robot.joint_names[-1], settings.probe_torque * robot.limits.tau_continuous[-1], settings.period, push
-    )
-    for _ in range(cycles):
-        _hold(exchange, holding)
-
-
 def _hold(exchange: CyclicExchange, holding: HoldingTorque, extra: float = 0.0) -> bool:
     """Do a cycle that keeps the arm in place, ``extra`` [Nm] on the last joint; return whether the base answered."""
     is_answered = exchange.cycle(holding.compute(exchange.latest.q, exchange.latest.v, extra))
     question = "is the sign of the torques right, is the arm touched?"
-    holding.require_still(exchange.robot, exchange.latest.q, exchange.settings.hold_drift, question)
+    holding.require_still(exchange.latest.q, exchange.settings.hold_drift, question)
     return is_answered
 
 
@@ -182,7 +170,7 @@ def hand_back(exchange: CyclicExchange) -> str | None:
 
     Never raises.
     """
-    holding = HoldingTorque(exchange.robot.limits, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
+    holding = HoldingTorque(exchange.robot, exchange.latest.q, exchange.torque, _HOLD_STIFFNESS)
     is_cycling = exchange.is_commanding
 
     def meanwhile(remaining: float) -> None:
@@ -232,7 +220,6 @@ class KortexArm(Arm):
         self.robot, self.joint_names, self.period = robot, robot.joint_names, self.settings.period
         has_velocity = self.settings.velocity is VelocitySource.FEEDBACK
         self._velocity_plan = None if has_velocity else require_velocity_error(robot, self.period)
-        self._client: KortexClient | None = None
         self._exchange: CyclicExchange | None = None
         self._first: ArmState | None = None
         self._problem: str | None = None
@@ -248,18 +235,16 @@ class KortexArm(Arm):
             KortexConnectionLost: It cannot be reached, or does not answer any more.
         """
         self._disconnect()
-        self._client = self._open()
-        plan = self._velocity_plan
+        client, plan = self._open(), self._velocity_plan
         velocity = None if plan is None else VelocityEstimate(plan, self.period)
-        exchange = CyclicExchange(self.robot, self.settings, self._client, self._make_pacer(), velocity)
-        self._exchange = exchange
+        exchange = self._exchange = CyclicExchange(self.robot, self.settings, client, self._make_pacer(), velocity)
         try:
-            self._client.open()
+            client.open()
             exchange.restart_clock()
             self.serial_number = _require_stated_arm(exchange, self.serial_number)
             take_over(exchange)
         except BaseException as error:
-            reason = exchange.find_break() if isinstance(error, KortexServerError) else None
+            reason = client.find_break() if isinstance(error, KortexServerError) else None
             self.close()
             if reason is not None:  # it refuses because the connection is gone
                 raise KortexConnectionLost(f"{reason}; {error}") from None
@@ -304,15 +289,6 @@ class KortexArm(Arm):
         time.sleep(max(0.0, self._handed_back_at + self.settings.close_time - time.monotonic()))
         self._disconnect()
 
-    @property
-    def exchange(self) -> CyclicExchange:
-        """The cyclic exchange of the present connection.
-
-        Raises:
-            ArmError: There is none.
-        """
-        return self._require("the exchange")
-
     def _open(self) -> KortexClient:
         return KortexClient(self.settings, self.n)
 
@@ -320,10 +296,10 @@ class KortexArm(Arm):
         return Pacer(self.period)
 
     def _disconnect(self) -> None:
-        if self._client is not None:
+        if self._exchange is not None:
             self._closed_health = self.health()
-            self._client.close()
-            self._client = self._exchange = None
+            self._exchange.client.close()
+            self._exchange = None
 
     def _require(self, call: str) -> CyclicExchange:
         if self._exchange is None:

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from sysid_ros.drivers.kinova_kortex.enums import (
-    ArmState,
-    ControlMode,
-    FrameType,
-    Function,
-    KortexConnectionLost,
-    ServoingMode,
-)
+from sysid_ros.drivers.kinova_kortex.enums import ControlMode, FrameType, Function, KortexConnectionLost, ServoingMode
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS, Frame, decode_frame, encode, encode_frame, parse
-from sysid_ros.drivers.kinova_kortex.messages import (
-    Command,
-    Feedback,
-    decode_actuators,
-    decode_arm_state,
-    decode_feedback,
-    decode_serial_number,
-    encode_command,
-)
+from sysid_ros.drivers.kinova_kortex.messages import Command, Feedback, decode_feedback, encode_command
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.kinova_kortex.tcp import TcpCall, TcpSession, error_of, session_request
 from sysid_ros.drivers.network import InvalidFrame, UdpEndpoint
@@ -40,13 +26,7 @@ class CyclicCounts:
     """Outcomes of the requests of the cyclic service.
 
     Attributes:
-        sent: Requests.
-        answered: Replies that came in time.
-        missed: Requests without one.
-        late: Replies that came after their cycle, repeated ones among them.
-        malformed: Invalid datagrams.
-        rejected: Fault of the latest of them; None without any.
-        unsent: Requests that could not be sent.
+        rejected: Fault of the latest invalid datagram; None without any.
         round_trips: The latest times from request to reply [s].
         shortest: Shortest of all [s].
     """
@@ -116,9 +96,9 @@ class KortexClient:
         request = self._tcp.start(function, payload, read=lambda data: parse(answer, data))
         return self._tcp.wait(request, self._settings.call_timeout)
 
-    def clear_faults(self) -> TcpCall[bytes]:
-        """Request the base to clear its own and its actuators' faults."""
-        return self._tcp.start(Function.CLEAR_FAULTS)
+    def start(self, function: Function, read: Callable[[bytes], Any] = bytes) -> TcpCall[Any]:
+        """Request a function without arguments; ``read`` converts the payload of its answer."""
+        return self._tcp.start(function, read=read)
 
     def set_servoing_mode(self, mode: ServoingMode) -> TcpCall[bytes]:
         """Request another servoing mode of the base."""
@@ -128,31 +108,11 @@ class KortexClient:
         """Request a control mode of one actuator."""
         return self._tcp.start(Function.SET_CONTROL_MODE, encode("ControlModeInformation", control_mode=mode), device)
 
-    def count_actuators(self) -> TcpCall[int]:
-        """Request the number of actuators."""
-        return self._tcp.start(Function.GET_ACTUATOR_COUNT, read=lambda data: parse("ActuatorInformation", data).count)
-
-    def find_actuators(self) -> TcpCall[tuple[int, ...]]:
-        """Request the device ids of the actuators, in ascending order: from the base to the flange."""
-        return self._tcp.start(Function.READ_ALL_DEVICES, read=decode_actuators)
-
-    def ask_serial_number(self) -> TcpCall[str]:
-        """Request the serial number of the base, which is the arm's."""
-        return self._tcp.start(Function.GET_SERIAL_NUMBER, read=decode_serial_number)
-
-    def ask_arm_state(self) -> TcpCall[ArmState]:
-        """Request the state of the arm."""
-        return self._tcp.start(Function.GET_ARM_STATE, read=decode_arm_state)
-
     def refresh(self, command: Command | None, timeout: float) -> Feedback | None:
-        """Do one cyclic exchange.
-
-        Args:
-            command: The command; None only requests feedback.
-            timeout: Longest time to wait for the reply [s].
+        """Do one cyclic exchange; without a command only feedback is requested.
 
         Returns:
-            The reply to this very request; None if none came in time.
+            The reply to this very request; None if none came within a timeout [s].
 
         Raises:
             KortexServerError: The base refused, for instance because it has left low-level servoing.
@@ -183,9 +143,9 @@ class KortexClient:
         """Time for which the TCP session has owed an answer [s]; 0 if none is due."""
         return self._tcp.overdue
 
-    @property
-    def break_reason(self) -> str | None:
-        """Why there is no TCP connection any more; None while it stands."""
+    def find_break(self) -> str | None:
+        """Return why there is no TCP connection any more; None while it stands."""
+        self.keep_alive()
         return None if self._tcp.is_open else self._tcp.reason
 
     def close(self) -> None:

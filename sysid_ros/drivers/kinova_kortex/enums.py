@@ -44,14 +44,8 @@ class Function(IntEnum):
     READ_ALL_DEVICES = 0x170001
 
 
-class ServoingMode(IntEnum):
-    """Servoing mode of the base."""
-
-    SINGLE_LEVEL = 2
-    LOW_LEVEL = 3
-    BYPASS = 4
-
-
+ServoingMode = IntEnum("ServoingMode", "SINGLE_LEVEL LOW_LEVEL BYPASS", start=2)
+"""Servoing mode of the base."""
 ControlMode = IntEnum("ControlMode", "POSITION VELOCITY TORQUE CURRENT")
 """Control mode of an actuator."""
 
@@ -73,26 +67,14 @@ class ArmState(IntEnum):
     RESERVED = 255
 
 
-class DeviceType(IntEnum):
-    """Kinds of devices in the arm."""
-
-    BASE = 1
-    VISION = 2
-    BIG_ACTUATOR = 3
-    SMALL_ACTUATOR = 4
-    INTERCONNECT = 5
-    GRIPPER = 6
-    MEDIUM_ACTUATOR = 7
-    XBIG_ACTUATOR = 8
-
-    @property
-    def is_actuator(self) -> bool:
-        """Whether it moves a joint."""
-        return self in (
-            DeviceType.BIG_ACTUATOR, DeviceType.SMALL_ACTUATOR, DeviceType.MEDIUM_ACTUATOR, DeviceType.XBIG_ACTUATOR,
-        )  # fmt: skip
-
-
+DeviceType = IntEnum(
+    "DeviceType", "BASE VISION BIG_ACTUATOR SMALL_ACTUATOR INTERCONNECT GRIPPER MEDIUM_ACTUATOR XBIG_ACTUATOR"
+)
+"""Kinds of devices in the arm."""
+ACTUATORS = (
+    DeviceType.BIG_ACTUATOR, DeviceType.SMALL_ACTUATOR, DeviceType.MEDIUM_ACTUATOR, DeviceType.XBIG_ACTUATOR,
+)  # fmt: skip
+"""Devices that move a joint."""
 ErrorCode = IntEnum("ErrorCode", "NONE PROTOCOL_SERVER PROTOCOL_CLIENT DEVICE INTERNAL", start=0)
 """Source of an error."""
 
@@ -126,13 +108,8 @@ class SubError(IntEnum):
     CONTROL_PERMISSION_DENIED = 141
 
 
-class CommandFlag(IntFlag):
-    """Flags of an actuator's command."""
-
-    SERVO_ENABLE = 1
-    BRAKE_DISABLE = 2
-    CLEAR_MAJOR = 4
-    CLEAR_MINOR = 8
+CommandFlag = IntFlag("CommandFlag", "SERVO_ENABLE BRAKE_DISABLE CLEAR_MAJOR CLEAR_MINOR")
+"""Flags of an actuator's command."""
 
 
 class Status(IntFlag):

@@ -1,7 +1,4 @@
-"""The cyclic exchange with one Gen3: a command out, a state in, once per period.
-
-It belongs to one connection; a new connection begins with a new :class:`CyclicExchange`.
-"""
+"""The cyclic exchange with one Gen3, of one connection: a command out, a state in, once per period."""
 
 from __future__ import annotations
 
@@ -28,32 +25,6 @@ _STEP_FLOOR = 1.0
 """Difference between two readings that is always plausible [deg]."""
 _STEP_CEILING = 90.0
 """And one that never is: the turn of a joint could get lost [deg]."""
-
-
-class FrameStamps:
-    """Stamps of states, which the base does not send.
-
-    ``period`` is the nominal time between two states [s].
-    """
-
-    def __init__(self, source: StampSource, period: float):
-        self._source, self._period_ns = source, round(1e9 * period)
-        self._epoch_ns = time.time_ns() - time.monotonic_ns()
-        self._latest_ns = self._exchanges = 0
-
-    def count_exchange(self) -> None:
-        """Count one request, whether or not it is answered."""
-        self._exchanges += 1
-
-    def stamp(self, sent_at: float) -> int:
-        """Return the stamp [ns] of the reply to a request sent at ``sent_at`` [monotonic s], later than all before."""
-        if self._source is StampSource.FRAMES and self._latest_ns:
-            stamp = self._latest_ns + self._exchanges * self._period_ns
-        else:
-            stamp = self._epoch_ns + round(1e9 * sent_at)
-        self._exchanges = 0
-        self._latest_ns = max(stamp, self._latest_ns + 1)
-        return self._latest_ns
 
 
 class CyclicExchange:
@@ -88,7 +59,8 @@ class CyclicExchange:
         self._pacer, self._velocity = pacer, velocity
         self._unwrapper = Unwrapper(robot)
         self._largest_speed = _SPEED_MARGIN * np.degrees(robot.limits.v_max)
-        self._stamps = FrameStamps(settings.stamps, settings.period)
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self._stamp_ns = self._exchanges = 0  # the latest stamp, and requests since then
         self.latest = ArmState(0, np.zeros(n), np.zeros(n), np.zeros(n), False)
         self.torque, self._held = np.zeros(n), np.zeros(n)
         self.is_commanding = self.is_low_level = False
@@ -172,11 +144,6 @@ class CyclicExchange:
         self.is_commanding = self.is_low_level = False
         self.is_torque[:] = False
 
-    def find_break(self) -> str | None:
-        """Return the known reason for a lost TCP connection; None while it stands."""
-        self.client.keep_alive()
-        return self.client.break_reason
-
     def health(self) -> dict[str, object]:
         """Return counters for diagnostics, by name."""
         return {
@@ -195,7 +162,7 @@ class CyclicExchange:
         client = self.client
         client.keep_alive()
         command = self._next_command() if self.is_commanding else None
-        self._stamps.count_exchange()
+        self._exchanges += 1
         feedback = client.refresh(command, self.settings.reply_wait)
         if feedback is None or not self._is_plausible(feedback):
             return None
@@ -217,7 +184,7 @@ class CyclicExchange:
                     return
                 text = f"; {describe(feedback, self.robot.joint_names)}"
         self.is_commanding = False
-        reason = self.find_break()
+        reason = self.client.find_break()
         raise ArmLost(f"{error}{text}{'' if reason is None else f'; {reason}'}")
 
     def _next_command(self) -> Command:
@@ -241,12 +208,21 @@ class CyclicExchange:
         elapsed = now - self._fresh_at if self._feedback is not None else self.settings.period
         self._longest = max(self._longest, elapsed)
         self._fresh_at, self._feedback = now, feedback
-        stamp = self._stamps.stamp(self.client.sent_at)
+        stamp = self._next_stamp()
         q = self._unwrapper.update(feedback.q)
         v = np.radians(feedback.v) if self._velocity is None else self._velocity.update(stamp, q)
         tau = self.robot.sensors.effort_sign * feedback.tau
         is_exact = self._velocity is None or self._velocity.is_exact
         self.latest = ArmState(stamp, q, v, tau, True, self._faults(feedback, elapsed), is_exact=is_exact)
+
+    def _next_stamp(self) -> int:
+        """Return the stamp of a reply [ns], which the base does not send; later than all before."""
+        if self.settings.stamps is StampSource.FRAMES and self._stamp_ns:
+            stamp = self._stamp_ns + self._exchanges * round(1e9 * self.settings.period)
+        else:
+            stamp = self._epoch_ns + round(1e9 * self.client.sent_at)
+        self._stamp_ns, self._exchanges = max(stamp, self._stamp_ns + 1), 0
+        return self._stamp_ns
 
     def _faults(self, feedback: Feedback, elapsed: float) -> tuple[str, ...]:
         if not self.is_commanding:
@@ -261,7 +237,7 @@ class CyclicExchange:
         if elapsed - self.settings.period > self.settings.late_limit:
             faults.append(f"no fresh state for {1e3 * elapsed:.1f} ms")
         if self.client.overdue > self.settings.connection_inactivity_timeout:
-            reason = self.client.break_reason
+            reason = self.client.find_break()
             words = "" if reason is None else f" ({reason})"
             faults.append(f"the base does not answer over TCP{words}: it cannot be handed back in order")
         return tuple(faults)

@@ -14,13 +14,12 @@ import struct
 from functools import cache
 from typing import Any, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from sysid_ros.drivers.kinova_kortex.enums import FrameType
 from sysid_ros.drivers.network import InvalidFrame
+from sysid_ros.drivers.protobuf import build_classes
 
-_PACKAGE = "sysid_kortex"
 _ACTUATOR_FLOATS = "position velocity torque current_motor voltage temperature_motor temperature_core"
 _BANKS = "fault_bank_a fault_bank_b warning_bank_a warning_bank_b"
 
@@ -79,34 +78,12 @@ MESSAGES = {
 }  # fmt: skip
 """Fields of every message, each as ``tag [repeated] type name``."""
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in ("float", "fixed32", "int32", "uint32", "bytes")}
+_classes = cache(lambda: build_classes("sysid_kortex", MESSAGES, "proto3"))
 
 
-@cache
 def message_class(name: str) -> Any:
     """Return the protobuf class of a message."""
-    descriptor = _pool().FindMessageTypeByName(f"{_PACKAGE}.{name}")
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory().GetPrototype(descriptor)  # protobuf before 4.22
-
-
-@cache
-def _pool() -> descriptor_pool.DescriptorPool:
-    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for tag, *label, kind, field_name in (field.split() for field in fields):
-            field = message.field.add(name=field_name, number=int(tag))
-            field.label = _FIELD.LABEL_REPEATED if label else _FIELD.LABEL_OPTIONAL
-            if kind in _SCALARS:
-                field.type = _SCALARS[kind]
-            else:
-                field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
+    return _classes()[name]
 
 
 TCP_MARK = bytes.fromhex("07784574526f4b07")
@@ -122,36 +99,31 @@ _PREFIX = len(TCP_MARK) + _LENGTH.size
 
 
 class Frame(NamedTuple):
-    """One frame.
-
-    Attributes:
-        kind: Its type.
-        function: Service id times 65536 plus function id.
-        session: Session id; 0 before there is one.
-        message: Message id; a response has its request's.
-        device: Its receiver; 0 is the base.
-        payload: Encoded message.
-        error: Error code of a response.
-        sub_error: Its sub code.
-    """
+    """One frame."""
 
     kind: FrameType
+    """Its type."""
     function: int
+    """Service id times 65536 plus function id."""
     session: int
+    """Session id; 0 before there is one."""
     message: int
+    """Message id; a response has its request's."""
     device: int = 0
+    """Its receiver; 0 is the base."""
     payload: bytes = b""
+    """Encoded message."""
     error: int = 0
+    """Error code of a response."""
     sub_error: int = 0
+    """Its sub code."""
 
 
 def encode_frame(frame: Frame) -> bytes:
     """Return the bytes of a frame, as in a UDP datagram."""
     message = message_class("Frame")()
     header = message.header
-    header.frame_info = (
-        _VERSION << 28 | frame.kind << 24 | frame.device << 16 | frame.error << 12 | frame.sub_error
-    )  # fmt: skip
+    header.frame_info = _VERSION << 28 | frame.kind << 24 | frame.device << 16 | frame.error << 12 | frame.sub_error
     header.message_info = frame.session << 16 | frame.message
     header.service_info = _VERSION << 28 | frame.function
     header.payload_info = len(frame.payload)
@@ -160,11 +132,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def decode_frame(data: bytes) -> Frame:
-    """Decode a frame.
-
-    Raises:
-        InvalidFrame: It is invalid, of another version, or its length does not match.
-    """
+    """Decode a frame; raises :class:`InvalidFrame`, also if it is of another version, or its length does not match."""
     size = len(data)
     if size > LARGEST_FRAME:
         raise InvalidFrame(f"longer than {LARGEST_FRAME} bytes", size)
@@ -177,8 +145,8 @@ def decode_frame(data: bytes) -> Frame:
         kind = FrameType(info >> 24 & 0xF)
     except ValueError:
         raise InvalidFrame(f"frame type {info >> 24 & 0xF}", size) from None
-    if header.payload_info & 0xFFFFFF != len(message.payload):
-        announced = header.payload_info & 0xFFFFFF
+    announced = header.payload_info & 0xFFFFFF
+    if announced != len(message.payload):
         raise InvalidFrame(f"payload of {len(message.payload)} bytes, {announced} announced", size)
     words = header.message_info
     return Frame(
@@ -193,11 +161,7 @@ def encode(name: str, **fields: object) -> bytes:
 
 
 def parse(name: str, data: bytes) -> Any:
-    """Parse a message of the schema.
-
-    Raises:
-        InvalidFrame: The bytes are no such message.
-    """
+    """Parse a message of the schema, or raise :class:`InvalidFrame`."""
     try:
         return message_class(name).FromString(data)
     except DecodeError:

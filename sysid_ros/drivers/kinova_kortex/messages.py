@@ -12,7 +12,7 @@ import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.kinova_kortex.enums import ArmState, CommandFlag, DeviceType
+from sysid_ros.drivers.kinova_kortex.enums import ACTUATORS, ArmState, CommandFlag
 from sysid_ros.drivers.kinova_kortex.frame import message_class, parse
 from sysid_ros.drivers.network import InvalidFrame
 
@@ -26,46 +26,34 @@ _LARGEST_DEVICE = 0xFF
 
 
 class Command(NamedTuple):
-    """One cyclic command. Arrays are (n,).
-
-    Attributes:
-        frame: Frame id, modulo 65536; also the command id of every actuator.
-        q: Commanded positions, from 0 to 360 on the wire [deg].
-        tau: Commanded torques in joint direction [Nm].
-        flags: Flags of every actuator.
-    """
+    """One cyclic command: torques in joint direction [Nm] and flags of every actuator. Arrays are (n,)."""
 
     frame: int
+    """Frame id, modulo 65536; also the command id of every actuator."""
     q: Array
+    """Commanded positions, from 0 to 360 on the wire [deg]."""
     tau: Array
     flags: int = CommandFlag.SERVO_ENABLE
 
 
 class Feedback(NamedTuple):
-    """One measurement of the arm, as the base sends it. Arrays are (n,).
-
-    Attributes:
-        frame: Frame id.
-        state: State of the arm.
-        q: Positions from 0 to 360 [deg].
-        v: Velocities [deg/s].
-        tau: Torques with the vendor's sign [Nm].
-        commands: Command ids the actuators have received last, (n,).
-        faults: Bank A of the faults of every actuator, (n,).
-        warnings: The same of the warnings, (n,).
-        base_faults: Bank A of the faults of the base.
-        status: Status flags of every actuator, (n,).
-    """
+    """One measurement of the arm, as the base sends it, with velocities in deg/s. Arrays are (n,)."""
 
     frame: int
     state: ArmState
     q: Array
+    """Positions from 0 to 360 [deg]."""
     v: Array
     tau: Array
+    """Torques with the vendor's sign [Nm]."""
     commands: tuple[int, ...] = ()
+    """Command ids the actuators have received last, (n,)."""
     faults: tuple[int, ...] = ()
+    """Bank A of the faults of every actuator, (n,)."""
     warnings: tuple[int, ...] = ()
+    """The same of the warnings, (n,)."""
     base_faults: int = 0
+    """Bank A of the faults of the base."""
     status: tuple[int, ...] = ()
 
 
@@ -135,11 +123,7 @@ def decode_feedback(data: bytes, n: int) -> Feedback:
 
 
 def decode_arm_state(data: bytes) -> ArmState:
-    """Decode the state of the arm.
-
-    Raises:
-        InvalidFrame: It is invalid.
-    """
+    """Decode the state of the arm, or raise :class:`InvalidFrame`."""
     return _arm_state(parse("ArmStateInformation", data).active_state, len(data))
 
 
@@ -170,8 +154,7 @@ def decode_actuators(data: bytes) -> tuple[int, ...]:
         InvalidFrame: It is no list of devices, or an id is there twice or cannot be carried by a frame (0 is the base).
     """
     message, size = parse("DeviceHandles", data), len(data)
-    kinds = {kind.value for kind in DeviceType if kind.is_actuator}
-    ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in kinds)
+    ids = sorted(one.device_identifier for one in message.device_handle if one.device_type in ACTUATORS)
     if any(not 0 < one <= _LARGEST_DEVICE for one in ids) or len(set(ids)) < len(ids):
         raise InvalidFrame(f"device ids of actuators {ids[:10]}; they are different numbers from 1 to 255", size)
     return tuple(ids)
@@ -206,8 +189,8 @@ class Unwrapper:
     def __init__(self, robot: RobotModel):
         limits = robot.limits
         is_limited = np.isfinite(limits.q_lower) & np.isfinite(limits.q_upper)
-        middle = 0.5 * (np.where(is_limited, limits.q_lower, 0.0) + np.where(is_limited, limits.q_upper, 0.0))
-        self._middle = np.degrees(np.where(is_limited, middle, robot.home))
+        lower, upper = (np.where(is_limited, limit, robot.home) for limit in (limits.q_lower, limits.q_upper))
+        self._middle = np.degrees(0.5 * (lower + upper))
         self._last: Array | None = None
 
     def update(self, angle: Array) -> Array:

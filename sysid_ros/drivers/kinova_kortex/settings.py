@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.drivers.modes import KORTEX_PORT as PORT
-from sysid_ros.drivers.modes import KORTEX_PORT_REALTIME as PORT_REALTIME
+from sysid_ros.core.common.settings import setting
+from sysid_ros.drivers.arm import ConnectionSettings
+from sysid_ros.drivers.modes import KORTEX_PORT, KORTEX_PORT_REALTIME
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
 REPLY_TIMEOUT = 0.003
@@ -26,15 +26,15 @@ class StampSource(Enum):
     FRAMES = "frames"
 
 
-@dataclass(frozen=True)
-class KortexSettings(Settings):
+@dataclass(frozen=True, kw_only=True)
+class KortexSettings(ConnectionSettings):
     """Settings of the client."""
 
     robot_ip: str = setting("192.168.1.10")
     """Address of the base."""
-    port: int = setting(PORT, "-", lower=1, upper=65535)
+    port: int = setting(KORTEX_PORT, "-", lower=1, upper=65535)
     """TCP port of the base."""
-    port_realtime: int = setting(PORT_REALTIME, "-", lower=1, upper=65535)
+    port_realtime: int = setting(KORTEX_PORT_REALTIME, "-", lower=1, upper=65535)
     """UDP port of the base, of its cyclic service."""
     username: str = setting("admin")
     """User of the base."""
@@ -51,25 +51,8 @@ class KortexSettings(Settings):
     """Where stamps come from: clock: of this computer; frames: one period each, for an emulated arm, whose time
     waits."""
     connect_timeout: float = setting(5.0, "s", lower=0.1, upper=50.0)
-    """Longest time for each step of taking the arm over."""
     call_timeout: float = setting(1.0, "s", lower=0.05, upper=10.0, library_only=True)
     """Longest time for an answer over TCP."""
-    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
-    """Timeout: time without a reply of the cyclic service after which the arm counts as lost."""
-    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
-    """Time between two fresh states beyond the period at which the arm brakes."""
-    rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
-    """How long the resting arm is measured before it is taken over."""
-    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
-    """How long it must stay where it is under torque control before anything else."""
-    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
-    """How far it may drift meanwhile."""
-    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
-    """How long a cycle waits for the reply; 0 for three quarters of a period, so that a lost one costs no more than its
-    own cycle. More for an emulated base, whose time stands still meanwhile."""
-    probe_torque: float = setting(0.25, "-", lower=0.0, upper=0.5, library_only=True)
-    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
-    has moved by 1 mrad. 0 leaves it out."""
     close_time: float = setting(0.5, "s", lower=0.0, upper=5.0, library_only=True)
     """Rest between the end of low-level servoing and the end of the sessions."""
 

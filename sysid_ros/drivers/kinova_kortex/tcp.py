@@ -68,12 +68,7 @@ class TcpCall(Generic[T]):
         return self._frame is not None or not self._session.is_open
 
     def result(self) -> T:
-        """Return the answer.
-
-        Raises:
-            KortexServerError: The base refused.
-            KortexConnectionLost: There will be none.
-        """
+        """Return the answer, or raise as :func:`wait_for`."""
         frame = self._frame
         if frame is None:
             raise KortexConnectionLost(self._session.reason or f"no answer to {self.name} yet")
@@ -101,9 +96,8 @@ class TcpSession:
         self._reset()
 
     def _reset(self) -> None:
-        self.session: int = 0
-        self._message: int = 0
-        self._frames: TcpFrames = TcpFrames()
+        self.session = self._message = 0
+        self._frames = TcpFrames()
         self._responses: dict[int, Frame] = {}
         self._waiting: set[int] = set()
         self._answered_at = self._begun_at = time.monotonic()
@@ -129,12 +123,7 @@ class TcpSession:
         self.open_session()
 
     def open_session(self) -> None:
-        """Open a session on the socket that is connected.
-
-        Raises:
-            KortexConnectionLost: The base does not answer.
-            KortexServerError: It refuses.
-        """
+        """Open a session on the socket that is connected; raises as :meth:`open`."""
         self._reset()
         self.is_open, self.reason = True, None
         request = self.start(Function.CREATE_SESSION, session_request(self._settings))
@@ -143,14 +132,7 @@ class TcpSession:
     def start(
         self, function: Function, payload: bytes = b"", device: int = 0, read: Callable[[bytes], Any] = bytes
     ) -> TcpCall[Any]:
-        """Send a request.
-
-        Args:
-            function: The function.
-            payload: Encoded message.
-            device: Its receiver.
-            read: Converts the payload of the answer into its result; None for the payload itself.
-        """
+        """Send an encoded message to a device; ``read`` converts the payload of the answer into its result."""
         self._message = (self._message + 1) % ID_MODULUS
         frame = Frame(FrameType.REQUEST, function, self.session, self._message, device, payload)
         self._waiting.add(self._message)
@@ -159,12 +141,7 @@ class TcpSession:
         return TcpCall(self, name, self._message, read)
 
     def wait(self, call: TcpCall[T], seconds: float) -> T:
-        """Wait for an answer.
-
-        Raises:
-            KortexServerError: The base refused.
-            KortexConnectionLost: None came.
-        """
+        """See :func:`wait_for`."""
         return wait_for(call, seconds, self._wait_for_data)
 
     def _wait_for_data(self, seconds: float) -> None:
@@ -263,15 +240,7 @@ class TcpSession:
 
 
 def wait_for(call: TcpCall[T], seconds: float, meanwhile: Callable[[float], object]) -> T:
-    """Wait for the answer to a call.
-
-    Args:
-        call: The call.
-        seconds: Longest time [s].
-        meanwhile: Called repeatedly while waiting, with the time it may spend [s].
-
-    Returns:
-        The answer.
+    """Wait for the answer to a call for some seconds [s]; ``meanwhile`` is called with the time it may spend [s].
 
     Raises:
         KortexServerError: The base refused.

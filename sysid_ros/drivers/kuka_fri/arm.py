@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,16 +15,19 @@ from sysid_ros.core.model.robot import EffortMeaning, JointLimits, RobotModel
 from sysid_ros.drivers.arm import Arm, ArmError, ArmLost, ArmState, Array, Pacing, require_finite_command
 from sysid_ros.drivers.kuka_fri.codec import FriCodec
 from sysid_ros.drivers.kuka_fri.link import SEQUENCE_MODULUS, FriLink, is_message
-from sysid_ros.drivers.kuka_fri.messages import JOINTS, CommandMode, ControlMode, Monitoring, Quality, SessionState
-from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent, TorqueSetup
-from sysid_ros.drivers.kuka_fri.takeover import (
-    check_compensation,
-    measure_at_rest,
-    wait_for_controller,
-    wait_for_torque_mode,
+from sysid_ros.drivers.kuka_fri.messages import (
+    JOINTS,
+    CommandMode,
+    ControlMode,
+    Monitoring,
+    OverlayType,
+    Quality,
+    SafetyState,
+    SessionState,
 )
+from sysid_ros.drivers.kuka_fri.settings import FriSettings, PositionSent, TorqueSetup
 from sysid_ros.drivers.network import LARGEST_GAP, UdpEndpoint
-from sysid_ros.drivers.takeover import hold_and_probe
+from sysid_ros.drivers.takeover import RestMonitor, TakeoverRefused, hold_and_probe
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, require_velocity_error
 
 _STEP = 1.5
@@ -126,13 +131,11 @@ class FriArm(Arm):
             state, self._first = self._first, None
             return state
         message = link.next(self._wait)
-        while message is not None and not self._is_due(link, message):
-            message = link.next(self._wait)
-        if message is None:
-            return self._miss_cycle(link)
-        if self._is_commanding:
+        while message is not None and message.state.is_commanding and not link.session.is_answer_due:
+            message = link.next(self._wait)  # with a receive multiplier the others only count
+        if message is not None and self._is_commanding:
             self._require_torque_mode(link, message)
-        if message.q is None:  # in IDLE a message need not say where the arm is
+        if message is None or message.q is None:  # in IDLE a message need not say where the arm is
             return self._miss_cycle(link)
         state = self._measure(link, message)
         if not self._is_commanding and not message.state.is_commanding:
@@ -145,7 +148,9 @@ class FriArm(Arm):
         if not self._is_commanding or last is None:
             raise ArmError("command() needs a connected arm; call connect() first")
         require_finite_command(tau, self.joint_names)
-        link.answer(self._position.follow(last.q), self._torque_to_send(tau, last))
+        is_full = self.settings.setup is TorqueSetup.FULL
+        added = 0.0 if is_full else self._compensation.torque(last.q, last.v, np.zeros(JOINTS))
+        link.answer(self._position.follow(last.q), tau - added)
 
     def stop(self, reason: str) -> None:
         """See :meth:`Arm.stop`. A last command that balances gravity, then none: the controller ends the motion.
@@ -177,24 +182,17 @@ class FriArm(Arm):
         return self._late_before + (0 if self._link is None else self._link.late_answers)
 
     def _open(self) -> UdpEndpoint:
-        codec = FriCodec(self.settings.version)
-        return UdpEndpoint(
-            None,
-            self.settings.port,
-            self.settings.robot_ip or None,
-            is_from_peer=lambda datagram: is_message(codec, datagram),
-        )
+        is_from_peer = partial(is_message, FriCodec(self.settings.version))
+        return UdpEndpoint(None, self.settings.port, self.settings.robot_ip or None, is_from_peer=is_from_peer)
 
     # Taking over
 
     def _take_over(self, link: FriLink) -> None:
+        """Take a resting arm over, step by step; any mismatch ends it before a motion."""
         settings, robot = self.settings, self._robot
-        wait_for_controller(link, settings)
-        position, effort = measure_at_rest(link, settings, robot)
-        if settings.setup is TorqueSetup.OVERLAY:
-            modelled = self._compensation.gravity(position)
-            check_compensation(link, settings, robot, effort, modelled)
-        message = wait_for_torque_mode(link, settings)
+        self._wait_for_controller(link)
+        effort = self._measure_at_rest(link)
+        message = self._wait_for_torque_mode(link)
         self._offset_ns = self._sequence = self._last = None
         self._missed = 0
         self._velocity.reset()
@@ -208,11 +206,107 @@ class FriArm(Arm):
         )
         self._first = hold_and_probe(self, robot, settings, state, effort, question)
 
-    # Messages
+    def _wait_for_controller(self, link: FriLink) -> None:
+        """Wait until the controller monitors, at the right period, and answer it."""
+        settings, before = self.settings, link.session.last
+        message = self._follow(link, lambda m: m.state is not SessionState.IDLE)
+        if message is None:
+            if link.session.last is before:  # the state of the session is old, if there is one
+                raise TakeoverRefused(
+                    f"no message of an FRI {settings.version.value} controller came for {settings.connect_timeout:g} s "
+                    f"({link.describe_timeout()}); is its application running, with this computer's address and port?"
+                )
+            name = link.session.state.name
+            raise TakeoverRefused(f"the session stayed in {name}; restart the controller's application")
+        if abs(message.period - settings.period) > 1e-9:
+            raise TakeoverRefused(
+                f"the controller wants a command every {1e3 * message.period:g} ms (send period "
+                f"{1e3 * message.send_period:g} ms, receive multiplier {message.receive_multiplier}), this driver is "
+                f"set up for {1e3 * settings.period:g} ms"
+            )
+        link.answer()
 
-    def _is_due(self, link: FriLink, message: Monitoring) -> bool:
-        """Whether this message starts a cycle; with a receive multiplier the others only count."""
-        return link.session.is_answer_due or not message.state.is_commanding
+    def _measure_at_rest(self, link: FriLink) -> Array:
+        """Measure the arm while its own controller holds it, and compare it with its model and compensation.
+
+        Returns:
+            Mean efforts in joint direction, (7,) [Nm].
+        """
+        settings, robot = self.settings, self._robot
+        rest = RestMonitor(robot, settings.rest_time, settings.period)
+
+        def rests(message: Monitoring) -> bool:
+            return message.q is not None and message.tau is not None and rest.add(message.q, self._sign * message.tau)
+
+        if self._follow(link, rests) is None:
+            if not rest.is_full:
+                raise TakeoverRefused(f"the controller sends no more messages ({link.describe_timeout()})")
+            raise TakeoverRefused(f"{rest.find_motion()}")
+        link.answer()
+        position, effort = rest.check()
+        message = link.session.last
+        if settings.setup is not TorqueSetup.OVERLAY or message is None or message.tau_external is None:
+            return effort
+        # The external torque is the measured one less the torque of the controller's own model, so at rest the model's
+        # gravity is the joint effort plus the external torque.
+        compensated, modelled = effort + message.tau_external, self._compensation.gravity(position)
+        joint, tolerance = int(np.abs(compensated - modelled).argmax()), settings.compensation_tolerance
+        if abs(compensated[joint] - modelled[joint]) > tolerance:
+            raise TakeoverRefused(
+                f"the controller compensates {compensated[joint]:.2f} Nm of gravity in {robot.joint_names[joint]}, "
+                f"this driver expects {modelled[joint]:.2f} Nm (allowed difference {tolerance:g} Nm); give it the load "
+                "that is configured on the controller, or identify the arm first"
+            )
+        return effort
+
+    def _wait_for_torque_mode(self, link: FriLink) -> Monitoring:
+        """Mirror the interpolated position, with zero torque, until torques act."""
+
+        def is_active(message: Monitoring) -> bool:
+            if not message.state.is_commanding:
+                return False
+            if message.command_mode is not CommandMode.TORQUE or message.overlay is not OverlayType.JOINT:
+                mode = CommandMode.NO_COMMAND if message.command_mode is None else message.command_mode
+                raise TakeoverRefused(
+                    f"the client command mode is {mode.name}; the controller's application has to overlay with "
+                    "ClientCommandMode.TORQUE"
+                )
+            return message.state is SessionState.COMMANDING_ACTIVE
+
+        message = self._follow(link, is_active, mirrors=True)
+        if message is None:
+            session = link.session
+            raise TakeoverRefused(
+                f"no COMMANDING_ACTIVE for {self.settings.connect_timeout:g} s, the session is in {session.state.name} "
+                f"with quality {session.quality.name}; start the motion in the controller's application"
+            )
+        if message.control_mode is not ControlMode.JOINT_IMPEDANCE:
+            name = "none" if message.control_mode is None else message.control_mode.name
+            raise TakeoverRefused(f"the control mode is {name}; torques act under JOINT_IMPEDANCE only")
+        return message
+
+    def _follow(self, link: FriLink, is_done: Callable[[Monitoring], bool], mirrors: bool = False) -> Monitoring | None:
+        """Answer every message until ``is_done``; that one is not answered yet.
+
+        With ``mirrors``, messages of the commanding states are answered. If not, the controller goes back to
+        monitoring, where it holds the arm; answered with zero torque in COMMANDING_ACTIVE, the arm would float and
+        could sink.
+        """
+        deadline = time.monotonic() + self.settings.connect_timeout
+        while (remaining := deadline - time.monotonic()) > 0.0:
+            message = link.next(min(remaining, self.settings.session_timeout))
+            if message is None:
+                continue
+            if message.safety not in (None, SafetyState.NORMAL_OPERATION):
+                raise TakeoverRefused(f"a safety stop is in force ({message.safety.name})")
+            if message.state.is_commanding and not mirrors:
+                continue
+            if is_done(message):
+                return message
+            link.answer()
+        return None
+
+    # Messages
 
     def _require_torque_mode(self, link: FriLink, message: Monitoring) -> None:
         if message.state is not SessionState.COMMANDING_ACTIVE:
@@ -220,10 +314,8 @@ class FriArm(Arm):
             link.answer()
             reasons = "".join(f"; {reason}" for reason in message.stops)
             raise ArmLost(f"the session fell back to {message.state.name} (quality {message.quality.name}){reasons}")
-        if message.command_mode is not CommandMode.TORQUE or message.control_mode not in (
-            None,
-            ControlMode.JOINT_IMPEDANCE,
-        ):
+        is_impedance = message.control_mode in (None, ControlMode.JOINT_IMPEDANCE)
+        if message.command_mode is not CommandMode.TORQUE or not is_impedance:
             self._is_commanding = False
             raise ArmLost("; ".join(("the controller has left torque mode", *message.stops)))
 
@@ -270,13 +362,6 @@ class FriArm(Arm):
             self._is_commanding = False
             raise ArmLost(f"no message of the controller for {age:.3f} s ({link.describe_timeout()})")
         return replace(self._last, ok=False, missed=0)
-
-    # Commands
-
-    def _torque_to_send(self, tau: Array, state: ArmState) -> Array:
-        if self.settings.setup is TorqueSetup.FULL:
-            return tau
-        return tau - self._compensation.torque(state.q, state.v, np.zeros(JOINTS))
 
     def _require_link(self, call: str) -> FriLink:
         if self._link is None:

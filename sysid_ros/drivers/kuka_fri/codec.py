@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from sysid_ros.drivers.arm import Array
@@ -35,6 +34,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
 )
 from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import InvalidFrame
+from sysid_ros.drivers.protobuf import build_classes
 
 # tag, label, type, name; `packed` is a repeated field in one piece.
 _COMMON = {
@@ -118,50 +118,16 @@ _PARTS: dict[FriVersion, tuple[dict[str, tuple[str, ...]], ...]] = {
     FriVersion.V2_5: (_COMMON, _END_OF_MESSAGE, _SINCE_2),
     FriVersion.V2_7: (_COMMON, _SINCE_2, _SINCE_2_7),
 }
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in ("double", "int32", "uint32", "uint64", "bytes")}
-
-
-def fields_of(version: FriVersion) -> dict[str, tuple[str, ...]]:
-    """Fields of every message of a version, each as ``tag label type name``."""
-    messages: dict[str, tuple[str, ...]] = {}
-    for part in _PARTS[version]:
-        for name, fields in part.items():
-            messages[name] = messages.get(name, ()) + fields
-    return messages
 
 
 @cache
 def message_classes(version: FriVersion) -> dict[str, Any]:
     """Return the protobuf classes of a version by message name."""
-    package = "fri_" + version.value.replace(".", "_")
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
-    for name, fields in fields_of(version).items():
-        message = file.message_type.add(name=name)
-        for field in fields:
-            _add_field(message, package, field)
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {name: _class_of(pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields_of(version)}
-
-
-def _add_field(message: Any, package: str, text: str) -> None:
-    tag, label, kind, name = text.split()
-    field = message.field.add(name=name, number=int(tag))
-    is_packed = label == "packed"
-    field.label = _FIELD.LABEL_REPEATED if is_packed else getattr(_FIELD, f"LABEL_{label.upper()}")
-    if kind in _SCALARS:
-        field.type = _SCALARS[kind]
-    else:
-        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{kind}"
-    if is_packed:
-        field.options.packed = True
-
-
-def _class_of(descriptor: Any) -> Any:
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory().GetPrototype(descriptor)  # protobuf before 4.22
+    fields: dict[str, tuple[str, ...]] = {}
+    for part in _PARTS[version]:
+        for name, more in part.items():
+            fields[name] = fields.get(name, ()) + more
+    return build_classes("fri_" + version.value.replace(".", "_"), fields, "proto2")
 
 
 MONITORING_ID = 0x245142
@@ -179,6 +145,17 @@ _LARGEST_VALUE = 1e6
 _LARGEST_PERIOD_MS = 100
 _LARGEST_MULTIPLIER = 100
 _NANOSECONDS = 1_000_000_000
+_JOINT_VALUES = {
+    "q": "measuredJointPosition", "tau": "measuredTorque", "tau_commanded": "commandedTorque",
+    "tau_external": "externalTorque", "q_commanded": "commandedJointPosition",
+}  # fmt: skip
+"""Fields of the measured data by attribute of a message; and below of the robot's, some with an enumeration."""
+_ROBOT_INFO: dict[str, tuple[str, type[IntEnum] | None]] = {
+    "joint_count": ("numberOfJoints", None),
+    "safety": ("safetyState", SafetyState),
+    "operation_mode": ("operationMode", None),
+    "control_mode": ("controlMode", ControlMode),
+}
 _Enum = TypeVar("_Enum", bound=IntEnum)
 
 
@@ -191,6 +168,8 @@ class FriCodec:
         self._monitoring_class = classes["FRIMonitoringMessage"]
         self._command_class = classes["FRICommandMessage"]
         self._is_framed = version is FriVersion.V2_7
+        known = classes["MessageMonitorData"].DESCRIPTOR.fields_by_name
+        self._joint_values = {name: field for name, field in _JOINT_VALUES.items() if field in known}
 
     def decode_monitoring(self, datagram: bytes) -> Monitoring:
         """Decode a message of the controller.
@@ -258,7 +237,10 @@ class FriCodec:
         """Encode a message of the controller."""
         message = self._monitoring_class()
         self._write_header(message.header, MONITORING_ID, state.sequence, state.reflected)
-        _write_robot_info(message.robotInfo, state)
+        message.robotInfo.driveState.extend(map(int, state.drives))
+        for name, (field, _) in _ROBOT_INFO.items():
+            if (value := getattr(state, name)) is not None:
+                setattr(message.robotInfo, field, int(value))
         self._write_monitor_data(message.monitorData, state)
         info = message.connectionInfo
         info.sessionState, info.quality = int(state.state), int(state.quality)
@@ -312,14 +294,7 @@ class FriCodec:
     # Fields
 
     def _read_monitor_data(self, data: Any, size: int) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "q": _joints(data, "measuredJointPosition", size),
-            "tau": _joints(data, "measuredTorque", size),
-            "tau_commanded": _joints(data, "commandedTorque", size),
-            "tau_external": _joints(data, "externalTorque", size),
-        }
-        if self.version is FriVersion.V1_15:
-            fields["q_commanded"] = _joints(data, "commandedJointPosition", size)
+        fields: dict[str, Any] = {name: _joints(data, field, size) for name, field in self._joint_values.items()}
         if data.HasField("timestamp"):
             stamp = data.timestamp
             if stamp.nanosec >= _NANOSECONDS:
@@ -330,17 +305,9 @@ class FriCodec:
         return fields
 
     def _write_monitor_data(self, data: Any, state: Monitoring) -> None:
-        named = [
-            ("measuredJointPosition", state.q),
-            ("measuredTorque", state.tau),
-            ("commandedTorque", state.tau_commanded),
-            ("externalTorque", state.tau_external),
-        ]
-        if self.version is FriVersion.V1_15:
-            named.append(("commandedJointPosition", state.q_commanded))
-        for name, values in named:
-            if values is not None:
-                _write_joints(getattr(data, name), values)
+        for name, field in self._joint_values.items():
+            if (values := getattr(state, name)) is not None:
+                _write_joints(getattr(data, field), values)
         if state.stamp_ns is not None:
             data.timestamp.sec, data.timestamp.nanosec = divmod(state.stamp_ns, _NANOSECONDS)
         if self.version is not FriVersion.V1_15 and state.flange is not None and state.redundancy is not None:
@@ -362,27 +329,11 @@ def _read_robot_info(info: Any, size: int) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "drives": tuple(_member(DriveState, drive, "driveState", size) for drive in info.driveState)
     }
-    if info.HasField("numberOfJoints"):
-        fields["joint_count"] = info.numberOfJoints
-    if info.HasField("safetyState"):
-        fields["safety"] = _member(SafetyState, info.safetyState, "safetyState", size)
-    if info.HasField("operationMode"):
-        fields["operation_mode"] = info.operationMode
-    if info.HasField("controlMode"):
-        fields["control_mode"] = _member(ControlMode, info.controlMode, "controlMode", size)
+    for name, (field, kind) in _ROBOT_INFO.items():
+        if info.HasField(field):
+            value = getattr(info, field)
+            fields[name] = value if kind is None else _member(kind, value, field, size)
     return fields
-
-
-def _write_robot_info(info: Any, state: Monitoring) -> None:
-    if state.joint_count is not None:
-        info.numberOfJoints = state.joint_count
-    if state.safety is not None:
-        info.safetyState = int(state.safety)
-    info.driveState.extend(map(int, state.drives))
-    if state.operation_mode is not None:
-        info.operationMode = int(state.operation_mode)
-    if state.control_mode is not None:
-        info.controlMode = int(state.control_mode)
 
 
 def _read_ipo_data(data: Any, size: int) -> dict[str, Any]:
@@ -446,9 +397,8 @@ def _write_joints(message: Any, values: Array) -> None:
 
 
 def _member(kind: type[_Enum], value: int, name: str, size: int) -> _Enum:
-    member = cast(
-        "_Enum | None", kind._value2member_map_.get(value)
-    )  # a fifth of the time of kind(value), 12 times per message
+    # A fifth of the time of kind(value), 12 times per message.
+    member = cast("_Enum | None", kind._value2member_map_.get(value))
     if member is None:
         raise InvalidFrame(f"{name} is {value}, which no version of FRI has", size)
     return member

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,6 +21,7 @@ from sysid_ros.drivers.kuka_fri.messages import (
     SessionState,
 )
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
+from sysid_ros.drivers.modes import FriVersion
 from sysid_ros.drivers.network import (
     Arrival,
     ArrivalMonitor,
@@ -34,38 +35,31 @@ SEQUENCE_MODULUS = 1 << 32
 """Counters of messages begin again at 0 there."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionCounts:
-    """Counts of a session.
-
-    Attributes:
-        sequence: Lost, repeated and late messages.
-        malformed: Unusable datagrams.
-        answered: Commands sent.
-        fallbacks: Times the controller ended COMMANDING_ACTIVE.
-        rejected: Fault of the latest refused datagram; None without any.
-        first_rejected: Fault of the first one.
-    """
+    """Counts of a session."""
 
     sequence: SequenceCounts
-    malformed: int
-    answered: int
-    fallbacks: int
-    rejected: str | None
-    first_rejected: str | None
+    """Lost, repeated and late messages."""
+    malformed: int = 0
+    """Unusable datagrams."""
+    answered: int = 0
+    """Commands sent."""
+    fallbacks: int = 0
+    """Times the controller ended COMMANDING_ACTIVE."""
+    rejected: str | None = None
+    """Fault of the latest refused datagram; None without any."""
+    first_rejected: str | None = None
 
 
 class FriSession:
-    """One client of one controller, both of the same version."""
+    """One client of one controller, both of the same version; with ``counts`` and the ``last`` message."""
 
     def __init__(self, codec: FriCodec):
         self._codec = codec
         self._sequences = SequenceMonitor()
-        self._sequence = 0
-        self._since_answer = 0
-        self._events: Counter[str] = Counter()
-        self._rejected: str | None = None
-        self._first_rejected: str | None = None
+        self._sequence = self._since_answer = 0
+        self.counts = SessionCounts(self._sequences.counts)
         self.last: Monitoring | None = None
 
     @property
@@ -78,15 +72,6 @@ class FriSession:
         """Quality of the connection; POOR before the first message."""
         return Quality.POOR if self.last is None else self.last.quality
 
-    @property
-    def counts(self) -> SessionCounts:
-        """Counts so far."""
-        events = self._events
-        return SessionCounts(
-            self._sequences.counts, events["malformed"], events["answered"], events["fallbacks"], self._rejected,
-            self._first_rejected,
-        )  # fmt: skip
-
     def receive(self, datagram: bytes) -> Monitoring | None:
         """Decode a datagram.
 
@@ -97,9 +82,9 @@ class FriSession:
             message = self._codec.decode_monitoring(datagram)
             _require_consistent(message, len(datagram))
         except InvalidFrame as error:
-            self._events["malformed"] += 1
-            self._rejected = str(error)
-            self._first_rejected = self._first_rejected or self._rejected
+            self.counts.malformed += 1
+            self.counts.rejected = str(error)
+            self.counts.first_rejected = self.counts.first_rejected or str(error)
             return None
         arrival = self._sequences.judge(message.sequence)
         if arrival is Arrival.OLD:
@@ -107,12 +92,9 @@ class FriSession:
         if arrival is Arrival.RESTART:
             self._since_answer = 0
         if self.state is SessionState.COMMANDING_ACTIVE and message.state is not SessionState.COMMANDING_ACTIVE:
-            self._events["fallbacks"] += 1
+            self.counts.fallbacks += 1
         self.last = message
-        if message.state is SessionState.IDLE:
-            self._since_answer = 0
-        else:
-            self._since_answer += 1
+        self._since_answer = 0 if message.state is SessionState.IDLE else self._since_answer + 1
         return message
 
     @property
@@ -145,11 +127,11 @@ class FriSession:
                 torque = tau if is_active and tau is not None else np.zeros(JOINTS)
             elif message.command_mode is CommandMode.WRENCH:
                 force = wrench if is_active and wrench is not None else np.zeros(6)
-        elif self._codec.version.mirrors_in_monitoring:
+        elif self._codec.version is FriVersion.V1_15:
             position = message.q_commanded
         command = Command(self._sequence, message.sequence, position, torque, force)
         self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
-        self._events["answered"] += 1
+        self.counts.answered += 1
         return self._codec.encode_command(command)
 
 
@@ -173,31 +155,18 @@ def _require_consistent(message: Monitoring, size: int) -> None:
 
 PEER_SILENCE = 1.0
 """A controller without a usable message for so long may return with another port [s]."""
-_REACTIONS = 2000
-"""Times between a message and its answer that are kept."""
 _UNKNOWN = "unknown"
 """Reported value of a field that the message does not have."""
 
 
 class FriLink:
-    """The connection of one client.
-
-    Attributes:
-        session: State of the session.
-        arrivals: Times of arrival.
-        skipped: Messages that were overtaken by the next one.
-        late_answers: Answers that left later than a period after their message came.
-        reactions: The latest times from message to answer [s].
-    """
+    """The connection of one client: its session, times of arrival, and answers that left too late."""
 
     def __init__(self, settings: FriSettings, endpoint: UdpEndpoint):
         self._endpoint = endpoint
-        self.session = FriSession(FriCodec(settings.version))
-        self.arrivals = ArrivalMonitor()
-        self.skipped = 0
-        self.reactions: deque[float] = deque(maxlen=_REACTIONS)
-        self._received = 0.0
-        self._unsent = self.late_answers = 0
+        self.session, self.arrivals = FriSession(FriCodec(settings.version)), ArrivalMonitor()
+        self._reactions: deque[float] = deque(maxlen=2000)  # the latest times from message to answer [s]
+        self._unsent = self._skipped = self.late_answers = 0
         self._is_answered = True
 
     def next(self, timeout: float) -> Monitoring | None:
@@ -211,14 +180,13 @@ class FriLink:
         while message is None:
             datagram = self._endpoint.receive(deadline - time.monotonic())
             if datagram is None:
-                if time.monotonic() - self._received > PEER_SILENCE:
+                if self.arrivals.age > PEER_SILENCE:
                     self._endpoint.forget_peer()
                 return None
             message = self._newest(self.session.receive(datagram))
             if message is None and time.monotonic() > deadline:
                 return None  # even where unusable datagrams keep coming
         self._is_answered = False
-        self._received = time.monotonic()
         self.arrivals.note(message.send_period)
         return message
 
@@ -232,16 +200,23 @@ class FriLink:
             return
         if not self._endpoint.send(datagram):
             self._unsent += 1
-        reaction = time.monotonic() - self._received
-        self.reactions.append(reaction)
+        reaction = self.arrivals.age
+        self._reactions.append(reaction)
         message = self.session.last
         self.late_answers += message is not None and reaction > message.period
 
     def health(self) -> dict[str, object]:
         """Counters for diagnostics, by name."""
         counts, message = self.session.counts, self.session.last
-        sequence = counts.sequence
-        reactions = list(self.reactions) or [0.0]
+        sequence, others = counts.sequence, self._endpoint.first_ignored
+        reactions = list(self._reactions) or [0.0]
+        refused = []  # a sentence for each kind, about the first of it; they do not change
+        if others is not None:
+            refused.append(f"datagrams of {others[0]}:{others[1]}: who sends them is not the controller of the session")
+        if counts.first_rejected is not None:
+            refused.append(f"a datagram that is no message of an FRI controller: {counts.first_rejected}")
+        if sequence.duplicated or sequence.late:
+            refused.append("a message that was repeated, or is older than the last: its counter has been used")
         return {
             "session state": self.session.state.name,
             "connection quality": self.session.quality.name,
@@ -253,14 +228,14 @@ class FriLink:
             "messages duplicated": sequence.duplicated,
             "messages out of order": sequence.late,
             "messages late": self.arrivals.late,
-            "messages overtaken": self.skipped,
+            "messages overtaken": self._skipped,
             "messages malformed": counts.malformed,
             "controller restarts": sequence.restarts,
             "session fall-backs": counts.fallbacks,
             "commands sent": counts.answered,
             "commands not taken by the network": self._unsent,
             "datagrams of others": self._endpoint.ignored,
-            REFUSALS: self.refusals,
+            REFUSALS: tuple(refused),
             "longest time between messages [s]": self.arrivals.longest,
             "answers later than a period": self.late_answers,
             "reaction p50 [s]": float(np.quantile(reactions, 0.5)),
@@ -268,19 +243,6 @@ class FriLink:
             "reaction max [s]": max(reactions),
             "tracking performance": 0.0 if message is None else message.tracking_performance,
         }
-
-    @property
-    def refusals(self) -> tuple[str, ...]:
-        """Return the refused datagrams and why, a sentence for each kind, about the first of it; they do not change."""
-        counts, others = self.session.counts, self._endpoint.first_ignored
-        refused = []
-        if others is not None:
-            refused.append(f"datagrams of {others[0]}:{others[1]}: who sends them is not the controller of the session")
-        if counts.first_rejected is not None:
-            refused.append(f"a datagram that is no message of an FRI controller: {counts.first_rejected}")
-        if counts.sequence.duplicated or counts.sequence.late:
-            refused.append("a message that was repeated, or is older than the last: its counter has been used")
-        return tuple(refused)
 
     def describe_timeout(self) -> str:
         """Why no usable message came, in words."""
@@ -299,7 +261,7 @@ class FriLink:
         for datagram in self._endpoint.receive_all():
             message = self.session.receive(datagram)
             if message is not None:
-                self.skipped += found is not None
+                self._skipped += found is not None
                 found = message
         return found
 

@@ -8,10 +8,9 @@ from enum import Enum
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.modes import FRI_PORTS as PORTS
-from sysid_ros.drivers.modes import FriVersion
+from sysid_ros.core.common.settings import setting
+from sysid_ros.drivers.arm import Array, ConnectionSettings
+from sysid_ros.drivers.modes import FRI_PORTS, FriVersion
 
 
 class TorqueSetup(Enum):
@@ -39,15 +38,15 @@ class PositionSent(Enum):
     OFFSET = "offset"
 
 
-@dataclass(frozen=True)
-class FriSettings(Settings):
+@dataclass(frozen=True, kw_only=True)
+class FriSettings(ConnectionSettings):
     """Settings of the client."""
 
     version: FriVersion = setting(FriVersion.V1_15)
     """Version of FRI on the controller; 1.14 and 1.16 are as 1.15."""
     robot_ip: str = setting("")
     """Address of the controller; other hosts are ignored. Empty accepts all hosts."""
-    port: int = setting(PORTS[0], "-", lower=1024, upper=65535)
+    port: int = setting(FRI_PORTS[0], "-", lower=1024, upper=65535)
     """UDP port of this computer, the one the controller's application names."""
     period: float = setting(0.001, "s", lower=0.001, upper=0.01)
     """Time between two commands, the controller's send period times its receive multiplier; checked. Plans are
@@ -62,24 +61,7 @@ class FriSettings(Settings):
     controller_load: Array | None = None
     """Load that is configured on the controller, about the frame of the last joint, (10,); None for none. The
     controller compensates it."""
-    connect_timeout: float = setting(15.0, "s", lower=0.1, upper=50.0)
-    """Longest time for each step of taking a real arm over."""
-    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
-    """Timeout: time without a message of the controller after which the arm counts as lost."""
-    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
-    """Time between two messages beyond the period at which the arm brakes."""
-    rest_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
-    """How long the resting arm is measured before it is taken over."""
-    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
-    """How long it must stay where it is under torque control before anything else."""
-    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
-    """How far it may drift meanwhile."""
-    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
-    """How long a cycle waits for the arm; 0 for two periods, of a Kinova three quarters of one. More for an emulated
-    controller, whose time stands still meanwhile."""
     probe_torque: float = setting(0.15, "-", lower=0.0, upper=0.2, library_only=True)
-    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
-    has moved by 1 mrad. 0 leaves it out."""
     compensation_tolerance: float = setting(3.0, "Nm", lower=0.0, upper=100.0, library_only=True)
     """Largest difference between the controller's reported compensation at rest and this client's assumption."""
 

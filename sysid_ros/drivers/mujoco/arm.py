@@ -16,13 +16,13 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import (
+    Arm,
     ArmError,
     ArmLost,
     ArmState,
     Array,
     InjectedFaults,
     Pacing,
-    SimulatedArm,
     Truth,
     require_finite_command,
 )
@@ -50,8 +50,8 @@ class MujocoSettings(Settings, library_only=True):
     """Where the true stiffness of elastic joints is, from the softest to the stiffest that the robot file allows."""
 
 
-class MujocoArm(SimulatedArm):
-    """A simulated arm with hidden true parameters.
+class MujocoArm(Arm):
+    """A simulated arm with hidden true parameters, another payload or faults on demand, and its true state.
 
     Before ``connect`` and after ``stop`` holding brakes are closed. ``connect`` opens them with the torque that
     balances gravity, as a vendor's position hold would hand over.
@@ -69,6 +69,8 @@ class MujocoArm(SimulatedArm):
     Raises:
         NotPhysicallyConsistent: A body cannot have its parameters.
     """
+
+    is_simulated = True
 
     def __init__(
         self,
@@ -96,14 +98,11 @@ class MujocoArm(SimulatedArm):
         self._velocity = VelocityEstimate(plan_velocity(robot, self.period), self.period) if is_difference else None
         self._fault_rng = np.random.default_rng((self.settings.seed, 1))
         self._faults = InjectedFaults()
-        self._start_ns = 0
-        self._cycle = 0
-        self._is_first_read = True
-        self._is_connected = False
+        self._start_ns = self._cycle = 0
+        self._is_first_read, self._is_connected = True, False
         self._last: ArmState | None = None
         self._frozen: dict[int, float] = {}
-        self._held = np.zeros(robot.n)
-        self._push = np.zeros(robot.n)
+        self._held = self._push = np.zeros(robot.n)
         self._queue: deque[Array] = deque()
         self._close_brakes()
 
@@ -124,7 +123,11 @@ class MujocoArm(SimulatedArm):
         """See :meth:`Arm.read`."""
         if not self._is_connected:
             raise ArmError("read() needs a connected arm; call connect() first")
-        effort = self._static_effort() if self._is_first_read else self._advance()
+        if self._is_first_read:
+            has_friction = self._robot.sensors.effort_meaning.has_friction
+            effort = self._held if has_friction else self._held - self._friction[:, 3]
+        else:
+            effort = self._advance()
         self._is_first_read = False
         if self._faults.power_loss:
             raise ArmLost("power is off, the brakes are closed")
@@ -152,13 +155,19 @@ class MujocoArm(SimulatedArm):
         self._is_connected = False
 
     def set_payload(self, payload: Array | None) -> None:
-        """See :meth:`SimulatedArm.set_payload`."""
+        """Attach, change or (None) detach the payload at once; position and velocity stay.
+
+        It is given by its true parameters about the frame of the last joint, (10,).
+
+        Raises:
+            NotPhysicallyConsistent: The last body cannot have such a payload.
+        """
         values = None if payload is None else np.array(payload, dtype=float)
         self.physics.set_payload(values)
         self._payload = values
 
     def inject(self, faults: InjectedFaults) -> None:
-        """See :meth:`SimulatedArm.inject`."""
+        """Replace all injected faults; raises :class:`ParameterOutOfRange` for a joint that the arm does not have."""
         faults.require_joints(self.joint_names)
         self._faults = faults
         stuck = {self.joint_names.index(name) for name in faults.stuck_encoders}
@@ -175,13 +184,13 @@ class MujocoArm(SimulatedArm):
         self._push = torque
 
     def start_clock(self, stamp_ns: int) -> None:
-        """See :meth:`SimulatedArm.start_clock`."""
+        """Set the present time of the simulation [ns since the epoch]; before ``connect`` only."""
         if self._is_connected:
             raise ArmError("the clock cannot be set while the arm is connected")
         self._start_ns, self._cycle = stamp_ns, 0
 
     def truth(self) -> Truth:
-        """See :meth:`SimulatedArm.truth`."""
+        """Return the exact parameters and state."""
         payload = None if self._payload is None else self._payload.copy()
         return Truth(self._theta.copy(), payload, self._stamp_ns, self.physics.q, self.physics.v)
 
@@ -235,10 +244,6 @@ class MujocoArm(SimulatedArm):
         brake = self.settings.brake_torque_factor * self._robot.limits.tau_max
         self.physics.set_friction_loss(np.maximum(brake, self._friction[:, 0]))
 
-    def _static_effort(self) -> Array:
-        has_friction = self._robot.sensors.effort_meaning.has_friction
-        return self._held if has_friction else self._held - self._friction[:, 3]
-
     def _clip(self, tau: Array) -> Array:
         limit = self._robot.limits.tau_max
         return np.minimum(np.maximum(tau, -limit), limit)
@@ -246,21 +251,18 @@ class MujocoArm(SimulatedArm):
 
 @dataclass(frozen=True)
 class MockSettings:
-    """The simulated arm of ``mode:=mock``.
-
-    Attributes:
-        truth: Choice of the arm's own parameters, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`.
-        payload: Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``.
-        noise: Name of a :class:`Noise`.
-        seed: Seed of truth and noise.
-        gripper: State of its gripper, as the settings of the robot name it; empty for any of them.
-    """
+    """The simulated arm of ``mode:=mock``."""
 
     truth: str = "random"
+    """Choice of the arm's own parameters, one of :data:`sysid_ros.drivers.mujoco.simulation.TRUTHS`."""
     payload: str = "none"
+    """Name of a payload in ``config/payloads.yaml``, a mass [kg], or ``none``."""
     noise: str = Noise.UNIFORM.value
+    """Name of a :class:`Noise`."""
     seed: int = 0
+    """Seed of truth and noise."""
     gripper: str = ""
+    """State of its gripper, as the settings of the robot name it; empty for any of them."""
 
 
 def build_mock_arm(robot: RobotModel, settings: MockSettings) -> MujocoArm:

@@ -126,15 +126,12 @@ class ArmPhysics:
         return self.dynamics.gravity(self.q) + self.friction[:, 3]
 
     def advance(self, tau: Array, push: Array | None = None, is_powered: bool = True) -> Array:
-        """Simulate one period.
+        """Simulate one period and return the mean torque of the motors, without the push, (n,) [Nm].
 
         Args:
             tau: Commanded torque, (n,) [Nm].
             push: External torque on the links, (n,) [Nm].
             is_powered: Whether the drives act, with their torque offset; else brakes hold the motors.
-
-        Returns:
-            Mean torque of the motors, without the push, (n,) [Nm].
         """
         data = self._data
         data.qfrc_applied[: self._n] = 0.0 if push is None else push

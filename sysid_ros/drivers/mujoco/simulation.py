@@ -15,7 +15,6 @@ comes to rest or reverses; at rest it applies the holding torque, at most F_c. T
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,10 +37,7 @@ _FRICTION_IMPEDANCE = 0.9999
 _FRICTION_TIME_STEPS = 0.8
 """Time constant of stopping, in steps: short, so that friction reverses no earlier than the motion. Runge-Kutta is
 stable from 0.72 on; MuJoCo's own limit of 2 (for Euler's method) has to be off."""
-_PLACEHOLDER_INERTIA = (1.0, 1.0, 1.0)
 _UNUSED = ("CONTACT", "ISLAND", "SENSOR", "ACTUATION", "AUTORESET", "REFSAFE")
-
-
 _ROTOR_INERTIA = 1e-9
 """Inertia of a motor's body beside its armature, which MuJoCo demands [kg m^2]."""
 
@@ -49,7 +45,10 @@ _ROTOR_INERTIA = 1e-9
 def build_mujoco_model(
     robot: RobotModel, theta: Array, payload: Array | None, timestep: float, elasticity: JointElasticity | None = None
 ) -> Any:
-    """Build the simulation model of an arm.
+    """Build the simulation model of an arm, without contacts; classical Runge-Kutta integration.
+
+    Its n hinges have the order of ``robot.joint_names``. With elastic joints n hinges of the motors follow, which have
+    friction and armature.
 
     Args:
         robot: Kinematics, gravity and position limits.
@@ -57,10 +56,6 @@ def build_mujoco_model(
         payload: True parameters of the payload about the frame of the last joint, (10,); None for no payload.
         timestep: Integration step [s].
         elasticity: Stiffness and damping of the gears; None for rigid ones.
-
-    Returns:
-        A compiled model without contacts whose n hinges have the order of ``robot.joint_names``; classical Runge-Kutta
-        integration. With elastic joints n hinges of the motors follow, which have friction and armature.
 
     Raises:
         ModelError: A joint is not a plain revolute one, or the arm branches.
@@ -91,13 +86,9 @@ def build_mujoco_model(
 
 
 def set_inertial_parameters(model: Any, robot: RobotModel, theta: Array, payload: Array | None) -> None:
-    """Give the bodies of a compiled model their parameters; the state of the simulation is not touched.
+    """Give the bodies of a compiled model of a robot their parameters; the state of the simulation is not touched.
 
-    Args:
-        model: Model to change.
-        robot: The robot it was built from.
-        theta: Parameters of the arm, (14 n,).
-        payload: Parameters of the payload about the frame of the last joint, (10,); None for no payload.
+    ``theta`` (14 n,) is the arm's, ``payload`` (10,) about the frame of the last joint, or None.
 
     Raises:
         NotPhysicallyConsistent: A body cannot have its parameters; the model is unchanged.
@@ -108,13 +99,10 @@ def set_inertial_parameters(model: Any, robot: RobotModel, theta: Array, payload
     for joint, parameters in zip(robot.joint_names, inertial, strict=True):
         require_physically_consistent(parameters, f"body moved by {joint}")
     for body, parameters in enumerate(inertial, start=1):
-        mass, com, inertia = to_com_form(parameters)
-        moments, axes = np.linalg.eigh(inertia)
+        model.body_mass[body], model.body_ipos[body], inertia = to_com_form(parameters)
+        model.body_inertia[body], axes = np.linalg.eigh(inertia)
         axes[:, 0] *= np.sign(np.linalg.det(axes))
-        model.body_mass[body] = mass
-        model.body_ipos[body] = com
         model.body_iquat[body] = _quaternion(axes)
-        model.body_inertia[body] = moments
     # Derived constants (subtree masses, inverse weights); the data is scratch because this call overwrites it.
     mujoco.mj_setConst(model, mujoco.MjData(model))
 
@@ -128,7 +116,7 @@ def _add_body(parent: Any, robot: RobotModel, index: int) -> Any:
     placement = pin_model.jointPlacements[index]
     body = parent.add_body(name=f"moved_by_{name}", pos=placement.translation, quat=_quaternion(placement.rotation))
     # Off-centre and rotated, so that the compiler flags no shortcut that real parameters would not allow.
-    body.mass, body.inertia, body.ipos, body.iquat = 1.0, _PLACEHOLDER_INERTIA, (0.1, 0.2, 0.3), (0.5, 0.5, 0.5, 0.5)
+    body.mass, body.inertia, body.ipos, body.iquat = 1.0, (1.0, 1.0, 1.0), (0.1, 0.2, 0.3), (0.5, 0.5, 0.5, 0.5)
     body.explicitinertial = True
     joint = body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=_revolute_axis(pin_model, index))
     lower, upper = robot.limits.q_lower[index - 1], robot.limits.q_upper[index - 1]
@@ -225,17 +213,7 @@ class SensorSimulation:
         return self._gain.copy()
 
     def measure(self, stamp_ns: int, q: Array, v: Array, tau: Array) -> tuple[int, Array, Array, Array]:
-        """Compute one measurement.
-
-        Args:
-            stamp_ns: True time [ns].
-            q: True positions, (n,) [rad].
-            v: True velocities, (n,) [rad/s].
-            tau: True efforts, (n,) [Nm].
-
-        Returns:
-            Measured time [ns], positions [rad], velocities [rad/s] and efforts [Nm].
-        """
+        """Return measured from true time [ns], positions [rad], velocities [rad/s] and efforts [Nm], (n,) each."""
         if self._noise is Noise.NONE:
             return stamp_ns, q.copy(), v.copy(), tau.copy()
         n, random = self._n, self._draw()
@@ -247,7 +225,8 @@ class SensorSimulation:
         if self._noise is Noise.ADVERSARIAL:
             gain = np.sign(tau) * offset
         effort = tau * (self._right_gain + self._rest * gain)
-        seconds = self._seconds_since_first(stamp_ns)
+        self._first_ns = stamp_ns if self._first_ns is None else self._first_ns
+        seconds = (stamp_ns - self._first_ns) * 1e-9
         if self._has_drift:
             effort += self._drift * seconds
         sign = 1.0 if seconds * _VIBRATION % 1.0 < 0.5 else -1.0
@@ -255,11 +234,6 @@ class SensorSimulation:
         velocity = v + self._within_integral(speed, self._velocity_bound, sign)
         # No time before the epoch, which ROS could not express.
         return max(0, stamp_ns + jitter_ns), position, velocity, effort
-
-    def _seconds_since_first(self, stamp_ns: int) -> float:
-        if self._first_ns is None:
-            self._first_ns = stamp_ns
-        return (stamp_ns - self._first_ns) * 1e-9
 
     def _within_integral(self, share: Array, bound: _Bound, sign: float) -> Array:
         """Error of a share in [-1, 1] of the bound of a sample, or of the lasting part, and vibration of a sign."""
@@ -295,7 +269,10 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
     """
     if name == "none":
         return None
-    payloads = read_yaml(_payload_file())
+    folders = [folder for folder in config_directories() if (folder / "payloads.yaml").is_file()]
+    if not folders:
+        raise SysidError(f"payloads.yaml is in none of {', '.join(map(str, config_directories()))}")
+    payloads = read_yaml(folders[0] / "payloads.yaml")
     mass, com = _mass_and_com(name)
     shape = name if mass is None else next(iter(payloads))
     if shape not in payloads:
@@ -316,16 +293,10 @@ def load_payload(robot: RobotModel, name: str) -> Array | None:
 
 
 def draw_truth(robot: RobotModel, truth: str, seed: int, gripper: str = "") -> Array:
-    """Choose the true parameters of a simulated arm, (14 n,), in the box of the robot.
+    """Choose the true parameters of a simulated arm, (14 n,), in the box of the robot; ``truth`` is of :data:`TRUTHS`.
 
     A calibration narrows the bounds of the arm and does not change it: the same seed gives the same arm with and
-    without.
-
-    Args:
-        robot: The arm.
-        truth: The choice, one of :data:`TRUTHS`.
-        seed: Of the random choice.
-        gripper: State of its gripper; empty for any of them.
+    without. The state of the gripper is empty for any of them.
 
     Raises:
         ParameterOutOfRange: There is no such way, or state.
@@ -350,10 +321,3 @@ def _mass_and_com(text: str) -> tuple[float | None, tuple[float, ...] | None]:
     if not 0.0 < mass < np.inf or not np.all(np.isfinite(com)) or len(com) not in (0, 3):
         return None, None
     return mass, com or None
-
-
-def _payload_file() -> Path:
-    for directory in config_directories():
-        if (directory / "payloads.yaml").is_file():
-            return directory / "payloads.yaml"
-    raise SysidError(f"payloads.yaml is in none of {', '.join(map(str, config_directories()))}")

@@ -70,21 +70,14 @@ def find_driver(robot: RobotModel, mode: Mode) -> Driver:
 
 @dataclass(frozen=True)
 class LoopSetup:
-    """Data from which the loop of an arm is built; picklable, so that it can be built in a process of its own.
-
-    Attributes:
-        model: Robot, as :func:`load_robot` takes it.
-        driver: Its driver.
-        connection: Settings of the connection, and over topics the opener of the link: the arguments of :data:`ARMS`
-            beside the robot.
-        controller: Name of the control law.
-        loop: Settings of the loop.
-        serial_number: Serial number of the arm; empty if unknown.
-    """
+    """Data from which the loop of an arm is built; picklable, so that it can be built in a process of its own."""
 
     model: str
+    """Robot, as :func:`load_robot` takes it."""
     driver: Driver
     connection: tuple[object, ...]
+    """Settings of the connection, and over topics the opener of the link: the arguments of :data:`ARMS` beside the
+    robot."""
     controller: str = "robust"
     loop: LoopSettings = LoopSettings()
     serial_number: str = ""

@@ -7,26 +7,20 @@ assumption.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Arm, ArmError, ArmLost, ArmState, Array, Pacing, require_finite_command
+from sysid_ros.drivers.arm import ArmError, ArmLost, ArmState, Array, require_finite_command
 from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.commands import CommandSender, Compensation, DelayMonitor, PositionHold
 from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured, OpenLink
-from sysid_ros.drivers.ros2_control.takeover import (
-    RestMeasurement,
-    find_order,
-    measure_rest,
-    require_listener,
-    require_rest,
-)
-from sysid_ros.drivers.takeover import TakeoverRefused, check_rest, hold_and_probe
-from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
+from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink, StreamedArm
+from sysid_ros.drivers.ros2_control.takeover import RestMeasurement, measure_rest, order_of_commands
+from sysid_ros.drivers.takeover import TakeoverRefused, check_rest, find_motion, hold_and_probe
 
 NO_GUARANTEE = "over ros2_control, without real-time guarantees"
 """Sentence in every status of such an arm."""
@@ -35,24 +29,18 @@ _LOST_CYCLES = 8
 The commands that have held the arm at rest balance it better than a model that does not know the payload."""
 _SWITCH_SECONDS = 3.0
 """How long the controller manager may take to put one controller in the place of another [s]."""
+_ASK_SECONDS = 2.0
 _SETTLE_SECONDS = 1.0
 """How long the arm is brought to rest before it is let go [s]."""
 
 
-class Ros2ControlArm(Arm):
+class Ros2ControlArm(StreamedArm):
     """One arm.
 
-    Args:
-        robot: Kinematics, limits, sensors; its ``effort_sign`` turns efforts into joint direction.
-        settings: Set-up of the connection.
-        open_link: Opens the topics.
-
     Raises:
-        ParameterOutOfRange: The meaning of an effort command was not stated, the messages are for other arms, or
-            velocities cannot be computed as well as the robot's settings promise.
+        ParameterOutOfRange: See :class:`StreamedArm`; or the meaning of an effort command was not stated, or the
+            messages are for other arms.
     """
-
-    pacing = Pacing.CONTROLLER
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
         if settings.torque_command is TorqueCommand.UNSET:
@@ -64,16 +52,8 @@ class Ros2ControlArm(Arm):
             )
         if settings.interface is Interface.LBR and robot.n != 7:
             raise ParameterOutOfRange("robot", f"{robot.name} with {robot.n} joints", "an LBR for lbr_fri_idl")
-        if settings.velocity is VelocitySource.POSITIONS:
-            require_velocity_error(robot, settings.period)
-        self.settings = settings
-        self.joint_names = robot.joint_names
-        self.period = settings.period
-        self._robot, self._open_link = robot, open_link
+        super().__init__(robot, settings, open_link)
         self._compensation = Compensation(robot, settings)
-        self._link: JointLink | None = None
-        self._stream: JointStream | None = None
-        self._closed_health: dict[str, object] = {}
         self._reset()
 
     def _reset(self) -> None:
@@ -115,8 +95,8 @@ class Ros2ControlArm(Arm):
         if self._first is not None:
             state, self._first = self._first, None
             return state
-        measured = stream.next(self.settings.cycle_wait)
-        state = self._miss_cycle(stream) if measured is None else self._take(link, stream, measured)
+        new = stream.next(self.settings.cycle_wait)
+        state = self._miss_cycle(stream) if new is None else self._take(link, stream, new)
         if self._is_holding:
             if state.ok:
                 tau = self._hold.torque(state)
@@ -158,9 +138,7 @@ class Ros2ControlArm(Arm):
         if self._is_holding:
             self._settle(self._link)
             self._is_holding = False
-        self._closed_health = {**self.health(), "connection": "closed"}
-        self._link.close()
-        self._link = self._stream = None
+        super().close()
 
     def health(self) -> dict[str, object]:
         """See :meth:`Arm.health`."""
@@ -200,14 +178,14 @@ class Ros2ControlArm(Arm):
         settings, robot, sender = self.settings, self._robot, self._sender
         stream = self._stream = JointStream(robot, settings, link)
         rest = measure_rest(stream, settings, robot, link.states_name, self._hold_meanwhile)
-        require_rest(rest, robot, settings.rest_time)
+        self._require_rest(rest.spread)
         check_rest(robot, rest.q, rest.tau)
         self._rest = rest
-        sender.order = find_order(link, settings, robot)
-        require_listener(link, settings)
+        sender.order = self._find_order(link)
+        self._require_listener(link)
         sender.position = np.array(rest.q)
         state = self._newest_state(link, stream)
-        require_rest(replace(rest, spread=np.abs(state.q - rest.q)), robot, settings.rest_time)
+        self._require_rest(np.abs(state.q - rest.q))
         self._is_commanding, self._is_holding = True, False
         if link.has_hold_controller:
             # Commands come first: a controller that starts without one would let the arm fall.
@@ -227,6 +205,28 @@ class Ros2ControlArm(Arm):
             self._give_back(link, rest)
             raise
 
+    def _require_rest(self, spread: Array) -> None:
+        motion = find_motion(self._robot, spread, self.settings.rest_time)
+        if motion is not None:
+            raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
+
+    def _find_order(self, link: JointLink) -> tuple[int, ...]:
+        """Return which joint of the model each entry of a command is for."""
+        settings, robot = self.settings, self._robot
+        if settings.interface is Interface.LBR:  # the order is part of the message's definition
+            return tuple(range(robot.n))
+        # A controller that is not needed for the answer may have no parameter service at all.
+        timeout = _ASK_SECONDS if settings.command_joints else settings.connect_timeout
+        return order_of_commands(robot, settings.command_joints, link.ask_controller(timeout))
+
+    def _require_listener(self, link: JointLink) -> None:
+        """Wait until exactly the expected receiver of commands is there."""
+        deadline = time.monotonic() + self.settings.connect_timeout
+        while (problem := link.find_command_problem()) is not None:
+            if time.monotonic() > deadline:
+                raise TakeoverRefused(problem)
+            time.sleep(0.02)
+
     def _give_back(self, link: JointLink, rest: RestMeasurement) -> None:
         """End a takeover that failed. Commands do not act as they should, so there is no feedback any more."""
         self._is_commanding = False
@@ -238,35 +238,32 @@ class Ros2ControlArm(Arm):
         else:
             self._send_at_rest(link, rest.tau)
 
-    def _hold_meanwhile(self, measured: Measured) -> None:
-        state = self._state(measured, ())
+    def _hold_meanwhile(self, state: ArmState) -> None:
+        state = self._note(state, ())
         if self._is_holding and self._link is not None:
             self._sender.send(self._link, self._hold.torque(state), state)
 
     def _newest_state(self, link: JointLink, stream: JointStream) -> ArmState:
-        measured = stream.next(self.settings.session_timeout)
-        while measured is not None and link.waiting():
-            measured = stream.next(self.settings.cycle_wait) or measured
-        if measured is None:
+        state = stream.next(self.settings.session_timeout)
+        while state is not None and link.waiting():
+            state = stream.next(self.settings.cycle_wait) or state
+        if state is None:
             raise TakeoverRefused(f"no more joint states of the arm come ({stream.describe_timeout()})")
-        return self._state(measured, ())
+        return self._note(state, ())
 
     # States
 
-    def _take(self, link: JointLink, stream: JointStream, measured: Measured) -> ArmState:
-        if measured.alarm is not None and self._is_commanding:
-            raise ArmLost(measured.alarm)
+    def _take(self, link: JointLink, stream: JointStream, state: ArmState) -> ArmState:
+        if stream.alarm is not None and self._is_commanding:
+            raise ArmLost(stream.alarm)
         self._sender.taken_at = link.now()
         self._delays.update(link.waiting())
-        faults = self._delays.find_faults(link, stream, measured) if self._is_commanding else ()
-        return self._state(measured, faults)
+        return self._note(state, self._delays.find_faults(link, stream) if self._is_commanding else ())
 
-    def _state(self, measured: Measured, faults: tuple[str, ...]) -> ArmState:
-        m = measured
-        state = ArmState(m.stamp_ns, m.q, m.v, m.tau, True, faults, max(0, m.missed - self._missed), m.is_exact)
+    def _note(self, state: ArmState, faults: tuple[str, ...]) -> ArmState:
+        self._last = replace(state, faults=faults, missed=max(0, state.missed - self._missed))
         self._missed = 0
-        self._last = state
-        return state
+        return self._last
 
     def _miss_cycle(self, stream: JointStream) -> ArmState:
         self._missed += 1
@@ -280,8 +277,3 @@ class Ros2ControlArm(Arm):
         """Send torques without a measurement: gravity where the arm was seen last, and no Coriolis torques."""
         self._last = replace(self._last, v=np.zeros(self.n))
         self._sender.send(link, tau, self._last)
-
-    def _require(self, call: str) -> tuple[JointLink, JointStream]:
-        if self._link is None or self._stream is None:
-            raise ArmError(f"{call} needs a connected arm; call connect() first")
-        return self._link, self._stream

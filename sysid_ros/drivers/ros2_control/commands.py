@@ -1,8 +1,8 @@
 """Effort commands of an arm under ros2_control: the arm's own torques, the order, the delay, the hold.
 
 An effort controller repeats the last command for ever, so "no more commands" is no stop. If the loop has released the
-arm and no other controller holds it, the driver holds it in place, softly, as long as it runs; without measurements it
-sends the torques that balance the arm.
+arm and no other controller holds it, the driver holds it, softly, as long as it runs; without measurements by torques
+that balance the arm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, Measured
+from sysid_ros.drivers.ros2_control.states import JointLink, JointStream
 
 _LISTENER_PERIOD = 0.5
 """How often subscribers and publishers of commands are counted [s]."""
@@ -113,13 +113,13 @@ class DelayMonitor:
         self._waiting.append(waiting)
         self.most_waiting = max(self.most_waiting, waiting)
 
-    def find_faults(self, link: JointLink, stream: JointStream, measured: Measured) -> tuple[str, ...]:
+    def find_faults(self, link: JointLink, stream: JointStream) -> tuple[str, ...]:
         """Return faults, in words; called once per cycle under control."""
         faults, settings = [], self._settings
-        delay = measured.gap - settings.period
+        delay = stream.stamps.gap - settings.period
         if delay > settings.late_limit:
             faults.append(f"a state came {1e3 * delay:.1f} ms after it was due")
-        share = stream.missing_share
+        share = stream.stamps.missing_share
         if share > settings.missing_share:
             faults.append(f"{100.0 * share:.0f} % of the states of the last second are missing")
         lag = min(self._waiting) * settings.period
@@ -149,15 +149,11 @@ _RATE_TIMES_PERIOD = 0.1
 class PositionHold:
     """Averages the torques that have held the arm, and holds it with them after the loop has released it.
 
-    Args:
-        robot: Inertia, friction and torque limits.
-        period: Time between two commands [s].
-        gravity: Torque that balances the arm by its model, of positions, (n,) -> (n,) [Nm].
+    ``gravity`` is the torque that balances the arm by its model, of positions, (n,) -> (n,) [Nm].
     """
 
     def __init__(self, robot: RobotModel, period: float, gravity: Callable[[Array], Array]):
-        self._robot = robot
-        self._gravity = gravity
+        self._robot, self._gravity = robot, gravity
         friction, sensors = robot.friction(robot.theta_nominal), robot.sensors
         self._friction = friction[:, :2].T
         self._effort_error = friction[:, 0] + np.abs(friction[:, 3]) + sensors.lasting_error  # it rests
@@ -167,10 +163,8 @@ class PositionHold:
         self._rate = min(_HOLD_RATE, _RATE_TIMES_PERIOD / period)
         self._latest: deque[Array] = deque(maxlen=max(5, round(_REST_SECONDS / period)))
         self._unmodelled, self._posture = np.zeros(robot.n), np.array(robot.home)
-        self._target = np.array(robot.home)
-        self._balance = np.zeros(robot.n)
-        self._gravity_there = np.zeros(robot.n)
-        self._inertia = np.ones(robot.n)
+        self._target, self._inertia = np.array(robot.home), np.ones(robot.n)
+        self._balance = self._gravity_there = np.zeros(robot.n)
 
     def update(self, state: ArmState, tau: Array) -> None:
         """Add a cycle: the latest state and the whole torque that was commanded, (n,) [Nm]."""

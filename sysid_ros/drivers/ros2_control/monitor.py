@@ -7,21 +7,17 @@ loop and its ROS side call, and refuses any that would move the arm.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partialmethod
+from typing import NoReturn
 
 import numpy as np
 
 from sysid_ros.core.certification.assumptions import box_hash
-from sysid_ros.core.certification.certificate import Certificate
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.control.guiding import GuidingSettings, Wall
-from sysid_ros.core.control.model_fitter import FittedModel
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.trajectories.base import Trajectory
-from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, Pacing
-from sysid_ros.drivers.loop_state import ModeState
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.loop_types import (
     LoopCode,
     LoopMode,
@@ -30,12 +26,11 @@ from sysid_ros.drivers.loop_types import (
     LoopSample,
     LoopSettings,
     LoopStatus,
+    ModeState,
 )
 from sysid_ros.drivers.monitors import MeasurementCheck
-from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import JointLink, JointStream, OpenLink
+from sysid_ros.drivers.ros2_control.states import JointStream, StreamedArm
 from sysid_ros.drivers.ros2_control.takeover import judge_gravity, measure_rest
-from sysid_ros.drivers.velocity_estimate import VelocitySource, require_velocity_error
 
 ONLY_MONITORED = "the arm is only monitored: this driver commands nothing, another controller moves the arm"
 """Why everything that would move the arm is refused."""
@@ -44,32 +39,11 @@ _WAIT = 0.02
 """Shortest time a cycle waits [s]: no answer is due, so a state may come late."""
 
 
-class MonitoredArm(Arm):
-    """An arm that is only monitored.
+class MonitoredArm(StreamedArm):
+    """An arm that is only monitored; settings of commands have no effect."""
 
-    Args:
-        robot: The arm.
-        settings: Set-up of the connection; settings of commands have no effect.
-        open_link: Opens the topic.
-    """
-
-    pacing = Pacing.CONTROLLER
-
-    def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
-        if settings.velocity is VelocitySource.POSITIONS:
-            require_velocity_error(robot, settings.period)
-        self.settings = settings
-        self.joint_names = robot.joint_names
-        self.period = settings.period
-        self._robot = robot
-        self._open_link = open_link
-        self._link: JointLink | None = None
-        self._stream: JointStream | None = None
-        self._measured_period = settings.period
-        self._gravity_result = "not done"
-        self._closed_health: dict[str, object] = {}
-        zero = np.zeros(robot.n)
-        self._last = ArmState(0, np.array(robot.home), zero, zero, False)
+    _measured_period = 0.0
+    _gravity_result = "not done"
 
     def connect(self) -> None:
         """Receive states for a while; the arm may move. If it rests, its efforts must match the model.
@@ -90,15 +64,13 @@ class MonitoredArm(Arm):
 
     def read(self) -> ArmState:
         """See :meth:`Arm.read`."""
-        if self._stream is None:
-            raise ArmError("read() needs a connected arm; call connect() first")
-        m = self._stream.next(max(_WAIT, self.settings.cycle_wait))
-        if m is None:
+        _, stream = self._require("read()")
+        state = stream.next(max(_WAIT, self.settings.cycle_wait))
+        if state is None:
             return replace(self._last, ok=False, missed=0)
-        share = self._stream.missing_share
-        late = share > self.settings.missing_share
-        faults = (f"{100.0 * share:.0f} % of the states of the last second are missing",) if late else ()
-        state = ArmState(m.stamp_ns, m.q, m.v, m.tau, True, faults, m.missed, m.is_exact)
+        share = stream.stamps.missing_share
+        if share > self.settings.missing_share:
+            state = replace(state, faults=(f"{100.0 * share:.0f} % of the states of the last second are missing",))
         self._last = state
         return state
 
@@ -114,13 +86,6 @@ class MonitoredArm(Arm):
     def stop(self, reason: str) -> None:
         """Do nothing: this driver never has control of the arm."""
 
-    def close(self) -> None:
-        """See :meth:`Arm.close`."""
-        if self._link is not None:
-            self._closed_health = {**self.health(), "connection": "closed"}
-            self._link.close()
-        self._link = self._stream = None
-
     def health(self) -> dict[str, object]:
         """See :meth:`Arm.health`."""
         if self._link is None or self._stream is None:
@@ -128,13 +93,19 @@ class MonitoredArm(Arm):
         return {
             "connection": "monitoring only, nothing is commanded",
             **self._stream.health(),
-            "measured period [s]": self._measured_period,
+            "measured period [s]": self._measured_period or self.period,
             "static gravity check": self._gravity_result,
         }
 
 
 class MonitorLoop:
-    """Turns the states of a monitored arm into samples."""
+    """Turns the states of a monitored arm into samples.
+
+    Attributes:
+        now_ns: Time of the last state [ns].
+    """
+
+    is_handed_back, is_at_rest = False, True  # this loop never takes the arm over, and never moves it
 
     def __init__(self, arm: MonitoredArm, robot: RobotModel, settings: LoopSettings | None = None):
         self.arm, self.robot = arm, robot
@@ -142,7 +113,7 @@ class MonitorLoop:
         self._mode = ModeState()
         self._check = MeasurementCheck(robot, self.settings, arm.period)
         self._cycles = self._invalid_cycles = 0
-        self._now_ns = 0
+        self.now_ns = 0
         self._model = LoopModel.nominal(robot)
         self._state: ArmState | None = None
         self._is_connected = False
@@ -175,7 +146,7 @@ class MonitorLoop:
         if fault is not None:
             self._invalid_cycles += 1
         else:
-            self._state, self._now_ns = state, state.stamp_ns
+            self._state, self.now_ns = state, state.stamp_ns
         fault = fault or self._check.find_effort_fault(state)
         complaints = ", ".join(state.faults) or None
         self._judge(complaints if fault is None else fault.reason)
@@ -186,28 +157,16 @@ class MonitorLoop:
             LoopMode.IDLE,
         )  # fmt: skip
 
-    def execute(self, trajectory: Trajectory, certificate: Certificate | None, model: LoopModel | None = None) -> float:
-        """Refuse; raises :class:`LoopRefusal`."""
-        raise LoopRefusal("trajectory", ONLY_MONITORED)
+    def _refuse(self, request: str, *_: object) -> NoReturn:
+        raise LoopRefusal(request, ONLY_MONITORED)
 
-    begin = execute
-    """Is refused, too."""
-
-    def follow_uncertified(self, trajectory: Trajectory) -> None:
-        """Refuse; raises :class:`LoopRefusal`."""
-        raise LoopRefusal("trajectory", ONLY_MONITORED)
-
-    def offer_model(self, model: FittedModel) -> bool:
-        """Refuse; raises :class:`LoopRefusal`."""
-        raise LoopRefusal("model", ONLY_MONITORED)
+    execute = begin = follow_uncertified = partialmethod(_refuse, "trajectory")
+    guide = partialmethod(_refuse, "guiding")
+    offer_model = partialmethod(_refuse, "model")
 
     def boxes_of(self, model: LoopModel | None) -> tuple[Box, Box]:
         """See :meth:`ControlLoop.boxes_of`."""
         return self._model.theta_box, self._model.payload_box
-
-    def guide(self, settings: GuidingSettings | None = None, walls: Sequence[Wall] = ()) -> None:
-        """Refuse; raises :class:`LoopRefusal`."""
-        raise LoopRefusal("guiding", ONLY_MONITORED)
 
     def brake(self, reason: str, code: LoopCode = LoopCode.BRAKE_REQUESTED) -> None:
         """Do nothing: the arm has to be stopped by its own controller."""
@@ -235,21 +194,6 @@ class MonitorLoop:
         self._state, self._is_connected = None, False
         self._note(self._mode.code, reason)
 
-    @property
-    def is_handed_back(self) -> bool:
-        """False: the arm is never taken over."""
-        return False
-
-    @property
-    def is_at_rest(self) -> bool:
-        """True: this loop never moves the arm."""
-        return True
-
-    @property
-    def now_ns(self) -> int:
-        """Time of the last state [ns]."""
-        return self._now_ns
-
     def status(self) -> LoopStatus:
         """Return the status of a loop that commands nothing."""
         n, nothing = self.robot.n, np.zeros(self.robot.n)
@@ -257,20 +201,13 @@ class MonitorLoop:
             mode=LoopMode.IDLE,
             code=self._mode.code,
             reason=self._mode.reason,
-            stamp_ns=self._now_ns,
+            stamp_ns=self.now_ns,
             cycles=self._cycles,
             invalid_cycles=self._invalid_cycles,
-            saturated_cycles=0,
-            missed_deadlines=0,
             reference=np.full(n, np.nan) if self._state is None else np.array(self._state.q),
-            plan_id=None,
-            next_plan_id=None,
-            progress=0.0,
             tracking_error=nothing,
             tracking_error_max=nothing,
             tracking_bound=np.full(n, np.inf),
-            is_taking_over=False,
-            rested=0.0,
             model_box_hash=box_hash(self._model.theta_box, self._model.payload_box),
             transitions=tuple(self._mode.transitions),
             law=ControlLaw("none, the arm is only monitored"),
@@ -284,4 +221,4 @@ class MonitorLoop:
             self._note(LoopCode.OK, _MONITORING)
 
     def _note(self, code: LoopCode, reason: str) -> None:
-        self._mode.change(self._now_ns or time.time_ns(), LoopMode.IDLE, code, reason)
+        self._mode.change(self.now_ns or time.time_ns(), LoopMode.IDLE, code, reason)

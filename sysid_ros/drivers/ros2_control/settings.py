@@ -8,8 +8,8 @@ from enum import Enum
 import numpy as np
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.common.settings import Settings, setting
-from sysid_ros.drivers.arm import Array
+from sysid_ros.core.common.settings import setting
+from sysid_ros.drivers.arm import Array, ConnectionSettings
 from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.velocity_estimate import VelocitySource
 
@@ -25,8 +25,8 @@ class Interface(Enum):
     LBR = "lbr_fri_idl"
 
 
-@dataclass(frozen=True)
-class Ros2ControlSettings(Settings):
+@dataclass(frozen=True, kw_only=True)
+class Ros2ControlSettings(ConnectionSettings):
     """Settings of the connection."""
 
     interface: Interface = setting(Interface.FORWARD)
@@ -44,23 +44,7 @@ class Ros2ControlSettings(Settings):
     controller_load: Array | None = None
     """Load that the arm itself compensates, about the frame of the last joint, (10,); None for none."""
     connect_timeout: float = setting(10.0, "s", lower=0.1, upper=50.0)
-    """Longest time for each step of taking the arm over."""
-    session_timeout: float = setting(0.1, "s", lower=0.005, upper=10.0)
-    """Timeout: time without joint states after which the arm counts as lost."""
-    late_limit: float = setting(0.02, "s", lower=0.001, upper=10.0)
-    """Time between two states beyond the period at which the arm brakes."""
     rest_time: float = setting(0.5, "s", lower=0.02, upper=5.0, library_only=True)
-    """How long the resting arm is measured before it is taken over."""
-    hold_time: float = setting(0.2, "s", lower=0.02, upper=5.0, library_only=True)
-    """How long it must stay where it is under torque control before anything else."""
-    hold_drift: float = setting(0.02, "rad", lower=1e-4, upper=0.1, library_only=True)
-    """How far it may drift meanwhile."""
-    wait_time: float = setting(0.0, "s", lower=0.0, upper=10.0)
-    """How long a cycle waits for its state; 0 for two periods. More for an emulated arm, whose time stands still
-    meanwhile."""
-    probe_torque: float = setting(0.25, "-", lower=0.0, upper=0.5, library_only=True)
-    """Largest torque of the test of the commands' sign on the last joint, over its limit; the test ends when that joint
-    has moved by 1 mrad. 0 leaves it out."""
     rate_tolerance: float = setting(0.02, "-", lower=0.0, upper=0.5, library_only=True)
     """Largest difference of the measured mean period from the one that is set."""
     missing_share: float = setting(0.05, "-", lower=0.0, upper=0.5, library_only=True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import ArmError, Array
+from sysid_ros.drivers.arm import Arm, ArmError, ArmState, Array, Pacing
 from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
 from sysid_ros.drivers.velocity_estimate import VelocityEstimate, VelocitySource, require_velocity_error
 
@@ -23,39 +23,17 @@ _VELOCITY_HINT = "; with velocity_source: positions velocities are computed"
 
 
 class JointStates(NamedTuple):
-    """One message, whatever its type was.
-
-    Attributes:
-        stamp_ns: Stated time of the measurement [ns]; 0 without one.
-        names: Names of the joints, of the arm or others.
-        position: Positions in their order [rad]; empty for none. So are the others.
-        velocity: Velocities [rad/s].
-        effort: Efforts [Nm], with the sign of the arm.
-        alarm: Why the arm does not obey commands; None if it does, or without this field.
-    """
+    """One message, whatever its type was: [rad], [rad/s], and [Nm] with the sign of the arm; empty for none."""
 
     stamp_ns: int
+    """Stated time of the measurement [ns]; 0 without one."""
     names: tuple[str, ...]
+    """Names of the joints, of the arm or others, in the order of the values."""
     position: Sequence[float]
     velocity: Sequence[float] = ()
     effort: Sequence[float] = ()
     alarm: str | None = None
-
-
-class Reading(NamedTuple):
-    """A message, for the joints of the model. Arrays are (n,); efforts may be NaN.
-
-    Attributes:
-        stamp_ns: Time of the measurement [ns].
-        q: Positions, unwrapped where the joint turns without end [rad].
-        v: Velocities [rad/s]; NaN where they are not needed.
-        tau: Efforts in joint direction [Nm].
-    """
-
-    stamp_ns: int
-    q: Array
-    v: Array
-    tau: Array
+    """Why the arm does not obey commands; None if it does, or without this field."""
 
 
 class JointReader:
@@ -79,12 +57,11 @@ class JointReader:
         """Return whether a message is about any joint of the model: grippers and tables may use the same topic."""
         return not set(self._wanted).isdisjoint(states.names)
 
-    def read(self, states: JointStates) -> Reading:
-        """Return the joints of the model.
+    def read(self, states: JointStates) -> ArmState:
+        """Return the joints of the model, endless ones unwrapped; velocities that are not needed are NaN.
 
         Raises:
-            ArmError: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is
-                not a number.
+            ArmError: A joint, a field or the stamp is missing, lengths differ, or a position or velocity is no number.
         """
         if states.names != self._names:
             self._find_places(states.names)
@@ -94,7 +71,7 @@ class JointReader:
         needs_velocity = self._needs_velocity
         v = self._pick_finite("velocity", states, states.velocity) if needs_velocity else np.full_like(q, np.nan)
         tau = self._sign * self._pick("effort", states, states.effort)
-        return Reading(states.stamp_ns, self._unwrap(q), v, tau)
+        return ArmState(states.stamp_ns, self._unwrap(q), v, tau)
 
     def _find_places(self, names: tuple[str, ...]) -> None:
         missing = [name for name in self._wanted if name not in names]
@@ -169,8 +146,7 @@ class JointLink(Protocol):
     def switch(self, is_torque: bool, timeout: float) -> str | None:
         """Let the controller manager activate the effort controller, or the one that holds the arm.
 
-        Returns:
-            The failure; None if it worked, or without such a controller.
+        Return the failure; None if it worked, or without such a controller.
         """
 
     @property
@@ -201,10 +177,7 @@ class Arrival(Enum):
 
 
 class StampMonitor:
-    """Judges one stamp after the other.
-
-    Args:
-        period: Nominal time between two [s].
+    """Judges one stamp after the other, nominally a period [s] apart.
 
     Attributes:
         counts: How many of each kind, and how many states are missing in gaps.
@@ -267,33 +240,13 @@ def mean_period(stamps_ns: list[int]) -> float:
     return float(steps[steps < 1.5 * median].mean())
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One new state. Arrays are (n,).
+class JointStream:
+    """Reads states from its link.
 
     Attributes:
-        stamp_ns: Time of the measurement [ns].
-        q: Positions [rad].
-        v: Velocities [rad/s].
-        tau: Efforts in joint direction [Nm].
-        missed: States missing just before it [-].
-        gap: Time since the one before [s].
-        is_exact: Whether its errors are within the sensor model's.
-        alarm: Why the arm does not obey commands; None if it does, or without this field.
-    """
-
-    stamp_ns: int
-    q: Array
-    v: Array
-    tau: Array
-    missed: int
-    gap: float
-    is_exact: bool
-    alarm: str | None
-
-
-class JointStream:
-    """Reads states from a link.
+        stamps: Judges their stamps: gaps, missing states.
+        alarm: Why the arm does not obey commands, by its latest message; None if it does, or without this field.
+        problem: Fault of the latest unusable message; None without any.
 
     Raises:
         ParameterOutOfRange: Velocities are to be computed, and ``sensors.velocity_error`` promises better ones than
@@ -301,8 +254,8 @@ class JointStream:
     """
 
     def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, link: JointLink):
-        self._link = link
-        self._stamps = StampMonitor(settings.period)
+        self.link = link
+        self.stamps = StampMonitor(settings.period)
         is_computed = settings.velocity is VelocitySource.POSITIONS
         self._reader = JointReader(robot, not is_computed)
         plan = require_velocity_error(robot, settings.period) if is_computed else None
@@ -311,30 +264,21 @@ class JointStream:
         self._others = self._unusable = 0
         self._longest = 0.0
         self.problem: str | None = None
-
-    @property
-    def now(self) -> float:
-        """Time on this computer [s]; only differences count."""
-        return self._link.now()
+        self.alarm: str | None = None
 
     @property
     def age(self) -> float:
         """Time since the last new state, or since the beginning [s]."""
-        return self._link.now() - self._received_at
+        return self.link.now() - self._received_at
 
-    @property
-    def missing_share(self) -> float:
-        """Share of the states of the last second that are missing [-]."""
-        return self._stamps.missing_share
-
-    def next(self, timeout: float) -> Measured | None:
+    def next(self, timeout: float) -> ArmState | None:
         """Return the next new state, after waiting for at most ``timeout`` [s]; None if there was none."""
-        remaining, deadline = timeout, self._link.now() + timeout
-        while (states := self._link.next(remaining)) is not None:
-            measured = self._judge(states)
-            remaining = deadline - self._link.now()
-            if measured is not None or remaining < 0.0:
-                return measured
+        remaining, deadline = timeout, self.link.now() + timeout
+        while (states := self.link.next(remaining)) is not None:
+            state = self._judge(states)
+            remaining = deadline - self.link.now()
+            if state is not None or remaining < 0.0:
+                return state
         return None
 
     def describe_timeout(self) -> str:
@@ -344,17 +288,17 @@ class JointStream:
             received.append(f"{self._unusable} unusable messages, the last one: {self.problem}")
         if self._others:
             received.append(f"{self._others} messages about other joints")
-        return "; ".join(received) or self._link.describe_timeout()
+        return "; ".join(received) or self.link.describe_timeout()
 
     def health(self) -> dict[str, object]:
         """Counters for diagnostics."""
-        counts = self._stamps.counts
+        counts = self.stamps.counts
         return {
-            "joint states": self._link.states_name,
+            "joint states": self.link.states_name,
             "states received": counts["new"] + counts["restart"],
             "states missing": counts["missing"],
             "gaps": counts["gaps"],
-            "states missing lately [-]": self.missing_share,
+            "states missing lately [-]": self.stamps.missing_share,
             "states repeated": counts["repeated"],
             "states late": counts["late"],
             "clock set back": counts["restart"],
@@ -364,28 +308,62 @@ class JointStream:
             "longest pause [s]": self._longest,
         }
 
-    def _judge(self, states: JointStates) -> Measured | None:
+    def _judge(self, states: JointStates) -> ArmState | None:
         if not self._reader.is_about(states):
             self._others += 1
             return None
         try:
-            reading = self._reader.read(states)
+            state = self._reader.read(states)
         except ArmError as error:
             self._unusable += 1
             self.problem = str(error)
             return None
-        arrival = self._stamps.judge(reading.stamp_ns)
-        is_new = arrival in (Arrival.NEW, Arrival.RESTART)
-        return self._measured(reading, states.alarm, arrival) if is_new else None
+        arrival = self.stamps.judge(state.stamp_ns)
+        if arrival not in (Arrival.NEW, Arrival.RESTART):
+            return None
+        now, velocity, is_next = self.link.now(), self._velocity, arrival is Arrival.NEW
+        self._longest, self._received_at = max(self._longest, now - self._received_at), now
+        self.alarm, missed = states.alarm, self.stamps.missed
+        if velocity is None:
+            return replace(state, missed=missed)
+        if not is_next:
+            velocity.reset()
+        v = velocity.update(state.stamp_ns, state.q, is_next)
+        return replace(state, v=v, missed=missed, is_exact=velocity.is_exact)
 
-    def _measured(self, reading: Reading, alarm: str | None, arrival: Arrival) -> Measured:
-        now = self._link.now()
-        self._longest = max(self._longest, now - self._received_at)
-        self._received_at = now
-        stamps, velocity, v, is_exact = self._stamps, self._velocity, reading.v, True
-        if velocity is not None:
-            if arrival is Arrival.RESTART:
-                velocity.reset()
-            v = velocity.update(reading.stamp_ns, reading.q, is_next=arrival is not Arrival.RESTART)
-            is_exact = velocity.is_exact
-        return Measured(reading.stamp_ns, reading.q, v, reading.tau, stamps.missed, stamps.gap, is_exact, alarm)
+
+class StreamedArm(Arm):
+    """An arm whose states come over topics.
+
+    Args:
+        robot: Kinematics, limits, sensors; its ``effort_sign`` turns efforts into joint direction.
+        settings: Set-up of the connection.
+        open_link: Opens the topics.
+
+    Raises:
+        ParameterOutOfRange: Velocities cannot be computed as well as the robot's settings promise.
+    """
+
+    pacing = Pacing.CONTROLLER
+
+    def __init__(self, robot: RobotModel, settings: Ros2ControlSettings, open_link: OpenLink):
+        if settings.velocity is VelocitySource.POSITIONS:
+            require_velocity_error(robot, settings.period)
+        self.settings, self.joint_names, self.period = settings, robot.joint_names, settings.period
+        self._robot, self._open_link = robot, open_link
+        self._link: JointLink | None = None
+        self._stream: JointStream | None = None
+        self._closed_health: dict[str, object] = {}
+        self._last = ArmState(0, np.array(robot.home), np.zeros(robot.n), np.zeros(robot.n), False)
+
+    def close(self) -> None:
+        """See :meth:`Arm.close`."""
+        if self._link is not None:
+            self._closed_health = {**self.health(), "connection": "closed"}
+            self._link.close()
+        self._link = self._stream = None
+
+    def _require(self, call: str) -> tuple[JointLink, JointStream]:
+        if self._link is None or self._stream is None:
+            raise ArmError(f"{call} needs a connected arm; call connect() first")
+        return self._link, self._stream

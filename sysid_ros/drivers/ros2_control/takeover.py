@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Array
-from sysid_ros.drivers.ros2_control.settings import Interface, Ros2ControlSettings
-from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointLink, JointStream, Measured, mean_period
+from sysid_ros.drivers.arm import ArmState, Array
+from sysid_ros.drivers.ros2_control.settings import Ros2ControlSettings
+from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointStream, mean_period
 from sysid_ros.drivers.takeover import TakeoverRefused, check_gravity, find_motion
 
 _FEWEST = 10
 
 
 def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str) -> float:
-    """Compare consecutive stamps with the period that is set.
-
-    Args:
-        stamps_ns: Stamps of consecutive states [ns].
-        settings: Period and tolerances.
-        name: Their source, for the message.
-
-    Returns:
-        The mean period that was measured [s].
+    """Compare stamps of consecutive states [ns] of a named source with the period that is set; return the mean one [s].
 
     Raises:
-        TakeoverRefused: States come slower or faster.
-        TakeoverRefused: Too many of them are missing, which may be better the next moment.
+        TakeoverRefused: States come slower or faster, or too many are missing, which may be better the next moment.
     """
     if len(stamps_ns) < _FEWEST:
         raise TakeoverRefused(f"{name}: only {len(stamps_ns)} states came; {_FEWEST} are needed to know their rate")
@@ -51,18 +41,11 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
     return period
 
 
-_ASK_SECONDS = 2.0
-
-
 @dataclass(frozen=True)
 class RestMeasurement:
-    """Measurement before the first command.
+    """Mean positions (n,) [rad], their spread, and mean efforts in joint direction (n,) [Nm], before the first command.
 
-    Attributes:
-        q: Mean positions, (n,) [rad].
-        tau: Mean efforts in joint direction, (n,) [Nm].
-        spread: Largest differences of positions, (n,) [rad].
-        period: Mean period [s].
+    The mean period is in [s].
     """
 
     q: Array
@@ -76,64 +59,46 @@ def measure_rest(
     settings: Ros2ControlSettings,
     robot: RobotModel,
     name: str,
-    on_state: Callable[[Measured], None] = lambda _: None,
+    on_state: Callable[[ArmState], None] = lambda _: None,
 ) -> RestMeasurement:
     """Measure the arm for a while; again where states were missing, as while other programs start.
 
     Raises:
         TakeoverRefused: No states come, or without needed fields, or at another rate.
     """
-    deadline = stream.now + settings.connect_timeout
+    count = max(20, round(settings.rest_time / settings.period))
+
+    def measure() -> RestMeasurement:
+        states: list[ArmState] = []
+        while len(states) < count:
+            state = stream.next(settings.session_timeout)
+            if state is not None:
+                states.append(state)
+                on_state(state)
+            elif stream.age > settings.connect_timeout:
+                raise TakeoverRefused(
+                    f"{name}: {len(states)} of {count} states came, then none for {settings.connect_timeout:g} s "
+                    f"({stream.describe_timeout()})"
+                )
+        q, tau = np.array([state.q for state in states]), np.array([state.tau for state in states])
+        is_bad = ~np.isfinite(tau).all(axis=0)
+        if is_bad.any():
+            joint = robot.joint_names[int(is_bad.argmax())]
+            raise TakeoverRefused(f"the effort of {joint} is not a number; identification needs measured efforts")
+        period = require_rate([state.stamp_ns for state in states], settings, name)
+        return RestMeasurement(q.mean(axis=0), tau.mean(axis=0), np.ptp(q, axis=0), period)
+
+    deadline = stream.link.now() + settings.connect_timeout
     while True:
         try:
-            return _measure_once(stream, settings, robot, name, on_state)
+            return measure()
         except TakeoverRefused as refused:
-            if not refused.may_pass or stream.now > deadline:
+            if not refused.may_pass or stream.link.now() > deadline:
                 raise
 
 
-def _measure_once(
-    stream: JointStream,
-    settings: Ros2ControlSettings,
-    robot: RobotModel,
-    name: str,
-    on_state: Callable[[Measured], None],
-) -> RestMeasurement:
-    count = max(20, round(settings.rest_time / settings.period))
-    states: list[Measured] = []
-    while len(states) < count:
-        state = stream.next(settings.session_timeout)
-        if state is not None:
-            states.append(state)
-            on_state(state)
-        elif stream.age > settings.connect_timeout:
-            raise TakeoverRefused(
-                f"{name}: {len(states)} of {count} states came, then none for {settings.connect_timeout:g} s "
-                f"({stream.describe_timeout()})"
-            )
-    _require_efforts(robot, np.array([state.tau for state in states]))
-    period = require_rate([state.stamp_ns for state in states], settings, name)
-    q = np.array([state.q for state in states])
-    tau = np.mean([state.tau for state in states], axis=0)
-    return RestMeasurement(q.mean(axis=0), tau, np.ptp(q, axis=0), period)
-
-
-def require_rest(rest: RestMeasurement, robot: RobotModel, seconds: float) -> None:
-    """Refuse an arm that moves.
-
-    Raises:
-        TakeoverRefused: Which joint, by how much.
-    """
-    motion = find_motion(robot, rest.spread, seconds)
-    if motion is not None:
-        raise TakeoverRefused(f"{motion}; it must rest, held by its own controller or brakes")
-
-
 def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
-    """Do the static gravity check of an arm that will not be commanded.
-
-    Returns:
-        A sentence: passed, or why it is inconclusive.
+    """Do the static gravity check of an arm that will not be commanded; return that it passed, or why it cannot.
 
     Raises:
         TakeoverRefused: The arm rests, and efforts and model contradict each other: bounds would be wrong.
@@ -144,45 +109,11 @@ def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
     return f"not conclusive: {doubt}" if doubt else "passed"
 
 
-def find_order(link: JointLink, settings: Ros2ControlSettings, robot: RobotModel) -> tuple[int, ...]:
-    """Which joint of the model each entry of a command is for; see :func:`order_of_commands`."""
-    if settings.interface is Interface.LBR:  # the order is part of the message's definition
-        return tuple(range(robot.n))
-    # A controller that is not needed for the answer may have no parameter service at all.
-    timeout = _ASK_SECONDS if settings.command_joints else settings.connect_timeout
-    return order_of_commands(robot, settings.command_joints, link.ask_controller(timeout))
-
-
-def require_listener(link: JointLink, settings: Ros2ControlSettings) -> None:
-    """Wait until exactly the expected receiver of commands is there.
-
-    Raises:
-        TakeoverRefused: There is none, or another commander.
-    """
-    deadline = time.monotonic() + settings.connect_timeout
-    while (problem := link.find_command_problem()) is not None:
-        if time.monotonic() > deadline:
-            raise TakeoverRefused(problem)
-        time.sleep(0.02)
-
-
-def _require_efforts(robot: RobotModel, tau: Array) -> None:
-    is_bad = ~np.isfinite(tau).all(axis=0)
-    if is_bad.any():
-        name = robot.joint_names[int(is_bad.argmax())]
-        raise TakeoverRefused(f"the effort of {name} is not a number; identification needs measured efforts")
-
-
 def order_of_commands(robot: RobotModel, given: tuple[str, ...], told: ControllerInfo | None) -> tuple[int, ...]:
-    """Which joint of the model each entry of a command is for.
+    """Return the index of the model's joint for each entry of a command, (n,).
 
-    Args:
-        robot: Joint names.
-        given: Joints in the order of the commands, as set by the user; empty for none.
-        told: The controller's order; None if it does not answer.
-
-    Returns:
-        Index of the model's joint for each entry, (n,).
+    ``given`` are joints in the order of the commands, as set by the user; empty for none. ``told`` is the controller's
+    order; None if it does not answer.
 
     Raises:
         TakeoverRefused: The order is unknown, the two disagree, or it is not an order of exactly the model's joints.

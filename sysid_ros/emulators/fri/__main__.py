@@ -20,7 +20,7 @@ from sysid_ros.emulators.fri.controller import ControllerSettings
 from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulators.fri.ios import read_io
 from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_plant_settings, pick, run_program
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
@@ -35,9 +35,8 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
         "compensation": Compensation(options.compensation),
         "ios": tuple(map(read_io, options.ios)),
     }
-    plant = build_plant_settings(options)
     return (
-        EmulatorSetup(options.robot, options.truth, options.payload, options.load, plant, options.gripper),
+        EmulatorSetup.of(options),
         ControllerSettings(**pick(ControllerSettings, values)),
         InnerLoopSettings(**pick(InnerLoopSettings, values)),
     )

@@ -63,36 +63,20 @@ _THRESHOLDS = ((0.99, Quality.EXCELLENT), (0.9, Quality.GOOD), (0.5, Quality.FAI
 
 
 class QualityMonitor:
-    """Counts due answers that come, or do not."""
+    """Whether the last due answers came; ``answers`` are those."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin again, with POOR."""
-        self._answers: deque[bool] = deque(maxlen=WINDOW)
-        self._good = 0
-
-    def forget(self) -> None:
-        """Count all answers so far as missing; the quality rises again as good ones take their place."""
-        self._answers.clear()
-        self._answers.extend([False] * WINDOW)
-        self._good = 0
+        self.answers: deque[bool] = deque(maxlen=WINDOW)
 
     def note(self, is_answered: bool) -> None:
         """Count a due answer."""
-        if len(self._answers) == WINDOW:
-            self._good -= self._answers[0]
-        self._answers.append(is_answered)
-        self._good += is_answered
+        self.answers.append(is_answered)
 
     @property
     def quality(self) -> Quality:
         """The present quality; POOR until half a window has been counted."""
-        seen = len(self._answers)
-        if seen < WINDOW // 2:
-            return Quality.POOR
-        share = self._good / seen
+        seen = len(self.answers)
+        share = sum(self.answers) / seen if seen >= WINDOW // 2 else 0.0
         return next((quality for limit, quality in _THRESHOLDS if share >= limit), Quality.POOR)
 
 
@@ -110,31 +94,26 @@ _CONTROL_MODES = {
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """The application on the emulated controller.
-
-    Attributes:
-        version: Version of FRI.
-        send_period: Time between messages [s], a multiple of 1 ms.
-        receive_multiplier: The client has to answer every how many messages.
-        command_mode: Command mode of the client.
-        start_time: Time in MONITORING_READY until the motion is started [s]; infinite never starts it.
-        restart_time: The same after a motion was ended by an error; infinite never starts it again.
-        wait_answers: Good answers in COMMANDING_WAIT until commands act; own rule.
-        answer_time: Longest time between two answers while torques act [s].
-        joint_count: Number of joints the messages carry; another one than 7 is for tests of clients.
-        ios: Inputs and outputs it shares with the client, with the values they begin with.
-    """
+    """The application on the emulated controller."""
 
     version: FriVersion = FriVersion.V1_15
     send_period: float = 0.002
+    """Time between messages [s], a multiple of 1 ms."""
     receive_multiplier: int = 1
+    """The client has to answer every how many messages."""
     command_mode: CommandMode = CommandMode.TORQUE
     start_time: float = 0.5
+    """Time in MONITORING_READY until the motion is started [s]; infinite never starts it."""
     restart_time: float = 2.0
+    """The same after a motion was ended by an error; infinite never starts it again."""
     wait_answers: int = 50
+    """Good answers in COMMANDING_WAIT until commands act; own rule."""
     answer_time: float = 0.005
+    """Longest time between two answers while torques act [s]."""
     joint_count: int = JOINTS
+    """Number of joints the messages carry; another one than 7 is for tests of clients."""
     ios: tuple[IoValue, ...] = ()
+    """Inputs and outputs it shares with the client, with the values they begin with."""
 
     def __post_init__(self) -> None:
         cycles = self.send_period / PERIOD
@@ -179,7 +158,7 @@ class FriController:
         self.state = SessionState.IDLE
         self._sequence = -1
         self._sequences = SequenceMonitor()
-        self._quality.reset()
+        self._quality.answers.clear()
         self._held = self.arm.q
         self._command = Command(0, 0)
         self._since_answer = self._answers_in_wait = 0
@@ -195,10 +174,7 @@ class FriController:
             self.end_motion("a safety stop is in force")
 
     def end_motion(self, reason: str) -> None:
-        """Fall back to monitoring, where the controller holds the arm; the motion is started again later.
-
-        ``reason`` is for the report.
-        """
+        """Fall back to monitoring, where the controller holds the arm; the motion is started again later."""
         self.last_error = reason
         self._held = self.arm.q
         self._wait = self.settings.restart_time
@@ -206,7 +182,7 @@ class FriController:
 
     def lose_quality(self) -> None:
         """Judge the connection bad from now on, until enough messages have been answered again."""
-        self._quality.forget()
+        self._quality.answers.extend([False] * WINDOW)
 
     @property
     def safety(self) -> SafetyState:
@@ -232,13 +208,9 @@ class FriController:
         return message
 
     def begin(self, datagrams: Sequence[bytes]) -> bytes:
-        """Begin a send period: judge the answers and make the message of this moment.
+        """Begin a send period: judge the client's datagrams since the last one, and return the message of this moment.
 
-        Args:
-            datagrams: Datagrams of the client since the last cycle.
-
-        Returns:
-            The message; its answer, if it comes before the next cycle, acts from then on.
+        Its answer, if it comes before the next cycle, acts from then on.
         """
         command = self._newest(datagrams)
         if self.state is not SessionState.IDLE and self._sequence >= 0:

@@ -14,9 +14,9 @@ import pinocchio as pin
 
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.emulators.arguments import Compensation
-from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
+from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 
 _FRICTION_SPEED = 0.02
 _SINGULAR = 1e-3
@@ -41,48 +41,36 @@ class InnerLoopSettings(Settings, library_only=True):
 
 @dataclass(frozen=True)
 class Overlay:
-    """Command of the inner loop for the next period.
-
-    Attributes:
-        q: Commanded positions, (7,) [rad].
-        is_compliant: Whether the arm is a joint impedance around ``q``; else it is held there.
-        tau: Torques to lay over, (7,) [Nm].
-        wrench: Force and torque on the flange to lay over, in the base frame, (6,) [N, Nm].
-    """
+    """Command of the inner loop for the next period."""
 
     q: Array
+    """Commanded positions, (7,) [rad]."""
     is_compliant: bool = False
+    """Whether the arm is a joint impedance around ``q``; else it is held there."""
     tau: Array | None = None
+    """Torques to lay over, (7,) [Nm]."""
     wrench: Array | None = None
+    """Force and torque on the flange to lay over, in the base frame, (6,) [N, Nm]."""
 
 
 @dataclass(frozen=True)
 class LbrState:
-    """Measured and computed values of the controller at the end of a period. Arrays are (7,).
+    """Measured and computed values of the controller at the end of a period. Arrays are (7,)."""
 
-    Attributes:
-        measured: Measurements of the sensors.
-        tau_external: Joint torques the controller's model cannot explain, positive in joint direction [Nm].
-        tau_commanded: Client's torques that are applied [Nm].
-        flange: Measured position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,).
-        force: Force and torque on the flange that fit the external torques best, in the base frame, (6,) [N, Nm].
-    """
-
-    measured: Measured
+    measured: ArmState
+    """Measurements of the sensors."""
     tau_external: Array
+    """Joint torques the controller's model cannot explain, positive in joint direction [Nm]."""
     tau_commanded: Array
+    """Client's torques that are applied [Nm]."""
     flange: Array
+    """Measured position of the flange [mm] and its quaternion (w, x, y, z), in the base frame, (7,)."""
     force: Array
+    """Force and torque on the flange that fit the external torques best, in the base frame, (6,) [N, Nm]."""
 
 
 class InnerLoop:
-    """The controller's inner loop, which moves the arm.
-
-    Args:
-        arm: The arm; the controller's model has the nominal parameters of its robot.
-        load: Load that is configured on the controller, (10,); None for none.
-        settings: The joint impedance.
-    """
+    """The controller's inner loop, which moves the arm; its model has nominal parameters and a load, (10,) or None."""
 
     def __init__(self, arm: EmulatedArm, load: Array | None = None, settings: InnerLoopSettings | None = None):
         robot = arm.robot

@@ -79,7 +79,7 @@ class EmulatorServer(CyclicServer[FriController]):
         """Wait for the next deadline, take the answers, and send the next message."""
         if self._pacer is not None:
             self._pacer.wait()
-        self._calls.work()
+        self._call_waiting()
         answers = self._endpoint.receive_all()
         if not answers and self.patience and self._was_answered and self._controller.is_answer_expected:
             answers = self._wait_for_answer()
@@ -95,7 +95,7 @@ class EmulatorServer(CyclicServer[FriController]):
         while first is None and spent < self.patience and self._controller.is_answer_expected:
             first = self._endpoint.receive(min(_SLICE, self.patience - spent))
             spent += _SLICE
-            self._calls.work()
+            self._call_waiting()
         return [] if first is None else [first, *self._endpoint.receive_all()]
 
     def close(self) -> None:

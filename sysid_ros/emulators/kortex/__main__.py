@@ -14,7 +14,7 @@ from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.emulators.arguments import kortex_parser
 from sysid_ros.emulators.kortex.base import BaseSettings
 from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, build_plant_settings, pick, run_program
+from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
@@ -23,10 +23,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
     Raises:
         ParameterOutOfRange: A value is not allowed.
     """
-    arm = EmulatorSetup(
-        options.robot, options.truth, options.payload, plant=build_plant_settings(options), gripper=options.gripper
-    )
-    return arm, BaseSettings(**pick(BaseSettings, vars(options)))
+    return EmulatorSetup.of(options), BaseSettings(**pick(BaseSettings, vars(options)))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.kinova_kortex.enums import CommandFlag, ControlMode, Safety, Status
 from sysid_ros.drivers.kinova_kortex.frame import ID_MODULUS
 from sysid_ros.drivers.kinova_kortex.messages import Command, wrap_degrees
-from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
+from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 
 FOLLOWING_WARNING, FOLLOWING_ERROR = np.radians([3.0, 5.0])
 """Difference between commanded and measured position [rad]."""
@@ -27,6 +27,10 @@ _SPEED = np.radians([200.0, 120.0])
 """Speeds at which small and large ones trip [rad/s]."""
 _TORQUE = np.array([51.3, 104.5])
 """Torques at which they trip [Nm]."""
+_FAULTS = np.array([
+    Safety.MAXIMUM_VELOCITY, Safety.MAXIMUM_TORQUE, Safety.JOINT_LIMIT_HIGH, Safety.JOINT_LIMIT_LOW,
+    Safety.FOLLOWING_ERROR,
+], dtype=int)  # fmt: skip
 _SERVO_ENABLE = int(CommandFlag.SERVO_ENABLE)
 _WELL, _MAJOR_FAULT = int(Status.CALIBRATED_TORQUE | Status.SERVOING), int(Status.MAJOR_FAULT)
 
@@ -42,13 +46,12 @@ class Actuators:
     def __init__(self, arm: EmulatedArm, watchdog_time: float):
         self.arm, self.watchdog_time = arm, watchdog_time
         n = arm.robot.n
-        is_large = (arm.robot.limits.tau_continuous > _LARGE_TORQUE).astype(int)
-        self._speed, self._torque = _SPEED[is_large], _TORQUE[is_large]
         limits = arm.robot.limits
-        self._upper, self._lower = limits.q_upper + np.radians(1.0), limits.q_lower - np.radians(1.0)
-        # Limits of one period, compared at once: most of the time none is exceeded.
-        following = np.full(n, FOLLOWING_WARNING)
-        self._bounds = np.concatenate([self._speed, self._torque, self._upper, -self._lower, following])
+        is_large = (limits.tau_continuous > _LARGE_TORQUE).astype(int)
+        upper, lower = limits.q_upper + np.radians(1.0), limits.q_lower - np.radians(1.0)
+        self._bounds = np.array(
+            [_SPEED[is_large], _TORQUE[is_large], upper, -lower, np.full(n, FOLLOWING_WARNING)]
+        )  # (5, n), in the order of _FAULTS
         self.modes = [ControlMode.POSITION] * n
         self._none = np.zeros(n, dtype=int)
         self.faults, self.warnings = np.zeros(n, dtype=int), self._none
@@ -104,7 +107,7 @@ class Actuators:
         self.measured = self.move(target, is_torque, self._tau)
         self._monitor()
 
-    def move(self, q_hold: Array, is_torque: NDArray[np.bool_], tau: Array) -> Measured:
+    def move(self, q_hold: Array, is_torque: NDArray[np.bool_], tau: Array) -> ArmState:
         """Simulate one period and measure at its end.
 
         Args:
@@ -148,19 +151,14 @@ class Actuators:
             self.lose_tick()
         measured = self.measured
         following: Array = np.abs(self._commanded - measured.q) if self._is_low_level else np.zeros(len(self.modes))
-        values = (np.abs(measured.v), np.abs(measured.tau), measured.q, -measured.q, following)
-        if not (np.concatenate(values) > self._bounds).any() and not self.emergency_stop:
+        values = np.array([np.abs(measured.v), np.abs(measured.tau), measured.q, -measured.q, following])
+        is_beyond = values > self._bounds
+        if not is_beyond.any() and not self.emergency_stop:  # most of the time none is exceeded
             self.warnings = self._none
             return
-        self.warnings = np.where(following > FOLLOWING_WARNING, int(Safety.FOLLOWING_ERROR), 0)
-        found = np.where(following > FOLLOWING_ERROR, int(Safety.FOLLOWING_ERROR), 0)
-        for is_wrong, fault in (
-            (np.abs(measured.v) > self._speed, Safety.MAXIMUM_VELOCITY),
-            (np.abs(measured.tau) > self._torque, Safety.MAXIMUM_TORQUE),
-            (measured.q > self._upper, Safety.JOINT_LIMIT_HIGH),
-            (measured.q < self._lower, Safety.JOINT_LIMIT_LOW),
-        ):
-            found |= np.where(is_wrong, int(fault), 0)
+        self.warnings = np.where(is_beyond[-1], int(Safety.FOLLOWING_ERROR), 0)
+        is_beyond[-1] = following > FOLLOWING_ERROR
+        found = _FAULTS @ is_beyond
         if self.emergency_stop:
             found |= int(Safety.EMERGENCY_LINE_ASSERTED)
         self.faults |= found

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from sysid_ros.emulators.kortex.actuators import Actuators
 from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 from sysid_ros.emulators.program import RefusalReporter
 
+_Enum = TypeVar("_Enum", bound=IntEnum)
 _FIRST_ID = 0x1001
 _AT_ONCE = 1e-9
 """A timeout that every session exceeds [s]."""
@@ -39,40 +42,28 @@ _AT_ONCE = 1e-9
 
 @dataclass
 class Session:
-    """One session.
-
-    Attributes:
-        transport: ``tcp`` or ``udp``.
-        client: Its client: a connection on TCP, an address on UDP.
-        inactivity: Time without a frame after which it ends [s].
-        connection: Time without a frame after which its connection counts as dead [s].
-        last: Time of the last frame [s].
-    """
+    """One session of a client: a connection on TCP, an address on UDP."""
 
     transport: str
     client: object
     inactivity: float
+    """Time without a frame after which it ends [s]."""
     connection: float
+    """Time without a frame after which its connection counts as dead [s]."""
     last: float
+    """Time of the last frame [s]."""
 
 
-class Sessions:
-    """Opens, checks and ends sessions of the only user."""
+class Sessions(dict[int, Session]):
+    """The sessions of the only user, by number."""
 
     def __init__(self, username: str, password: str):
+        super().__init__()
         self._user, self._password = username.encode(), password.encode()
         self._next = _FIRST_ID
-        self._sessions: dict[int, Session] = {}
 
     def create(self, transport: str, client: object, payload: bytes, now: float) -> tuple[int, SubError]:
-        """Open a session.
-
-        Returns:
-            Its id, or 0 and the reason.
-
-        Raises:
-            InvalidFrame: The payload is no request for a session.
-        """
+        """Open a session; return its id, or 0 and the reason, or raise :class:`InvalidFrame`."""
         info = parse("CreateSessionInfo", payload)
         if info.username != self._user:
             return 0, SubError.USER_NOT_FOUND
@@ -80,49 +71,36 @@ class Sessions:
             return 0, SubError.INVALID_PASSWORD
         number, self._next = self._next, self._next % 0xFFFF + 1
         timeouts = 1e-3 * info.session_inactivity_timeout, 1e-3 * info.connection_inactivity_timeout
-        self._sessions[number] = Session(transport, client, *timeouts, now)
+        self[number] = Session(transport, client, *timeouts, now)
         return number, SubError.NONE
 
     def touch(self, number: int, transport: str, client: object, now: float) -> bool:
         """Whether this client has this session; records its frame."""
-        session = self._sessions.get(number)
+        session = self.get(number)
         if session is None or (session.transport, session.client) != (transport, client):
             return False
         session.last = now
         return True
 
-    def close(self, number: int) -> None:
-        """End a session."""
-        self._sessions.pop(number, None)
-
     def close_client(self, transport: str, client: object) -> int:
         """End all sessions of a connection that is gone; return their number."""
-        gone = [n for n, one in self._sessions.items() if (one.transport, one.client) == (transport, client)]
-        for number in gone:
-            del self._sessions[number]
-        return len(gone)
+        gone = [n for n, one in self.items() if (one.transport, one.client) == (transport, client)]
+        return len([self.pop(number) for number in gone])
 
     def expire(self, now: float) -> list[Session]:
         """End the sessions that have timed out, and return them."""
         expired = []
-        for number, session in list(self._sessions.items()):
+        for number, session in list(self.items()):
             timeouts = [time for time in (session.inactivity, session.connection) if time > 0.0]
             if timeouts and now - session.last > min(timeouts):
-                expired.append(self._sessions.pop(number))
+                expired.append(self.pop(number))
         return expired
 
     def time_out(self, transport: str) -> None:
         """Let the sessions of a transport end at the next check, as if they had timed out."""
-        for session in self._sessions.values():
+        for session in self.values():
             if session.transport == transport:
                 session.inactivity = _AT_ONCE
-
-    def clear(self) -> None:
-        """End all, as a restart of the base does."""
-        self._sessions.clear()
-
-    def __len__(self) -> int:
-        return len(self._sessions)
 
 
 TCP, UDP = "tcp", "udp"
@@ -132,23 +110,20 @@ _EVERYWHERE = (Function.CREATE_SESSION, Function.CLOSE_SESSION, Function.KEEP_AL
 
 @dataclass(frozen=True)
 class BaseSettings:
-    """The emulated base.
-
-    Attributes:
-        username: Its only user.
-        password: Its password.
-        joint_count: Number of actuators it has; another one than the robot's is for tests of clients.
-        watchdog_time: Time without a cyclic command in low-level servoing after which the arm holds [s]; own rule.
-        device_ids: Device ids of the actuators; empty for 1 to n.
-        serial_number: Reported serial number; empty: none.
-    """
+    """The emulated base."""
 
     username: str = "admin"
+    """Its only user."""
     password: str = "admin"
+    """Its password."""
     joint_count: int = 0
+    """Number of actuators it has; another one than the robot's is for tests of clients."""
     watchdog_time: float = 0.1
+    """Time without a cyclic command in low-level servoing after which the arm holds [s]; own rule."""
     device_ids: tuple[int, ...] = ()
+    """Device ids of the actuators; empty for 1 to n."""
     serial_number: str = "emulated"
+    """Reported serial number; empty: none."""
 
     def __post_init__(self) -> None:
         if not 0.005 <= self.watchdog_time <= 10.0:
@@ -158,6 +133,13 @@ class BaseSettings:
 def refusal(sub_code: SubError, text: str | None = None, code: ErrorCode = ErrorCode.DEVICE) -> KortexServerError:
     """Return the error that the base answers."""
     return KortexServerError("a request", code, sub_code, text)
+
+
+def _member(kind: type[_Enum], number: int, name: str) -> _Enum:
+    try:
+        return kind(number)
+    except ValueError:
+        raise refusal(SubError.INVALID_PARAM, f"{name} {number}") from None
 
 
 _FUNCTION_NAMES = {function.value: function.name for function in Function}
@@ -230,7 +212,7 @@ class KortexBase:
         if function not in _EVERYWHERE and (transport == UDP) != (function in _CYCLIC):
             raise refusal(SubError.UNSUPPORTED_SERVICE, f"not over {transport}", ErrorCode.PROTOCOL_SERVER)
         if function is Function.CLOSE_SESSION:
-            self.sessions.close(frame.session)
+            self.sessions.pop(frame.session)
         elif function in _CYCLIC:
             return response._replace(payload=self._cycle(function, frame.payload))
         else:
@@ -258,7 +240,7 @@ class KortexBase:
             return encode("SerialNumber", serial_number=self.settings.serial_number.encode())
         elif function is Function.READ_ALL_DEVICES:
             return self._device_handles()
-        elif function is Function.SET_PAYLOAD_INFORMATION or function is Function.SET_TOOL_CONFIGURATION:
+        elif function in (Function.SET_PAYLOAD_INFORMATION, Function.SET_TOOL_CONFIGURATION):
             self._set_load(function, frame.payload)
         elif function is Function.GET_PAYLOAD_INFORMATION or function is Function.GET_TOOL_CONFIGURATION:
             return self.load.get(function, b"")
@@ -317,10 +299,7 @@ class KortexBase:
             self.leave_low_level(f"a {session.transport} session has ended")
 
     def _set_servoing(self, number: int) -> None:
-        try:
-            mode = ServoingMode(number)
-        except ValueError:
-            raise refusal(SubError.INVALID_PARAM, f"servoing mode {number}") from None
+        mode = _member(ServoingMode, number, "servoing mode")
         if mode is ServoingMode.BYPASS:
             raise refusal(SubError.CONTROL_PERMISSION_DENIED, "bypass is for Kinova's own tools")
         if mode is ServoingMode.LOW_LEVEL:
@@ -333,11 +312,7 @@ class KortexBase:
             self.leave_low_level("asked for")
 
     def _set_control(self, device: int, number: int) -> None:
-        joint = self._joint(device)
-        try:
-            mode = ControlMode(number)
-        except ValueError:
-            raise refusal(SubError.INVALID_PARAM, f"control mode {number}") from None
+        joint, mode = self._joint(device), _member(ControlMode, number, "control mode")
         if mode not in (ControlMode.POSITION, ControlMode.TORQUE):
             raise refusal(SubError.INVALID_PARAM, f"control mode {mode.name} is not emulated")
         if mode is ControlMode.TORQUE:

@@ -101,7 +101,7 @@ class EmulatorServer(CyclicServer[KortexBase]):
         while not self._is_over(deadline, spent):
             now = time.monotonic()
             self._serve(min(max(self._time_left(deadline, spent), 0.0), PERIOD))
-            self._calls.work()
+            self._call_waiting()
             if now >= deadline:
                 spent += min(time.monotonic() - now, PERIOD)
         base.advance()

@@ -86,33 +86,28 @@ class ArmEmulatorParameters(RobotParameters):
             "patience": self.patience, "gripper": self.gripper,
         }  # fmt: skip
         if self.mode != "emulated":
-            return self._ros2_control_command(options, namespace)
-        is_kinova = load_robot(self.model).protocol == KORTEX
-        if is_kinova:
+            module = "nodes.ros2_control_emulator"
+            options |= {
+                "update-rate": self.update_rate, "torque-command": self.torque_command, "namespace": namespace,
+                "real-time-factor": self.real_time_factor,
+                "state-joints": ",".join(self.state_joints), "command-joints": ",".join(self.command_joints),
+            }  # fmt: skip
+        elif load_robot(self.model).protocol == KORTEX:
+            module = "kortex"
             options |= {
                 "port": self.port, "port-realtime": self.port_realtime, "username": self.username,
                 "password": self.password, "serial-number": self.serial_number,
             }  # fmt: skip
         else:
+            module = "fri"
             options |= {
                 "version": self.fri_version, "port": self.port_id, "send-period": self.send_period,
                 "load": self.controller_load, "friction-compensation": self.friction_compensation,
                 "real-time-factor": self.real_time_factor,
             }  # fmt: skip
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        module = f"sysid_ros.emulators.{'kortex' if is_kinova else 'fri'}"
-        return [sys.executable, "-m", module, *words, "--while-stdin"]
-
-    def _ros2_control_command(self, options: dict[str, object], namespace: str) -> list[str]:
-        options = {
-            **options, "update-rate": self.update_rate, "torque-command": self.torque_command, "namespace": namespace,
-            "real-time-factor": self.real_time_factor,
-            "state-joints": ",".join(self.state_joints), "command-joints": ",".join(self.command_joints),
-        }  # fmt: skip
         words = [f"--{name}={value}" for name, value in options.items()]
         motion = ["--motion"] if self.mode == "emulated_monitor_only" else []
-        module = "sysid_ros.emulators.nodes.ros2_control_emulator"
-        return [sys.executable, "-m", module, *words, *motion, "--while-stdin"]
+        return [sys.executable, "-m", f"sysid_ros.emulators.{module}", *words, *motion, "--while-stdin"]
 
 
 class ArmEmulatorNode(Node):

@@ -26,11 +26,10 @@ from std_msgs.msg import Float64MultiArray
 from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.drivers.modes import Noise, TorqueCommand
+from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.ros2_control.states import JointStates
 from sysid_ros.emulators.arguments import ros2_control_parser
-from sysid_ros.emulators.plant import PlantSettings
 from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, require_real_time_factor, run_program
 from sysid_ros.emulators.ros2_control.controllers import (
     FIELDS,
@@ -63,22 +62,18 @@ class BroadcasterParameters(NodeParameters):
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """The emulated controllers.
-
-    Attributes:
-        state_joints: Joints in the order of the states, others among them; empty for the model's.
-        command_joints: Joints in the order of the commands; empty for the model's.
-        motion: Whether a controller of its own moves the arm; commands have no effect then.
-        patience: Time that emulated time waits for the answer of a slow driver [s].
-        real_time_factor: Speed of emulated time [-]; stamps and periods are in emulated time.
-        hardware: The hardware component.
-    """
+    """The emulated controllers."""
 
     state_joints: tuple[str, ...] = ()
+    """Joints in the order of the states, others among them; empty for the model's."""
     command_joints: tuple[str, ...] = ()
+    """Joints in the order of the commands; empty for the model's."""
     motion: bool = False
+    """Whether a controller of its own moves the arm; commands have no effect then."""
     patience: float = 0.0
+    """Time that emulated time waits for the answer of a slow driver [s]."""
     real_time_factor: float = 1.0
+    """Speed of emulated time [-]; stamps and periods are in emulated time."""
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
 
     def __post_init__(self) -> None:
@@ -202,14 +197,12 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
     except InvalidNamespaceException:
         raise ParameterOutOfRange("--namespace", options.namespace, "letters, digits, _ and /, as in left") from None
     values = vars(options) | {
-        "noise": Noise(options.noise),
         "period": 1.0 / options.update_rate,
         "torque_command": TorqueCommand(options.torque_command),
-        "measured_sign": options.measured_sign or load_robot(options.robot).sensors.effort_sign,
         **{name: tuple(filter(None, getattr(options, name).split(","))) for name in ("state_joints", "command_joints")},
     }
-    plant, hardware = PlantSettings(**pick(PlantSettings, values)), HardwareSettings(**pick(HardwareSettings, values))
-    arm = EmulatorSetup(options.robot, options.truth, options.payload, plant=plant, gripper=options.gripper)
+    arm = EmulatorSetup.of(options, load_robot(options.robot).sensors.effort_sign)
+    hardware = HardwareSettings(**pick(HardwareSettings, values))
     return arm, ControllerSettings(**pick(ControllerSettings, values), hardware=hardware)
 
 

@@ -115,7 +115,7 @@ class Cut(Enum):
     """How a stream ends.
 
     ``NONE``: not at all. ``FIN``: it is closed, as by an end that leaves in order. ``RST``: it is reset, as by an end
-    that has died. ``SILENCE``: nothing comes any more, as where a cable is pulled; what was sent meanwhile comes when
+    that has died. ``SILENCE``: nothing comes any more, as where a cable is pulled; bytes sent meanwhile come when
     the cable is plugged in again.
     """
 

@@ -19,6 +19,7 @@ from sysid_ros.emulators.relays.faults import Cut, FaultyDirection, FaultyStream
 
 R = TypeVar("R", bound="RelayThread")
 
+_CHUNK = 65536
 LONGEST_SLEEP = 0.02
 """How long a relay waits at most for something to do [s]."""
 
@@ -64,17 +65,8 @@ class RelayThread(ABC):
         """Close the sockets."""
 
 
-_LARGEST = 65536
-
-
 class FaultyRelay(RelayThread):
-    """Relays datagrams between a client and its senders.
-
-    Args:
-        client: Address of the client.
-        faults: Faults in both directions; may be changed at any time with :meth:`change`.
-        seed: Of all random choices.
-    """
+    """Relays datagrams between a client and its senders, with faults in both directions, to be changed at any time."""
 
     def __init__(self, client: Address, faults: NetworkFaults | None = None, seed: int = 0):
         super().__init__("faulty_relay")
@@ -112,11 +104,16 @@ class FaultyRelay(RelayThread):
         ready, _, _ = select.select([self._front, self._back], [], [], wait)
         for one in ready:
             self._take(one)
-        self._deliver()
+        while self._queue and self._queue[0][0] <= time.monotonic():
+            _, _, is_to_client, data = heapq.heappop(self._queue)
+            target = self._client if is_to_client else self._server
+            with contextlib.suppress(OSError):  # that end has closed its socket; datagrams to it are lost
+                if target is not None:
+                    (self._back if is_to_client else self._front).sendto(data, target)
 
     def _take(self, one: socket.socket) -> None:
         try:
-            data, sender = one.recvfrom(_LARGEST)
+            data, sender = one.recvfrom(_CHUNK)
         except OSError:
             return
         is_to_client = one is self._front
@@ -127,19 +124,7 @@ class FaultyRelay(RelayThread):
         for delivery in direction.pass_on(data):
             heapq.heappush(self._queue, (now + delivery.delay, next(self._order), is_to_client, delivery.data))
 
-    def _deliver(self) -> None:
-        while self._queue and self._queue[0][0] <= time.monotonic():
-            _, _, is_to_client, data = heapq.heappop(self._queue)
-            target = self._client if is_to_client else self._server
-            one = self._back if is_to_client else self._front
-            if target is not None:
-                try:
-                    one.sendto(data, target)
-                except OSError:
-                    continue  # that end has closed its socket; datagrams to it are lost
 
-
-_CHUNK = 65536
 _SEND_TIMEOUT = 1.0
 _PERFECT = StreamFaults()
 _RESET = struct.pack("ii", 1, 0)

@@ -17,10 +17,11 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.drivers.arm import Array
+from sysid_ros.drivers.arm import ArmState, Array
 from sysid_ros.drivers.modes import TorqueCommand
+from sysid_ros.drivers.reference import fade_out
 from sysid_ros.drivers.ros2_control.states import JointStates
-from sysid_ros.emulators.plant import PERIOD, EmulatedArm, Measured
+from sysid_ros.emulators.plant import PERIOD, EmulatedArm
 
 FIELDS = ("position", "velocity", "effort")
 
@@ -63,7 +64,7 @@ class Broadcaster:
         self.faults = BroadcastFaults()
         self._count = 0
 
-    def messages(self, measured: Measured) -> list[JointStates]:
+    def messages(self, measured: ArmState) -> list[JointStates]:
         """Return the messages for one state: one, or none or two where that is the fault."""
         faults = self.faults
         self._count += 1
@@ -86,15 +87,12 @@ class Broadcaster:
 
 
 class ForwardController:
-    """Takes commands.
-
-    Args:
-        robot: Joint names.
-        joints: Joints in the order of the commands; empty for the model's order.
+    """Takes commands in an order of joints; empty for the model's order.
 
     Attributes:
-        joints: The same.
+        joints: The joints in that order.
         taken: Number of accepted commands.
+        command: The command in force, (n,) [Nm] in the order of the model; None before the first.
 
     Raises:
         ParameterOutOfRange: A joint is not one of the model.
@@ -109,7 +107,7 @@ class ForwardController:
         self._n = robot.n
         self.taken = 0
         self._is_dead = False
-        self._command: Array | None = None
+        self.command: Array | None = None
 
     @property
     def is_dead(self) -> bool:
@@ -123,7 +121,7 @@ class ForwardController:
     def is_dead(self, value: bool) -> None:
         """Lets it die, or starts it anew."""
         if self._is_dead and not value:
-            self._command = None
+            self.command = None
         self._is_dead = value
 
     def take(self, data: Sequence[float]) -> str | None:
@@ -135,16 +133,10 @@ class ForwardController:
             return "Non-finite value received. Dropping message"
         if values.size != len(self.joints):
             return f"command size ({values.size}) does not match number of interfaces ({len(self.joints)})"
-        command = np.zeros(self._n)
-        command[self._places] = values
-        self._command = command
+        self.command = np.zeros(self._n)
+        self.command[self._places] = values
         self.taken += 1
         return None
-
-    @property
-    def command(self) -> Array | None:
-        """The command in force, (n,) [Nm] in the order of the model; None before the first."""
-        return self._command
 
 
 _HARMONICS = 3
@@ -155,13 +147,7 @@ _SPEED, _REACH = 0.4, 0.5
 
 
 class HomeMotion:
-    """Sums of sines about home, which begin gently and go on for ever.
-
-    Args:
-        robot: Home, limits.
-        seed: Of amplitudes and phases.
-        start: Its beginning [s].
-    """
+    """Sums of sines about home, of random amplitudes and phases, which begin gently at ``start`` [s] and never end."""
 
     def __init__(self, robot: RobotModel, seed: int = 0, start: float = 0.0):
         rng = np.random.default_rng((seed, 11))
@@ -187,10 +173,8 @@ class HomeMotion:
         q = (self._amplitude * np.sin(angle)).sum(axis=0)
         v = (self._amplitude * self._omega * np.cos(angle)).sum(axis=0)
         a = -(self._amplitude * self._omega**2 * np.sin(angle)).sum(axis=0)
-        x = min(1.0, t / _RAMP)
-        share = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
-        rate = 30.0 * x**2 * (1.0 - x) ** 2 / _RAMP
-        change = 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / _RAMP**2
+        rest, slope, curvature = fade_out(min(1.0, t / _RAMP))
+        share, rate, change = 1.0 - rest, -slope / _RAMP, -curvature / _RAMP**2
         return (self._home + share * q, share * v + rate * q, share * a + 2.0 * rate * v + change * q)
 
 
@@ -201,15 +185,12 @@ _LARGEST_STEPS = 20
 
 @dataclass(frozen=True)
 class HardwareSettings:
-    """The hardware component.
-
-    Attributes:
-        period: Time between two updates of the controllers [s], a multiple of 0.001.
-        torque_command: Torques that the hardware adds to an effort command.
-    """
+    """The hardware component."""
 
     period: float = 0.001
+    """Time between two updates of the controllers [s], a multiple of 0.001."""
     torque_command: TorqueCommand = TorqueCommand.FULL
+    """Torques that the hardware adds to an effort command."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.steps <= _LARGEST_STEPS or abs(self.steps * PERIOD - self.period) > 1e-9:
@@ -233,7 +214,7 @@ class EmulatedHardware:
         gravity = arm.dynamics.gravity(arm.q)
         self._effort = gravity if arm.is_link_side else gravity + arm.friction[:, 3]
 
-    def measure(self) -> Measured:
+    def measure(self) -> ArmState:
         """Measure now; the effort is the mean since the update before."""
         return self.arm.measure(self._effort)
 
@@ -250,10 +231,7 @@ class EmulatedHardware:
     def follow(self, q_d: Array, v_d: Array, a_d: Array) -> None:
         """Simulate until the next update under a trajectory controller of the arm's own, which knows its payload.
 
-        Args:
-            q_d: Desired positions, (n,) [rad].
-            v_d: Desired velocities, (n,) [rad/s].
-            a_d: Desired accelerations, (n,) [rad/s^2].
+        Desired positions [rad], velocities [rad/s] and accelerations [rad/s^2] are (n,).
         """
         arm = self.arm
         coulomb, viscous, armature, offset = arm.friction.T

@@ -26,7 +26,7 @@ from sysid_ros.core.procedure.postures import weighing_postures
 from sysid_ros.drivers.loop import ControlLoop
 from sysid_ros.drivers.mujoco.arm import MujocoArm, MujocoSettings
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.emulators.lockstep_identification import LockstepBackend
+from sysid_ros.emulators.lockstep import LockstepBackend
 
 
 class PassingBackend(FakeBackend):

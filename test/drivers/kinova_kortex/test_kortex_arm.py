@@ -124,7 +124,7 @@ def test_positions_follow_the_measurement_and_ids_count():
     with RunningEmulator(base) as emulator:
         arm = make_arm(emulator)
         arm.connect()
-        arm.exchange._frame = base.actuators.frame = 65530  # the counter wraps soon
+        arm._exchange._frame = base.actuators.frame = 65530  # the counter wraps soon
         asked.clear()
         state = arm.read()
         for _ in range(10):

@@ -125,7 +125,7 @@ def run_once(monkeypatch, cut, phase, last=np.inf):
         for _ in range(20):
             memory.pass_period()
             arm.read()
-            arm.command(arm.exchange.torque)
+            arm.command(arm._exchange.torque)
     except ArmError as error:
         said = str(error)
     if phase == "stop":

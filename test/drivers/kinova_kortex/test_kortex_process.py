@@ -33,7 +33,7 @@ def emulator(ports):
 
 
 def setup_of(ports, **settings):
-    kortex = KortexSettings("127.0.0.1", **ports, stamps=StampSource.FRAMES, rest_time=0.05, **settings)
+    kortex = KortexSettings(robot_ip="127.0.0.1", **ports, stamps=StampSource.FRAMES, rest_time=0.05, **settings)
     return LoopSetup(
         textbook_file(), Driver.KORTEX, (kortex,), loop=LoopSettings(heartbeat_timeout=10.0, late_limit=10.0)
     )

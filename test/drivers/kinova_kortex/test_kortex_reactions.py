@@ -48,7 +48,7 @@ def pause(loop, memory):
 
 
 def no_answer_over_tcp(loop, _):
-    loop.arm.exchange.client._tcp.overdue = 2.1
+    loop.arm._exchange.client._tcp.overdue = 2.1
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_a_session_that_expires_loses_the_arm_which_is_held_and_taken_over_again
     run(loop, timeout + 0.1)
     assert loop.mode is LoopMode.HOLD and len(base.sessions) == 2  # while both are heard, none expires
     if transport == "tcp":
-        loop.arm.exchange.client._tcp.keep_alive = lambda: None
+        loop.arm._exchange.client._tcp.keep_alive = lambda: None
         run(loop, timeout - 0.05)
         assert loop.mode is LoopMode.HOLD
         run(loop, 0.1)
     else:  # the loop stands still, TCP goes on
         for _ in range(round((timeout + 0.05) / PERIOD)):
             base.advance()
-            loop.arm.exchange.client._tcp.keep_alive()
+            loop.arm._exchange.client._tcp.keep_alive()
         run(loop, 0.01)
     assert f"{transport} session ended: timeout" in base.reports, base.reports
     assert loop.mode is LoopMode.FAULT and words in loop.status().reason, loop.status().reason

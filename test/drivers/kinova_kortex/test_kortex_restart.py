@@ -56,7 +56,7 @@ class Moving:
         successor = make_base(payload="0.6", **settings)
         successor.arm.place(self.base.arm.q)
         successor.restart()
-        tcp = self.loop.arm.exchange.client._tcp if self.loop.arm._client else SimpleNamespace()
+        tcp = self.loop.arm._exchange.client._tcp if self.loop.arm._exchange else SimpleNamespace()
         tcp.is_open, tcp.overdue, tcp.reason = False, np.inf, "the base has closed the TCP connection"
         self.record(successor)
         whole, self.memory.send = self.memory.send, lambda data: True

@@ -114,7 +114,7 @@ def hold(memory, arm, cycles=20):
     for _ in range(cycles):
         memory.pass_period()
         arm.read()
-        arm.command(arm.exchange.torque)
+        arm.command(arm._exchange.torque)
 
 
 def expect_held(memory, words=""):
@@ -134,7 +134,7 @@ def test_frames_are_put_together_from_pieces_and_taken_apart_from_lumps(monkeypa
     memory, arm = start(monkeypatch, faults, faults)
     arm.connect()
     hold(memory, arm)
-    assert arm.exchange.client.overdue == 0.0 and arm.exchange.client.break_reason is None
+    assert arm._exchange.client.overdue == 0.0 and arm._exchange.client.find_break() is None
     arm.stop("test")
     assert arm.health()["last problem of handing back"] == "none"
     arm.close()
@@ -147,7 +147,7 @@ def test_signs_of_life_keep_the_session_open(monkeypatch):
     arm.settings = replace(arm.settings, connection_inactivity_timeout=0.3)
     arm.connect()
     hold(memory, arm, 700)
-    assert len(memory.base.sessions) == 2 and arm.exchange.client.overdue == 0.0
+    assert len(memory.base.sessions) == 2 and arm._exchange.client.overdue == 0.0
     arm.close()
     expect_held(memory)
 
@@ -207,7 +207,7 @@ def test_a_connection_that_is_closed_while_the_arm_is_held_is_told_and_gives_it_
     memory, arm = start(monkeypatch, is_base_told=is_base_told)
     arm.connect()
     hold(memory, arm)
-    arm.exchange.client._tcp.hang_up()
+    arm._exchange.client._tcp.hang_up()
     if is_base_told:
         with pytest.raises(ArmError, match="WRONG_SERVOING_MODE.*; the base has closed the TCP connection"):
             hold(memory, arm)

@@ -1,5 +1,6 @@
 """Controller and driver in one thread, in lock-step and without sockets."""
 
+import time
 from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import numpy as np
 from fri_bench import PERIOD, ROBOT, make_loop
 
 from sysid_ros.drivers import network as deadlines
-from sysid_ros.drivers.kuka_fri import link, takeover
+from sysid_ros.drivers.kuka_fri import arm, link
 from sysid_ros.drivers.kuka_fri.arm import FriArm
 from sysid_ros.drivers.kuka_fri.settings import FriSettings
 from sysid_ros.drivers.modes import FriVersion
@@ -85,8 +86,10 @@ class MemoryArm(FriArm):
 
 def use_clock_of(memory, monkeypatch):
     """The driver's time is that of the emulated controller, so nothing depends on how busy the computer is."""
-    clock = SimpleNamespace(monotonic=lambda: memory.time)
-    for module in (link, takeover, deadlines):
+    clock = SimpleNamespace(
+        monotonic=lambda: memory.time, monotonic_ns=lambda: round(1e9 * memory.time), time_ns=time.time_ns
+    )
+    for module in (link, arm, deadlines):
         monkeypatch.setattr(module, "time", clock)
 
 

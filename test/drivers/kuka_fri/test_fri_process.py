@@ -27,7 +27,8 @@ def emulator(port):
 
 
 def setup_of(port, **settings):
-    fri = FriSettings(FriVersion.V2_7, "127.0.0.1", port, 0.002, late_limit=10.0, rest_time=0.05, **settings)
+    fixed = {"version": FriVersion.V2_7, "robot_ip": "127.0.0.1", "port": port, "period": 0.002, "late_limit": 10.0}
+    fri = FriSettings(**fixed, rest_time=0.05, **settings)
     patient = LoopSettings(heartbeat_timeout=10.0, late_limit=10.0)
     return LoopSetup(MODEL, Driver.FRI, (fri,), loop=patient)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.drivers.arm import ArmState
 from sysid_ros.drivers.modes import Noise, TorqueCommand
 from sysid_ros.drivers.mujoco.simulation import draw_truth
-from sysid_ros.emulators.plant import EmulatedArm, Measured, PlantSettings
+from sysid_ros.emulators.plant import EmulatedArm, PlantSettings
 from sysid_ros.emulators.ros2_control.controllers import (
     Broadcaster,
     BroadcastFaults,
@@ -18,7 +19,7 @@ from sysid_ros.emulators.ros2_control.controllers import (
 
 
 def measured():
-    return Measured(5, np.arange(7.0), 10 + np.arange(7.0), 100 + np.arange(7.0))
+    return ArmState(5, np.arange(7.0), 10 + np.arange(7.0), 100 + np.arange(7.0))
 
 
 def test_states_come_in_the_broadcasters_order_with_nan_for_what_is_not_measured(robot):
