@@ -1,4 +1,4 @@
-"""What pages are made of: templates, whose values are escaped; :mod:`~sysid_ros.reports.plots` draws their plots.
+"""Fills in the templates of pages, with values escaped, and of files; :mod:`~sysid_ros.reports.plots` draws plots.
 
 Every plot is an SVG of its own that takes its colours from the page, so that plots fit a light and a dark theme and
 stand in as many columns as there is room for. A script of the page reads out values where the pointer is. It is ours
@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 
 def render(template: str, **values: Any) -> str:
@@ -49,7 +49,7 @@ def square_units(text: str) -> str:
 
 _ENVIRONMENT = Environment(
     loader=PackageLoader("sysid_ros.reports"),
-    autoescape=True,
+    autoescape=select_autoescape(["html"]),
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,

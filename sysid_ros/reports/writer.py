@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -14,11 +15,10 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import RobotModel, frame_placement
-from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import payload_parameters, summarize_behind_flange, summarize_payload
-from sysid_ros.reports.payload_files import add_payload
+from sysid_ros.reports.payload_files import Load, add_payload, describe_load, franka_file, payload_file
 from sysid_ros.reports.result import IdentificationResult
 
 
@@ -66,7 +66,7 @@ def software_versions() -> dict[str, str]:
 URDF, REPORT = "robot_with_payload.urdf", "report.html"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
 FRANKA, SDF, MJCF, XACRO = "payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"
-NEEDED = {name: frozenset(Quantity) for name in (URDF, KUKA, UR, MOVEIT, FRANKA, SDF, MJCF, XACRO)}
+NEEDED = dict.fromkeys((URDF, KINOVA, KUKA, UR, MOVEIT, FRANKA, SDF, MJCF, XACRO), frozenset(Quantity))
 NEEDED[KINOVA] = frozenset({Quantity.MASS, Quantity.COM})
 """Quantities a file hands to a controller: it is written only if the data know each better than the prior."""
 
@@ -130,29 +130,20 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
         return estimate | report
     robot, note = result.robot, _note(result)
 
-    # Loads are made where a file needs them: it may fail.
-    def tool() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_payload(result, robot.tool_frame))
+    @cache
+    def loads() -> dict[str, Load]:  # where a file needs them: it may fail
+        seen = {"tool": summarize_payload(result, robot.tool_frame), "whole": summarize_behind_flange(result)}
+        seen["flange"] = summarize_payload(result, robot.flange_frame)
+        return {name: Load.from_summary(one) for name, one in seen.items()}
 
-    def flange() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_payload(result, robot.flange_frame))
+    def franka() -> str:
+        return franka_file(loads()["whole"], loads()["flange"], _tool_in_flange(robot), note)
 
-    def behind() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_behind_flange(result))
-
-    return {
-        **estimate,
-        URDF: lambda: updated_urdf(result),
-        KINOVA: lambda: payload_files.kinova_file(tool(), behind(), note),
-        KUKA: lambda: payload_files.kuka_file(flange(), behind(), note),
-        UR: lambda: payload_files.ur_file(flange(), behind(), note),
-        MOVEIT: lambda: payload_files.moveit_file(tool(), exports.moveit_blocks(tool()), note),
-        FRANKA: lambda: exports.franka_file(behind(), flange(), _tool_in_flange(robot), note),
-        SDF: lambda: exports.sdf_file(tool(), note),
-        MJCF: lambda: exports.mjcf_file(tool(), note),
-        XACRO: lambda: exports.xacro_file(tool(), note),
-        **report,
+    files: dict[str, Callable[[], str]] = {
+        name: lambda name=name: payload_file(name, note, **loads())  # type: ignore[misc]
+        for name in NEEDED
     }
+    return {**estimate, **files, URDF: lambda: updated_urdf(result), FRANKA: franka, **report}
 
 
 def updated_urdf(result: IdentificationResult) -> str:
@@ -163,8 +154,8 @@ def updated_urdf(result: IdentificationResult) -> str:
         SysidError: The description does not take the payload.
     """
     robot = result.robot
-    load = payload_files.Load.from_summary(summarize_payload(result, robot.tool_frame))
-    comment = "; ".join([_note(result), *payload_files.describe_load(load)])
+    load = Load.from_summary(summarize_payload(result, robot.tool_frame))
+    comment = "; ".join([_note(result), *describe_load(load)])
     return add_payload(robot.urdf, robot.tool_frame, load.parameters, comment=comment)
 
 
