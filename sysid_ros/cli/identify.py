@@ -8,8 +8,10 @@ It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same execut
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from sysid_ros.cli.options import launch_values
 from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD
@@ -102,3 +104,10 @@ def run(options: argparse.Namespace) -> int:
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
     own["identification"]["results_root"] = str(results)
     return Suite(started, client, results / "log", environment, own).run()
+
+
+def run_tare(options: argparse.Namespace) -> NoReturn:
+    """Become the client of running nodes that move the arm with the empty hand, and end with its exit status."""
+    values = {"tare": "only", **{name: getattr(options, name) for name in ("model", "gripper", "seed", "results")}}
+    command = client_of(CLIENT_MODULE, values, options.robot_name)
+    os.execv(command[0], command)

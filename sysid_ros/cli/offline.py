@@ -1,8 +1,8 @@
-"""Identifies a payload from a recording: ``sysid offline FILE --model kinova_gen3_2f85``.
+"""Commands on recordings: ``sysid offline`` identifies, ``sysid report`` writes again, ``sysid import`` makes a table.
 
-With ``--body`` it identifies another body, or combinations of the parameters of all. The same estimator as online, fed
-with the same portions of samples in the same order, so it gives the same numbers. Several recordings of one arm are
-independent runs, each with a folder of its own; what is in ``runs.jsonl`` beside them is not run again.
+``sysid offline`` identifies a payload; with ``--body`` another body, or combinations of the parameters of all. It gives
+the same numbers as online: the same estimator is fed with the same portions of samples in the same order. Several
+recordings of one arm are independent runs, each with a folder of its own; those in ``runs.jsonl`` are not repeated.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.options import read_settings, recording_options
+from sysid_ros.cli.options import parse_settings, read_settings, recording_options
+from sysid_ros.cli.parse_recordings import locate
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
     body_summary,
@@ -39,12 +41,14 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
-from sysid_ros.reports.folders import make_results_directory
+from sysid_ros.reports.folders import TARE, make_results_directory
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.known import weighed
-from sysid_ros.reports.recordings.options import ReadOptions
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
-from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.recordings.recording import RECORDING
+from sysid_ros.reports.recordings.tables import write_npz
+from sysid_ros.reports.result import IdentificationResult, followed_motions
 from sysid_ros.reports.writer import write_results
 
 
@@ -254,3 +258,61 @@ def _run_bodies(
         return ExitStatus.FAILED
     has_bounds = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
     return ExitStatus.OK if has_bounds else ExitStatus.NOT_IDENTIFIED
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Make report and payload files again from a recording; return the exit status."""
+    from sysid_ros.reports.recordings.runs import RecordedRun, read_run  # proofs of plans take long to load
+
+    recording_path, known = locate(options.source)
+    about = read_run(recording_path) if recording_path.suffix == ".mcap" and recording_path.is_file() else RecordedRun()
+    model = options.model or known or next((plan.robot_name for plan in about.plans), None)
+    if model is None and recording_path.is_dir() and not (recording_path / "metadata.yaml").is_file():
+        allowed = "a recording, or the folder of one result, with estimate.yaml"
+        raise InvalidRecording(recording_path, "the folder", "without a result of its own", allowed)
+    if model is None:
+        raise InvalidRecording(recording_path, "the arm", "not named", "a robot: --model")
+    robot = load_robot(model)
+    robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
+    if not about.fits(robot) and options.model is None:
+        raise InvalidRecording(
+            recording_path, "the arm", f"another than '{model}' is now", "the settings file of that run: --model"
+        )
+    recording, was_cut = read_with_progress(recording_path, robot, recording_options(options))
+    beside = recording_path.parent / TARE / RECORDING
+    tare = read_recording(beside, robot) if beside.is_file() else None
+    result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set), tare)
+    start_ns = int(recording.batches[0].stamps[0])
+    motions = about.motions(start_ns)
+    if recording.reference_q is not None:
+        motions = followed_motions(motions, recording.samples.seconds, recording.reference_q)
+    truth = about.truth if result.estimate.target == "payload" else None
+    return show_and_write(
+        dataclasses.replace(result, motions=motions, truth=truth), options.output, was_stopped or was_cut
+    )
+
+
+def summarize(recording: Recording) -> str:
+    """Return the contents of a recording, a line each."""
+    samples = recording.samples
+    steps = 1e-9 * np.diff(samples.stamps)
+    speeds = np.abs(samples.v).max(axis=0)
+    lines = [
+        f"{len(samples)} samples in {samples.seconds[-1]:.4g} s, usually every {1e3 * np.median(steps):.4g} ms",
+        "largest speed of each joint [rad/s]: " + ", ".join(f"{speed:.3g}" for speed in speeds),
+        *(f"note: {sentence}" for sentence in recording.notices),
+        *(f"not guaranteed: {sentence}" for sentence in recording.caveats),
+    ]
+    return "\n".join(lines)
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Turn a recording into a table; return the exit status."""
+    robot = load_robot(options.model)
+    output = options.output or options.file.with_suffix(".npz")
+    recording, was_stopped = read_with_progress(options.file, robot, recording_options(options))
+    show(summarize(recording))
+    with working(f"writing {output}"):
+        write_npz(output, robot, recording)
+    show(f"Table: {output}")
+    return ExitStatus.STOPPED if was_stopped else ExitStatus.OK

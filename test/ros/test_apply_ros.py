@@ -10,7 +10,7 @@ from geometry_msgs.msg import InertiaStamped
 from sensor_msgs.msg import JointState
 
 from sysid_ros.cli import apply
-from sysid_ros.cli.apply_ros import Admittance, Franka, UrDriver
+from sysid_ros.cli.apply import Admittance, Franka, UrDriver
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import NotConfirmed, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.inertia import from_com_form
