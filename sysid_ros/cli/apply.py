@@ -28,7 +28,7 @@ from sysid_ros.drivers.kinova_kortex.frame import encode
 from sysid_ros.drivers.kinova_kortex.payload import exchange_load
 from sysid_ros.drivers.kinova_kortex.settings import KortexSettings
 from sysid_ros.drivers.universal_robots import SETTLE, RtdeClient, send_payload
-from sysid_ros.reports.exported import ExportedPayload, read_exported
+from sysid_ros.reports.estimate_yaml import ExportedPayload, read_exported
 from sysid_ros.reports.folders import unusable_result
 from sysid_ros.reports.payload import felt_torques
 from sysid_ros.reports.payload_files import (

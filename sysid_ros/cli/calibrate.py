@@ -47,7 +47,7 @@ from sysid_ros.core.procedure.arm import stated_box
 from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
 from sysid_ros.reports.arm import MEAN_TIME, TorqueCheck, make_result, prepare_files, robot_files, write_arm_result
 from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.reports.recordings.known import KnownRecordings, read_recordings
+from sysid_ros.reports.recordings.files import KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.start_check import check_suite, require_movable

@@ -33,10 +33,10 @@ from sysid_ros.core.identifiability.wording import Symbol, symbol_table
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names
 from sysid_ros.library.offline import identify_recording
-from sysid_ros.reports.identifiability_page import identifiability_html
-from sysid_ros.reports.identifiability_text import (
+from sysid_ros.reports.identifiability import (
     IdentifiabilityResult,
     dimensions,
+    identifiability_html,
     identifiability_markdown,
     identifiability_yaml,
 )

@@ -20,7 +20,7 @@ from sysid_ros.core.common.command_line import LARGEST_SEED
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, is_emulated, network_of, resolve
 from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.reports.recordings.known import weighed
+from sysid_ros.reports.recordings.files import weighed
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 from sysid_ros.start_check import check_suite, require_movable
 from sysid_ros.view.address import LOOPBACK, free_port

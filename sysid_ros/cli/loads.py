@@ -12,7 +12,7 @@ from sysid_ros.cli.terminal import make_table, show
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.reports.exported import read_exported
+from sysid_ros.reports.estimate_yaml import read_exported
 from sysid_ros.reports.payload import felt_torques
 
 

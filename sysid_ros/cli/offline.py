@@ -42,8 +42,7 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.library.offline import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.folders import TARE, make_results_directory
-from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.known import weighed
+from sysid_ros.reports.recordings.files import read_recording, weighed
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.recordings.recording import RECORDING

@@ -28,7 +28,7 @@ from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.files import read_plans
+from sysid_ros.reports.recordings.runs import read_plans
 
 _HEADINGS = ("plan", "after", "issued [s]", "tightest margin", "where, when", "result")
 

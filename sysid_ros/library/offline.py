@@ -21,7 +21,7 @@ from sysid_ros.core.estimation.windows.rows import Rows
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import describe_unknown_arm, require_same_arm
 from sysid_ros.core.model.robot import AS_CALIBRATED, RobotModel
-from sysid_ros.reports.recordings.known import SERIAL
+from sysid_ros.reports.recordings.files import SERIAL
 from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import GRIPPER
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, check_windows, collect_rows, explain_alarm

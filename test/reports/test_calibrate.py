@@ -29,7 +29,7 @@ from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
-from sysid_ros.reports.recordings.known import names_apart, read_load
+from sysid_ros.reports.recordings.files import names_apart, read_load
 
 MODEL = textbook_file()
 
