@@ -260,7 +260,6 @@ class ResultsFile:
 
     Args:
         path: The file; made with the first result. None keeps results in memory alone.
-        about: What else every line says, such as the commit.
 
     Attributes:
         results: Results by key of their job.
@@ -270,7 +269,6 @@ class ResultsFile:
     """
 
     path: Path | None
-    about: Mapping[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict, init=False)
     entries: list[dict[str, Any]] = field(default_factory=list, init=False)
 
@@ -305,7 +303,7 @@ class ResultsFile:
         """Append a run that has ended well."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
         spent = {name: round(getattr(completion, name), 3) for name in ("seconds", "processor_seconds")}
-        how = {"date": now, "worker": completion.worker, **spent, **self.about}
+        how = {"date": now, "worker": completion.worker, **spent}
         entry = {"job": json.loads(key_of(completion.job)), "result": completion.result, **how}
         self.results[key_of(completion.job)] = entry["result"]
         self.entries.append(entry)

@@ -23,7 +23,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
 from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.drivers.modes import Mode
-from sysid_ros.processes import ParameterValue, Spelling, StartedProcess, is_emulated
+from sysid_ros.processes import ParameterValue, Spelling, StartedProcess
 
 _PAYLOAD = "payload"
 _KEY = "ros__parameters"
@@ -62,7 +62,7 @@ def check_suite(
     require_connection(values, robot, spelling)
     found = require_parameters(started, own, spelling)
     if mode.is_simulated:
-        require_held(robot, found["arm_emulator" if is_emulated(mode) else "arm_driver"].payload)
+        require_held(robot, found["arm_emulator" if mode.is_emulated else "arm_driver"].payload)
     return found
 
 

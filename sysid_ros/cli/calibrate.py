@@ -22,7 +22,7 @@ from rich.console import RenderableType
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.offline import load_known, read_with_progress
 from sysid_ros.cli.options import launch_values, parse_settings, recording_options
-from sysid_ros.cli.parse_calibration import COM_TOLERANCE
+from sysid_ros.cli.parse_recordings import COM_TOLERANCE
 from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
 from sysid_ros.core.common.box import Box
@@ -44,7 +44,8 @@ from sysid_ros.core.model.calibration import (
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
-from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, resolve
 from sysid_ros.reports.arm import MEAN_TIME, TorqueCheck, make_result, prepare_files, robot_files, write_arm_result
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.files import KnownRecordings, read_recordings
@@ -235,8 +236,8 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     masses = [read_mass(text) for text in options.weight]
     for mass in masses:
         stated_box(robot, reference_weight(robot, *mass, com))
-    is_emulator = is_emulated(options.mode)
-    is_simulated, simulated = options.mode == "mock" or is_emulator, "arm_emulator" if is_emulator else "arm_driver"
+    mode = Mode(options.mode)
+    is_simulated, simulated = mode.is_simulated, "arm_emulator" if mode.is_emulated else "arm_driver"
     first = {simulated: {"payload": "none", "seed": options.seed}} if is_simulated else {}
     found = check_suite(arguments, started, first, Spelling.OPTION)
     values = found["identification"]

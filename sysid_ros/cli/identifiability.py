@@ -32,7 +32,7 @@ from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.wording import Symbol, symbol_table
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names
-from sysid_ros.library.offline import identify_recording
+from sysid_ros.library.identify import identify_recording
 from sysid_ros.reports.identifiability import (
     IdentifiabilityResult,
     dimensions,

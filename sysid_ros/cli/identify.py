@@ -18,7 +18,8 @@ from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD
 from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
 from sysid_ros.core.common.command_line import LARGEST_SEED
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, is_emulated, network_of, resolve
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, network_of, resolve
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.files import weighed
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
@@ -62,15 +63,15 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
         SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
             be moved.
     """
-    is_simulated = options.mode == "mock" or is_emulated(options.mode)
+    mode = Mode(options.mode)
     values = launch_values(options, ARGUMENTS)
     weighed(load_robot(options.model), options.mass)  # says more of one that does not exist
     started = resolve(values, spelling=Spelling.OPTION)
     own: dict[str, dict[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
-    if is_simulated:
+    if mode.is_simulated:
         # One that ends with its result need not move back: that is two more certified plans to wait for.
         own["identification"] |= {} if options.nodes_only else {"return_to_start": False}
-        simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
+        simulated = "arm_emulator" if mode.is_emulated else "arm_driver"
         own[simulated] = {"payload": options.payload or DEFAULT_PAYLOAD, "seed": options.seed}
     found = check_suite(values, started, own, Spelling.OPTION)
     if not options.nodes_only:

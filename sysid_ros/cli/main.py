@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.parse_calibration import calibrate_parser
 from sysid_ros.cli.parse_others import completion_parser, excite_parser, safe_id_parser, sva_parser
 from sysid_ros.cli.parse_recordings import (
+    calibrate_parser,
     identifiability_parser,
     import_parser,
     new_robot_parser,

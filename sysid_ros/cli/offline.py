@@ -39,7 +39,7 @@ from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, Parame
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.library.offline import identify_bodies, identify_recording
+from sysid_ros.library.identify import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.folders import TARE, make_results_directory
 from sysid_ros.reports.recordings.files import read_recording, weighed

@@ -24,14 +24,15 @@ def followed_plans(recorded: RecordedRun, result: IdentificationResult) -> list[
     motions = recorded.motions(start_ns)
     if result.reference_q is not None:
         motions = followed_motions(motions, result.samples.seconds, result.reference_q)
-    starts = recorded.starts
-    plans = sorted((one for one in recorded.plans if one.plan_id in starts), key=lambda one: starts[one.plan_id])
-    found = []
-    for plan, motion in zip(plans, motions, strict=True):
-        seconds = motion.trajectory.duration if motion.followed is None else motion.followed
-        known = plan.certificate.issued_at - 1e-9 * start_ns
-        found.append(FollowedPlan(motion.trajectory, known, motion.start, motion.start + seconds))
-    return found
+    return [
+        FollowedPlan(
+            one.trajectory,
+            one.start if one.issued is None else one.issued,
+            one.start,
+            one.start + (one.trajectory.duration if one.followed is None else one.followed),
+        )
+        for one in motions
+    ]
 
 
 def open_replay(result: IdentificationResult, file: Path, model: str, port: str) -> Replay:

@@ -115,7 +115,7 @@ def estimate_data(result: IdentificationResult) -> dict[str, object]:
             "lag_s": float(result.agreement.lag),
             "lag_standard_deviation_s": float(result.agreement.lag_error),
         }
-    data["not_shown_by_data"] = [dict(vars(spot)) for spot in BLIND_SPOTS]
+    data["not_shown_by_data"] = [dict(spot) for spot in BLIND_SPOTS]
     data["warnings"] = list(notices(result))
     data["settings"] = _plain(result.settings)
     data["versions"] = dict(result.versions)

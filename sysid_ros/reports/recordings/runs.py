@@ -52,6 +52,7 @@ class RecordedRun:
                 plan.trajectory,
                 claims=plan.certificate.claims,
                 margins=margin_rows(plan.certificate),
+                issued=plan.certificate.issued_at - 1e-9 * start_ns,
             )
             for stamp, plan in sorted(followed, key=lambda one: one[0])
         )
