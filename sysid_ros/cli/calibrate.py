@@ -24,7 +24,7 @@ from sysid_ros.cli.offline import load_known, read_with_progress
 from sysid_ros.cli.options import launch_values, parse_settings, recording_options
 from sysid_ros.cli.parse_recordings import COM_TOLERANCE
 from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
-from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
+from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, round_up, show, watching, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.interrupts import Interrupts
@@ -100,7 +100,11 @@ def run_arm(options: argparse.Namespace) -> int:
         offset_change=tuple(np.broadcast_to(change, robot.n).tolist()),
     )
     with working("fitting the arm"):
-        fit, text = _fit(used)
+        fit, text = None, ""
+        try:
+            fit = fit_halves(used.robot, used.recordings)
+        except SysidError as error:
+            text = str(error)
     if fit is not None and fit.lag is not None and not settings.torque_lag and not settings.torque_lag_tolerance:
         record = replace(record, openings=(fit.lag,))
     calibration, was_stopped = _calibrate_with_progress(used, record, settings)
@@ -111,7 +115,7 @@ def run_arm(options: argparse.Namespace) -> int:
     show(f"File: {options.output}")
     opened = opened_settings(calibration.record.openings)
     if opened:
-        needed = " ".join(f"--set {name}={_upward(value)}" for name, value in opened.items())
+        needed = " ".join(f"--set {name}={round_up(value, 4):.10g}" for name, value in opened.items())
         show(hanging("Use it with: ", needed))
     if was_stopped:
         return ExitStatus.STOPPED
@@ -128,19 +132,6 @@ def run_arm(options: argparse.Namespace) -> int:
             show(hanging("warning: ", sentence))
         print(f"Files: {folder}")
     return ExitStatus.OK
-
-
-def _upward(value: float) -> str:
-    """Return a number with four digits that is no smaller."""
-    digits = 3 - int(np.floor(np.log10(max(value, 1e-9))))
-    return f"{np.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.10g}"
-
-
-def _fit(used: KnownRecordings) -> tuple[HeldOutFit | None, str]:
-    try:
-        return fit_halves(used.robot, used.recordings), ""
-    except SysidError as error:
-        return None, str(error)
 
 
 def describe_fit(robot: RobotModel, fit: HeldOutFit) -> list[RenderableType]:
@@ -203,13 +194,6 @@ class _Motion:
         load = f"={self.mass!r}+-{self.tolerance!r}" if self.mass else ""
         return f"{self.folder / RECORDING}{load}"
 
-    @property
-    def request(self) -> str:
-        """What a person has to do before."""
-        if not self.mass:
-            return "Empty the hand"
-        return f"Attach the reference weight of {self.mass:g} kg"
-
 
 def run_motions(options: argparse.Namespace) -> int:
     """Start the nodes and move the arm, once with each load; return the exit status."""
@@ -255,7 +239,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     status = int(ExitStatus.OK)
     for number, motion in enumerate(motions):
         if not is_simulated:
-            _ask(motion.request)
+            _ask(f"Attach the reference weight of {motion.mass:g} kg" if motion.mass else "Empty the hand")
         elif motion.mass:
             say(f"the simulated arm holds a reference weight of {motion.mass:g} kg now")
         log = motion.folder / "log"

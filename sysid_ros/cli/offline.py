@@ -31,6 +31,7 @@ from sysid_ros.cli.terminal import (
     next_step,
     result_summary,
     show,
+    watching,
     working,
 )
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -87,14 +88,7 @@ def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions
     Returns:
         The recording, and whether it was stopped on the way.
     """
-    is_shown = sys.stderr.isatty()
-    with ProgressDisplay(sys.stderr) as display, Interrupts(patience=1) as interrupts:
-
-        def watch(share: float) -> bool:
-            if is_shown:
-                display.update(f"reading {path}", share)
-            return not interrupts.is_set
-
+    with Interrupts(patience=1) as interrupts, watching(f"reading {path}", lambda: not interrupts.is_set) as watch:
         return read_recording(path, robot, options, watch), interrupts.is_set
 
 

@@ -83,20 +83,16 @@ def dimensions(structure: Structure) -> list[tuple[str, tuple[str, ...]]]:
     Source: RPNA tables 2, 4, 5.
     """
     tree, bodies = structure.mechanism, structure.bodies
-    if not np.any(tree.gravity):
-        rows = [(b.velocity_dimension, b.coefficient_dimension) for b in bodies]
-        return [
-            ("dim V", tuple(str(v) for v, _ in rows)),
-            ("dim K", tuple(str(k) for _, k in rows)),
-            ("dim T", tuple(str(b.transfer_dimension) for b in bodies)),
-        ]
-    without = analyze_structure(tree.with_gravity(np.zeros(3)), structure.settings).bodies
-    pairs = list(zip(without, bodies, strict=True))
-    return [
-        ("dim V", tuple(f"{a.velocity_dimension} ({b.velocity_dimension})" for a, b in pairs)),
-        ("dim K", tuple(f"{a.coefficient_dimension} ({b.coefficient_dimension})" for a, b in pairs)),
-        ("dim T", tuple(str(b.transfer_dimension) for b in bodies)),
-    ]
+    without = bodies
+    if np.any(tree.gravity):
+        without = analyze_structure(tree.with_gravity(np.zeros(3)), structure.settings).bodies
+
+    def row(name: str) -> tuple[str, ...]:
+        pairs = [(getattr(a, name), getattr(b, name)) for a, b in zip(without, bodies, strict=True)]
+        return tuple(f"{a} ({b})" if without is not bodies else str(b) for a, b in pairs)
+
+    transfers = tuple(str(body.transfer_dimension) for body in bodies)
+    return [("dim V", row("velocity_dimension")), ("dim K", row("coefficient_dimension")), ("dim T", transfers)]
 
 
 def number(value: float) -> str:

@@ -227,15 +227,13 @@ def describe_load(load: Load) -> list[str]:
     summary = load.bounds
     if summary is None:
         return []
-    rows: list[tuple[str, float, Bounded, tuple[int, ...]]] = [("mass [kg]", load.mass, summary.mass, ())]
-    rows += [(f"centre of mass {axis} [m]", load.com[i], summary.com, (i,)) for i, axis in enumerate("xyz")]
+    rows = [("mass [kg]", load.mass, summary.mass)]
+    rows += [(f"centre of mass {axis} [m]", load.com[i], summary.com[i]) for i, axis in enumerate("xyz")]
     rows += [
-        (f"I{axes} about the centre of mass [kg m^2]", load.inertia_com[at], summary.inertia_com, at)
+        (f"I{axes} about the centre of mass [kg m^2]", load.inertia_com[at], summary.inertia_com[at])
         for axes, at in TENSOR.items()
     ]
-    lines = [
-        f"{name}: {show_bounded(value, bounded.lower[at], bounded.upper[at])}" for name, value, bounded, at in rows
-    ]
+    lines = [f"{name}: {show_bounded(value, float(one.lower), float(one.upper))}" for name, value, one in rows]
     unknown = [quantity.value for quantity in Quantity if quantity not in find_well_known(summary)]
     if unknown:
         lines.append(f"NOT WELL KNOWN: {', '.join(unknown)} ({RULE})")

@@ -153,13 +153,12 @@ def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
 
 
 def _body(summary: PayloadSummary) -> dict[str, Any]:
-    def row(name: str, unit: str, bounded: Bounded, index: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        numbers = (bounded.values[index], bounded.lower[index], bounded.upper[index])
-        return (name, square_units(unit), _DIGITS[unit], *map(float, numbers))
+    def row(name: str, unit: str, one: Bounded) -> tuple[Any, ...]:
+        return (name, square_units(unit), _DIGITS[unit], *map(float, (one.values, one.lower, one.upper)))
 
     rows = [row("mass", "kg", summary.mass)]
-    rows += [row(f"centre of mass {axis}", "m", summary.com, (i,)) for i, axis in enumerate("xyz")]
-    rows += [row(f"principal moment {i + 1}", "kg m^2", summary.principal_moments, (i,)) for i in range(3)]
+    rows += [row(f"centre of mass {axis}", "m", summary.com[i]) for i, axis in enumerate("xyz")]
+    rows += [row(f"principal moment {i + 1}", "kg m^2", summary.principal_moments[i]) for i in range(3)]
     axes = "; ".join("({:+.2f}, {:+.2f}, {:+.2f})".format(*column) for column in summary.principal_axes.T)
     return {"frame": summary.frame, "rows": rows, "inertia": summary.inertia_com.values.tolist(), "axes": axes}
 

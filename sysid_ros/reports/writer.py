@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.reports.estimate_yaml import estimate_text
@@ -36,17 +38,12 @@ def folder_below(root: Path | str, wanted: str) -> Path:
     base = Path(root).expanduser().absolute().resolve()
     if not wanted.isprintable():
         raise ParameterOutOfRange("results_directory", wanted, f"{base} or a folder below it, of printable characters")
-    try:
+    with suppress(OSError, RuntimeError, ValueError):  # a loop of links, an unknown user, a zero byte
         folder = (base / Path(wanted).expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a zero byte
-        raise ParameterOutOfRange(
-            "results_directory", wanted, f"a folder below {base}, the node's parameter 'results_root'"
-        ) from error
-    if not folder.is_relative_to(base):
-        raise ParameterOutOfRange(
-            "results_directory", wanted, f"a folder below {base}, the node's parameter 'results_root'"
-        )
-    return folder
+        if folder.is_relative_to(base):
+            return folder
+    allowed = f"a folder below {base}, the node's parameter 'results_root'"
+    raise ParameterOutOfRange("results_directory", wanted, allowed)
 
 
 _PACKAGES = {"sysid_ros": "sysid_ros", "numpy": "numpy", "scipy": "scipy", "pinocchio": "pin"}
@@ -110,7 +107,10 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
         except SysidError as error:
             reasons.setdefault(str(error), []).append(name)
             continue
-        _write(folder / name, text)
+        try:
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SysidError(f"cannot write {folder / name}: {error.strerror or error}") from error
         files.append(name)
     left_out = [
         f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not written: {reason}"
@@ -161,11 +161,9 @@ def updated_urdf(result: IdentificationResult) -> str:
 
 def _tool_in_flange(robot: RobotModel) -> NDArray[np.float64]:
     """Return the homogeneous transform (4, 4) of the tool frame in the flange frame [m]."""
-    rotation, translation = (frame_placement(robot, robot.tool_frame), frame_placement(robot, robot.flange_frame))
-    tool, flange = np.eye(4), np.eye(4)
-    tool[:3, :3], tool[:3, 3] = rotation
-    flange[:3, :3], flange[:3, 3] = translation
-    return np.asarray(np.linalg.solve(flange, tool))
+    flange = inverse_placement(*frame_placement(robot, robot.flange_frame))
+    tool = frame_placement(robot, robot.tool_frame)
+    return np.block([[flange[0] @ tool[0], (flange[0] @ tool[1] + flange[1])[:, None]], [np.zeros((1, 3)), 1.0]])
 
 
 def _note(result: IdentificationResult) -> str:
@@ -174,10 +172,3 @@ def _note(result: IdentificationResult) -> str:
     bounds = f"between {mass.lower[0]:.3f} and {mass.upper[0]:.3f} kg ({result.estimate.method})"
     who = f"Payload of {result.robot.name}, identified {created}"
     return f"{who}: mass {bounds}. The estimate follows."
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SysidError(f"cannot write {path}: {error.strerror or error}") from error

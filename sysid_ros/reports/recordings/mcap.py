@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,10 +68,7 @@ class _Collected:
     batches: list[SampleBlock] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
     extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})
-    notices: dict[str, int] = field(default_factory=dict)
-
-    def note(self, sentence: str) -> None:
-        self.notices[sentence] = self.notices.get(sentence, 0) + 1
+    notices: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -265,14 +263,13 @@ def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> No
     blocks, notices = split_into_blocks(
         stamps[valid], sequence[valid], *(arrays[name][valid] for name in ("q", "v", "tau"))
     )
-    for notice in notices:
-        collected.note(notice)
+    collected.notices.update(notices)
     if not valid.all():
-        collected.note("samples the driver marked as not valid were left out")
+        collected.notices["samples the driver marked as not valid were left out"] += 1
     last = collected.batches[-1].stamps[-1] if collected.batches else -1
     for block in blocks:
         if block.stamps[0] <= last:
-            collected.note("batches that repeat earlier samples were left out")
+            collected.notices["batches that repeat earlier samples were left out"] += 1
             continue
         last = block.stamps[-1]
         kept = np.searchsorted(stamps, block.stamps)
