@@ -1,11 +1,4 @@
-"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``arm``, ``friction`` and ``sensors``.
-
-``run`` starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference weight, and
-calibrates it. ``arm`` does the same from recordings. Both write a calibration file, which a robot file names as
-``calibration:`` or ``sysid offline --calibration`` takes. ``friction``: recordings of slow motions bound friction by
-speed and direction. ``sensors``: a recording at standstill shows what can be measured of the errors of the sensors,
-with the data it rests on.
-"""
+"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``arm`` and ``sensors``."""
 
 from __future__ import annotations
 

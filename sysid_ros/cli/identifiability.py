@@ -1,7 +1,4 @@
-"""Says which inertial parameters of a robot can be known: ``sysid identifiability --urdf robot.urdf``.
-
-Any URDF will do, meshes are not needed, and no running system is. With ``--data`` it also says what a recording knows.
-"""
+"""Says which inertial parameters of a robot can be known: ``sysid identifiability --urdf robot.urdf``."""
 
 from __future__ import annotations
 

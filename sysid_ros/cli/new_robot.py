@@ -1,7 +1,4 @@
-"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, and from a bag what it shows of the sensors.
-
-A settings file is a commented YAML file; with it every command takes the arm: ``--model my_arm.yaml``.
-"""
+"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, and from a bag what it shows of the sensors."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -34,12 +34,13 @@ from sysid_ros.cli.terminal import (
     watching,
     working,
 )
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.core.model.robot_files import find_settings
 from sysid_ros.library.identify import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.folders import TARE, make_results_directory
@@ -48,8 +49,12 @@ from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.recordings.tables import write_npz
-from sysid_ros.reports.result import IdentificationResult, followed_motions
+from sysid_ros.reports.result import IdentificationResult, MotionRecord, followed_motions
 from sysid_ros.reports.writer import write_results
+from sysid_ros.view.address import free_port
+
+if TYPE_CHECKING:
+    from sysid_ros.view.replay import Replay
 
 
 def load_known(options: argparse.Namespace, calibration: str | None = None) -> RobotModel:
@@ -134,7 +139,7 @@ def show_and_write(result: IdentificationResult, output: str, was_stopped: bool 
 
 def show_replay(result: IdentificationResult, options: argparse.Namespace) -> None:
     """Show the recording in a browser until Ctrl-C."""
-    from sysid_ros.cli.view import open_replay  # a view is not always asked for
+    from sysid_ros.cli.offline import open_replay  # a view is not always asked for
 
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
     print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
@@ -144,6 +149,52 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
         print()
     finally:
         replay.close()
+
+
+def open_replay(result: IdentificationResult, file: Path, model: str, port: str) -> Replay:
+    """Show a result over time in a browser.
+
+    Args:
+        result: Of a recording, with its samples.
+        file: The recording; its plans are shown, too, where it has some.
+        model: The arm as it was named, beside whose settings meshes are looked for.
+        port: Of ``--view``.
+    """
+    from sysid_ros.core.collision.scene import Scene  # neither a view nor proofs of plans are always asked for
+    from sysid_ros.reports.recordings.runs import RecordedRun, read_run
+    from sysid_ros.view.replay import FollowedPlan, Replay, Story
+    from sysid_ros.view.scene import ArmView
+
+    samples, history = result.samples, result.history
+    if samples is None or len(samples) == 0:
+        raise SysidError("--view: there are no samples to replay")
+    try:
+        recorded = read_run(file) if file.suffix == ".mcap" and file.is_file() else RecordedRun()
+    except SysidError:  # a plan of another version: the replay goes without
+        recorded = RecordedRun()
+    plans = []
+    for one in _followed(recorded.motions(int(samples.stamps[0])), result):
+        end = one.start + (one.trajectory.duration if one.followed is None else one.followed)
+        plans.append(FollowedPlan(one.trajectory, one.start if one.issued is None else one.issued, one.start, end))
+    # The history may end with the same estimate twice: at the last update, and at the end
+    story = Story(
+        seconds=samples.seconds,
+        q=samples.q,
+        update_times=history.time,
+        bounds=np.stack([history.lower, history.values, history.upper], axis=1),
+        final=result.estimate,
+        plans=plans,
+        scene=recorded.plans[-1].scene if recorded.plans else Scene(),
+    )
+    view = ArmView(result.robot, free_port(port), find_settings(model).parent)
+    return Replay(view, result.robot, story)
+
+
+def _followed(motions: tuple[MotionRecord, ...], result: IdentificationResult) -> tuple[MotionRecord, ...]:
+    """Return motions with how long each was followed, where the recording has desired positions."""
+    if result.samples is None or result.reference_q is None:
+        return motions
+    return followed_motions(motions, result.samples.seconds, result.reference_q)
 
 
 def _robot_of(options: argparse.Namespace) -> RobotModel:
@@ -275,10 +326,7 @@ def run_report(options: argparse.Namespace) -> int:
     beside = recording_path.parent / TARE / RECORDING
     tare = read_recording(beside, robot) if beside.is_file() else None
     result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set), tare)
-    start_ns = int(recording.batches[0].stamps[0])
-    motions = about.motions(start_ns)
-    if recording.reference_q is not None:
-        motions = followed_motions(motions, recording.samples.seconds, recording.reference_q)
+    motions = _followed(about.motions(int(recording.batches[0].stamps[0])), result)
     truth = about.truth if result.estimate.target == "payload" else None
     return show_and_write(
         dataclasses.replace(result, motions=motions, truth=truth), options.output, was_stopped or was_cut

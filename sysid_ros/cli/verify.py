@@ -1,8 +1,4 @@
-"""Checks certified plans again: ``sysid verify recording.mcap``.
-
-Everything is done anew: hashes, start states, times, the controller's tracking bound from plan to plan, and the proof
-over continuous time. The margins of the control law are printed besides: of the linear loop at the start of each plan.
-"""
+"""Re-verifies certified plans from scratch, and prints the margins of the control law: ``sysid verify FILE``."""
 
 from __future__ import annotations
 

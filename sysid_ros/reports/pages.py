@@ -1,9 +1,7 @@
 """Fills in the templates of pages, with values escaped, and of files; :mod:`~sysid_ros.reports.plots` draws plots.
 
-Every plot is an SVG of its own that takes its colours from the page, so that plots fit a light and a dark theme and
-stand in as many columns as there is room for. A script of the page reads out values where the pointer is. It is ours
-and small: what libraries for plots put into a page is megabytes for each report, and draws nothing on paper or where
-scripts are off. The policy of the page allows this one script and nothing from anywhere else.
+A script of the page reads out values of plots where the pointer is. The policy of the page allows this one script and
+nothing from anywhere else.
 """
 
 from __future__ import annotations
