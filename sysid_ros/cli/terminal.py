@@ -401,13 +401,10 @@ def _hypotheses_parts(result: IdentificationResult, hypotheses: Sequence[tuple[s
 
 def _tool_table(tool: PayloadSummary, narrower: frozenset[Quantity]) -> Table:
     """Return a table of the payload; quantities that are no better known than before the data have bounds only."""
-    rows = [(Quantity.MASS, "mass", "kg", tool.mass)]
-    rows += [(Quantity.COM, f"CoM {axis}", "m", tool.com[i]) for i, axis in enumerate("xyz")]
-    rows += [(Quantity.INERTIA, f"principal moment {i + 1}", "kg m^2", tool.principal_moments[i]) for i in range(3)]
     cells = []
-    for quantity, name, unit, one in rows:
+    for quantity, name, unit, one in tool.rows:
         value = _fixed(one.values) if quantity in narrower else "not known"
-        cells.append((name, unit, value, _fixed(one.lower), _fixed(one.upper)))
+        cells.append((name.replace("centre of mass", "CoM"), unit, value, _fixed(one.lower), _fixed(one.upper)))
     return make_table(("", "unit", "estimate", "lower", "upper"), cells, left=2)
 
 

@@ -183,23 +183,14 @@ def arm_html(result: ArmResult) -> str:
     """Return the page as one text; it loads nothing from anywhere."""
     from sysid_ros.reports.pages import render  # templates take a while to load
 
-    identification, check = result.identification, result.check
+    robot, identification, check = result.before, result.identification, result.check
     base, calibration = identification.base, identification.calibration
     before, after = base.prior.width, base.upper - base.lower
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
-    old = base.matrix @ result.before.theta_nominal
-    rows = [
-        {
-            "formula": base.formulas[k],
-            "unit": base.units[k],
-            "old": _number(old[k]),
-            "value": _number(base.values[k]),
-            "lower": _number(base.lower[k]),
-            "upper": _number(base.upper[k]),
-            "share": f"{100.0 * share[k]:.0f} %",
-        }
-        for k in range(len(base))
-    ]
+    old = base.matrix @ robot.theta_nominal
+    columns = (base.formulas, base.units, old, base.values, base.lower, base.upper, share)
+    found = identification.constants
+    bounds = (found.prior.lower, found.prior.upper, found.lower, found.upper)
     narrowed = int(np.count_nonzero(base.is_narrower))
     shares = identification.row_shares
     best = f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
@@ -215,12 +206,16 @@ def arm_html(result: ArmResult) -> str:
         "arm.html",
         result=result,
         record=calibration.record,
-        robot=result.before,
+        robot=robot,
         facts=facts,
-        rows=rows,
+        rows=list(zip(*columns, strict=True)),
         friction=_friction(result),
-        constants=_constants(identification),
-        check=None if check is None else _check_rows(result.before, check),
+        constants=list(zip(found.names, found.units, *bounds, strict=True)),
+        check=check,
+        residuals=[]
+        if check is None
+        else list(zip(robot.joint_names, check.torque, check.before, check.after, strict=True)),
+        mean_time=MEAN_TIME,
         unknown=[base.formulas[k] for k in range(len(base)) if share[k] > 0.95],
         entries={
             "robot": calibration.robot,
@@ -233,43 +228,17 @@ def arm_html(result: ArmResult) -> str:
     )
 
 
-def _friction(result: ArmResult) -> list[dict[str, Any]]:
-    robot, box = result.before, result.after.theta_box
-    old, new = robot.friction(robot.theta_nominal), robot.friction(result.after.theta_nominal)
-    lower, upper = robot.friction(box.lower), robot.friction(box.upper)
+def _friction(result: ArmResult) -> list[tuple[Any, ...]]:
+    """Per joint and parameter: its names and unit, its value before and now, and its bounds."""
+    robot, after = result.before, result.after
+    tables = [
+        robot.friction(one) for one in (robot.theta_nominal, after.theta_nominal, *vars(after.theta_box).values())
+    ]
     return [
-        {
-            "joint": joint,
-            "name": name,
-            "unit": unit,
-            "old": _number(old[j, k]),
-            "value": _number(new[j, k]),
-            "lower": _number(lower[j, k]),
-            "upper": _number(upper[j, k]),
-        }
+        (joint, name, unit, *(table[j, k] for table in tables))
         for j, joint in enumerate(robot.joint_names)
         for k, (name, unit) in enumerate(zip(FRICTION_NAMES, FRICTION_UNITS, strict=True))
     ]
-
-
-def _constants(identification: ArmIdentification) -> list[dict[str, Any]]:
-    found = identification.constants
-    columns = (found.prior.lower, found.prior.upper, found.lower, found.upper)
-    return [
-        {"name": name, "unit": unit}
-        | dict(zip(("before_lower", "before_upper", "lower", "upper"), map(_number, bounds), strict=True))
-        for name, unit, bounds in zip(found.names, found.units, np.transpose(columns), strict=True)
-    ]
-
-
-def _check_rows(robot: RobotModel, check: TorqueCheck) -> dict[str, Any]:
-    columns = zip(robot.joint_names, check.torque, check.before, check.after, strict=True)
-    rows = [(name, *(f"{value:.3f}" for value in values)) for name, *values in columns]
-    return {"name": check.name, "seconds": f"{check.seconds:.1f}", "mean_time": f"{MEAN_TIME:g}", "rows": rows}
-
-
-def _number(value: float) -> str:
-    return f"{value + 0.0:.4g}".replace("-", "−")
 
 
 _READS_BACK = 1e-9

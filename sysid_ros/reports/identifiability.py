@@ -22,7 +22,7 @@ from sysid_ros.core.identifiability.wording import (
     symbol_table,
 )
 from sysid_ros.reports import plots
-from sysid_ros.reports.plots import Plot
+from sysid_ros.reports.plots import Plot, short_number
 
 
 def identifiability_yaml(comparison: Comparison) -> str:
@@ -95,11 +95,6 @@ def dimensions(structure: Structure) -> list[tuple[str, tuple[str, ...]]]:
     return [("dim V", row("velocity_dimension")), ("dim K", row("coefficient_dimension")), ("dim T", transfers)]
 
 
-def number(value: float) -> str:
-    """Return a number for a table."""
-    return f"{value:.3g}".replace("-", "−") if np.isfinite(value) else "unbounded"
-
-
 _LEGEND = (Symbol.IDENTIFIABLE, Symbol.CHOSEN, Symbol.COMBINED, Symbol.UNIDENTIFIABLE)
 
 
@@ -119,7 +114,7 @@ def identifiability_markdown(result: IdentifiabilityResult) -> str:
     if result.analysis is not None:
         found = result.analysis
         rows = [
-            [name, structure.base_units[k], *(number(v[k]) for v in (found.prior_deviations, found.deviations))]
+            [name, structure.base_units[k], *(short_number(v[k]) for v in (found.prior_deviations, found.deviations))]
             for k, name in enumerate(structure.base_names)
         ]
         lines += ["", "## Expected standard deviations", ""]
@@ -141,7 +136,11 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
 
     structure, analysis = result.structure, result.analysis
     texts = [explain(structure, k) for k in range(len(structure.names))]
-    of_data: dict[str, Any] = {} if analysis is None else _data(analysis)
+    of_data: dict[str, Any] = {}
+    if analysis is not None:
+        weak = range(structure.count)[: -_WEAK_DIRECTIONS - 1 : -1]
+        directions = [(analysis.singular_values[k], describe_direction(analysis, k)) for k in weak]
+        of_data = {"weak": directions, "spectrum": _spectrum(analysis)}
     return render(
         "identifiability.html",
         name=structure.mechanism.name or "robot",
@@ -201,28 +200,6 @@ def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
         found = f"{result.analysis.determined} of {structure.count}"
         facts.append(("This data", found, "", "combinations determined"))
     return facts
-
-
-def _data(analysis: DataAnalysis) -> dict[str, Any]:
-    structure, lower, upper = analysis.structure, analysis.lower, analysis.upper
-    rows = []
-    for k, name in enumerate(structure.base_names):
-        row = {
-            "name": name,
-            "unit": structure.base_units[k],
-            "prior": number(analysis.prior_deviations[k]),
-            "data": number(analysis.deviations[k]),
-            "together": number(analysis.deviations_with_prior[k]),
-            "is_determined": analysis.is_determined[k],
-            "bounds": None if lower is None or upper is None else f"[{number(lower[k])}, {number(upper[k])}]",
-        }
-        rows.append(row)
-    weak = range(structure.count - 1, max(structure.count - 1 - _WEAK_DIRECTIONS, -1), -1)
-    return {
-        "deviations": rows,
-        "weak": [(number(analysis.singular_values[k]), describe_direction(analysis, k)) for k in weak],
-        "spectrum": _spectrum(analysis),
-    }
 
 
 def _spectrum(analysis: DataAnalysis) -> str | None:

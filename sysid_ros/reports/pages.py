@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from sysid_ros.reports.plots import short_number
+
 
 def render(template: str, **values: Any) -> str:
     """Fill in a template of ``reports/templates``."""
@@ -53,4 +55,4 @@ _ENVIRONMENT = Environment(
     keep_trailing_newline=True,
     undefined=StrictUndefined,
 )
-_ENVIRONMENT.filters.update(number=format_number, sentence=to_sentence, squared=square_units)
+_ENVIRONMENT.filters.update(number=format_number, sentence=to_sentence, squared=square_units, short=short_number)

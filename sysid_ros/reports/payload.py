@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.spatial import inverse_placement
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox, nearest_body
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import EffortMeaning, PayloadShape, RobotModel, frame_placement
@@ -241,6 +241,14 @@ class PayloadSummary:
     def mass(self) -> Bounded:
         """Mass [kg], shape ()."""
         return self.parameters[0]
+
+    @property
+    def rows(self) -> list[tuple[Quantity, str, str, Bounded]]:
+        """Its numbers for a table: quantity, name, unit, and value with bounds."""
+        rows = [(Quantity.MASS, "mass", "kg", self.mass)]
+        rows += [(Quantity.COM, f"centre of mass {axis}", "m", self.com[i]) for i, axis in enumerate("xyz")]
+        moments = self.principal_moments
+        return [*rows, *((Quantity.INERTIA, f"principal moment {i + 1}", "kg m^2", moments[i]) for i in range(3))]
 
 
 def summarize(
