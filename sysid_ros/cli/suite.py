@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +17,6 @@ from pathlib import Path
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE
 from sysid_ros.core.common.command_line import tell
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.processes import (
     RESPAWN_DELAY,
@@ -216,7 +216,7 @@ class Suite:
         self._processes = processes
         self._client_command = client
         self._log = log_directory
-        self._environment = environment
+        self._environment = {name: value for name, value in environment.items() if name != KEY_FILE_VARIABLE}
         self._parameters = parameters or {}
         self._nodes: list[ProcessGroup] = []  # in the order of the processes
         self._again: dict[int, float] = {}  # which of them are started again, and when: monotonic [s]
@@ -230,16 +230,19 @@ class Suite:
         Returns:
             The client's exit status; 3 if a node died that the suite needs; 128 plus the number of the signal that
             ended it.
+
+        Raises:
+            SysidError: The user's key file cannot be used.
         """
-        try:
-            _ = self._key
-        except SysidError as error:
-            say(str(error))
-            return ExitStatus.BAD_INPUT
+        _ = self._key
         self._log.mkdir(parents=True, exist_ok=True)
         with Interrupts() as interrupts:
             try:
-                self._start()
+                for started in self._processes:
+                    self._nodes.append(self._start_node(started))
+                if self._client_command is not None:
+                    environment = {**self._environment, **self._key}  # it believes signed results alone
+                    self._client = ProcessGroup("client", self._client_command, environment, reads_terminal=True)
                 status = self._watch(interrupts)
                 self._end(interrupts)
             finally:
@@ -249,22 +252,11 @@ class Suite:
     def environment_of(self, started: StartedProcess) -> Mapping[str, str]:
         """Return the environment of a process: the key is for those alone that need it."""
         enclave = security_variables(started.process.executable, started.namespace)
-        return {**self._public_environment, **enclave, **(self._key if started.process.has_key else {})}
-
-    @property
-    def _public_environment(self) -> Mapping[str, str]:
-        return {name: value for name, value in self._environment.items() if name != KEY_FILE_VARIABLE}
+        return {**self._environment, **enclave, **(self._key if started.process.has_key else {})}
 
     @cached_property
     def _key(self) -> Mapping[str, str]:
         return key_variables(self._processes)
-
-    def _start(self) -> None:
-        for started in self._processes:
-            self._nodes.append(self._start_node(started))
-        if self._client_command is not None:
-            environment = {**self._public_environment, **self._key}  # it believes signed results alone
-            self._client = ProcessGroup("client", self._client_command, environment, reads_terminal=True)
 
     def _start_node(self, started: StartedProcess) -> ProcessGroup:
         name = started.process.executable
@@ -314,8 +306,10 @@ class Suite:
             if node.returncode is None:
                 continue
             if index not in self._again:
-                say(f"{node.name} {ending(node.returncode)} before the end; the last lines of {node.log}:")
-                print(indented(node.last_lines()), file=sys.stderr, flush=True)
+                code = node.returncode
+                how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+                say(f"{node.name} {how} before the end; the last lines of {node.log}:")
+                print(textwrap.indent(node.last_lines(), "    "), file=sys.stderr, flush=True)
                 if started.process.is_required:
                     return True
                 say(f"nothing that moves needs {node.name}; it is started again in {RESPAWN_DELAY:g} s")
@@ -416,18 +410,6 @@ def suite_environment(
     }
 
 
-def ending(code: int | None) -> str:
-    """How a process ended, in words."""
-    if code is not None and code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit status {code}"
-
-
 def say(text: str) -> None:
     """Tells the person at the terminal."""
     tell("[runner] ", text)
-
-
-def indented(text: str) -> str:
-    """Return a text as a quotation."""
-    return "\n".join(f"    {line}" for line in text.splitlines())
