@@ -99,11 +99,6 @@ def _truth(message: Any) -> NDArray[np.float64] | None:
 
 PLAN, ESTIMATE = "sysid_msgs/msg/CertifiedTrajectory", "sysid_msgs/msg/ParameterEstimate"
 _TEXT_FILES = (".yaml", ".yml", ".json")
-_COPIED = (
-    "plan_id", "path_hash", "box_hash", "scene_hash", "robot_hash", "takeover_time", "rest_before", "torque_fraction",
-    "brake_time", "claims", "issued_at", "expires_at",
-)  # fmt: skip
-_VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound")
 
 
 def read_plans(
@@ -139,29 +134,22 @@ def read_plans(
     return [CertifiedPlan.from_dict(entry) for entry in entries]
 
 
-def plan_entries(message: Any) -> dict[str, object]:
-    """Return the entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them.
-
-    Raises:
-        CertificateMismatch: It is recorded in another format.
-        InvalidRecording: Lengths of the message do not fit each other.
-    """
-    version = getattr(message, "format_version", 1)
-    require_format(version)
-    path, certificate, scene = message.trajectory, message.certificate, message.scene
+def _plan_entries(message: Any, version: int) -> dict[str, object]:
+    """Return the entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them."""
+    path, certificate = message.trajectory, message.certificate
     if list(certificate.joint_names) != list(path.joint_names):
         given = ", ".join(certificate.joint_names)
         raise InvalidRecording(PLAN, "the joints of the certificate", given, ", ".join(path.joint_names))
     coefficients = {item.name: np.reshape(item.data, tuple(item.shape)).tolist() for item in path.coefficients}
+    arm, payload = (
+        {end: list(getattr(message, f"{name}_{end}")) for end in ("lower", "upper")} for name in ("arm", "payload")
+    )
     return {
         "format_version": version,
         "trajectory": {"kind": path.kind, "duration": path.duration, "coefficients": coefficients},
-        "certificate": _certificate_entries(certificate, version),
-        "boxes": [
-            {"lower": list(message.arm_lower), "upper": list(message.arm_upper)},
-            {"lower": list(message.payload_lower), "upper": list(message.payload_upper)} | _rest_entries(message),
-        ],
-        "scene": _scene_entries(scene, len(path.joint_names)),
+        "certificate": _certificate_entries(certificate) | {"format_version": version},
+        "boxes": [arm, payload | _rest_entries(message)],
+        "scene": _scene_entries(message.scene, len(path.joint_names)),
         "robot_name": message.robot_name,
     }
 
@@ -176,22 +164,18 @@ def _rest_entries(message: Any) -> dict[str, object]:
     return {"rest": {"joint_names": names, **numbers}}
 
 
-def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:
-    law = certificate.control_law
-    margins = zip(
-        certificate.margin_limits, certificate.margins, certificate.margin_places, certificate.margin_times, strict=True
-    )
-    return {
-        "format_version": version,
-        **{name: getattr(certificate, name) for name in _COPIED},
-        "is_proven_throughout": getattr(certificate, "is_proven_throughout", False),  # not in older ones
-        **{name: list(getattr(certificate, name)) for name in _VECTORS},
-        "torque_squares": np.reshape(certificate.torque_squares, (-1, len(certificate.joint_names))).tolist(),
-        "predecessor": certificate.predecessor or None,
+def _certificate_entries(certificate: Any) -> dict[str, object]:
+    fields: dict[str, Any] = dict(vars(certificate))
+    fields |= {name: list(one) for name, one in fields.items() if isinstance(one, np.ndarray)}
+    del fields["__msgtype__"]
+    law, count = fields["control_law"], len(fields.pop("joint_names"))
+    names = ("margin_limits", "margins", "margin_places", "margin_times")
+    margins = zip(*(fields.pop(name) for name in names), strict=True)
+    return fields | {
+        "torque_squares": np.reshape(fields["torque_squares"], (-1, count)).tolist(),
+        "predecessor": fields["predecessor"] or None,
         "control_law": {"name": law.name, "settings": dict(zip(law.setting_names, law.settings, strict=True))},
-        "margins": [
-            {"limit": limit, "value": value, "place": place, "time": time} for limit, value, place, time in margins
-        ],
+        "margins": [dict(zip(("limit", "value", "place", "time"), margin, strict=True)) for margin in margins],
     }
 
 
@@ -256,8 +240,11 @@ def _read_plan(file: Path, entry: McapMessage) -> tuple[tuple[str, float], Mappi
         stamp = 1e-9 * entry.stamp_ns
         raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")
     try:
-        require_format(getattr(entry.message, "format_version", 1))
-        return (entry.message.certificate.plan_id, entry.message.certificate.issued_at), plan_entries(entry.message)
+        version = getattr(entry.message, "format_version", 1)
+        require_format(version)
+        return (entry.message.certificate.plan_id, entry.message.certificate.issued_at), _plan_entries(
+            entry.message, version
+        )
     except CertificateMismatch as mismatch:
         raise InvalidRecording(file, "a certified plan", mismatch.reason, "a plan of this format") from mismatch
     except (ValueError, SysidError) as error:
