@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus
@@ -124,7 +123,10 @@ def _analyze_recording(
     source = ArmInformation(robot, structure, options.window)
     information = source.of_recording(samples.seconds, samples.q, samples.v)
     box, reason = _guaranteed(options, robot, structure, recording)
-    analysis = analyze_data(structure, information, _scale(options, robot, structure), box)
+    radius = robot.theta_box.radius.copy()
+    if options.unknown == "payload":
+        radius[robot.inertial_slice(robot.n)] = robot.payload_prior.box.radius
+    analysis = analyze_data(structure, information, prior_scale(structure, parameter_names(robot), radius), box)
     speeds = np.abs(samples.v).max(axis=0, initial=0.0)
     return analysis, advise(robot, analysis, source, information, speeds), reason
 
@@ -142,14 +144,6 @@ def _guaranteed(
         why = result.estimate.alarm_text or " ".join(result.caveats) or result.estimate.guarantee
         return None, f"No guaranteed bounds of the payload: {why}"
     return result.estimate.box, ""
-
-
-def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure) -> NDArray[np.float64]:
-    names, radius = parameter_names(robot), robot.theta_box.radius.copy()
-    if options.unknown == "payload":
-        last = slice(10 * (robot.n - 1), 10 * robot.n)
-        radius[last] = robot.payload_prior.box.radius
-    return prior_scale(structure, names, radius)
 
 
 def _summary(result: IdentifiabilityResult) -> list[RenderableType]:

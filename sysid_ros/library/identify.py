@@ -5,10 +5,9 @@ Everything else is in the packages of :mod:`sysid_ros.core` and :mod:`sysid_ros.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -149,7 +148,11 @@ def identify_recording(
     unknown_arm = _compare_arms(robot, recording)
     settings = _with_gripper(settings, robot, recording)
     robot = with_velocity_error(robot, recording)
-    known_hand = None if tare is None else _make_tare(tare, robot, settings)
+    known_hand = None
+    if tare is not None:
+        _compare_arms(robot, tare)
+        own = _with_gripper(replace(settings, gripper=""), robot, tare)
+        known_hand = make_tare(with_velocity_error(robot, tare), tare.batches, own)
     robot = robot.with_gripper(settings.gripper)
     run = _Run(robot, settings, recording.batches[0].stamps[0], on_progress, is_cancelled, known_hand)
     notices = [*unknown_arm, *run.process(recording)]
@@ -195,7 +198,7 @@ def identify_recording(
         explanation=explanation,
         information=run.estimator.information(),
         timing={"estimation": spent},
-        settings=dataclasses.asdict(settings),
+        settings=asdict(settings),
         versions=software_versions(),
         warnings=tuple(text for text in _latest([*recording.notices, *notices]) if text not in said),
         caveats=recording.caveats,
@@ -244,13 +247,7 @@ def _with_gripper(settings: EstimatorSettings, robot: RobotModel, recording: Rec
     # A recording does not say of which calibration it speaks.
     if settings.gripper or state not in robot.gripper_states or state == AS_CALIBRATED:
         return settings
-    return dataclasses.replace(settings, gripper=state)
-
-
-def _make_tare(recording: Recording, robot: RobotModel, settings: EstimatorSettings) -> Tare:
-    _compare_arms(robot, recording)
-    own = _with_gripper(dataclasses.replace(settings, gripper=""), robot, recording)
-    return make_tare(with_velocity_error(robot, recording), recording.batches, own)
+    return replace(settings, gripper=state)
 
 
 class _Run:

@@ -16,7 +16,7 @@ from sysid_ros.reports.limits import describe_limits, find_open_parameters
 from sysid_ros.reports.pages import render
 from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
-from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
+from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 from sysid_ros.reports.torque_fit import explained_torque
 
 if TYPE_CHECKING:
@@ -153,19 +153,17 @@ def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
 
 def _margins(result: IdentificationResult) -> dict[str, Any]:
     kinds = list(dict.fromkeys(row.kind for motion in result.motions for row in motion.margins))
-    by_plan = [{row.kind: row for row in motion.margins} for motion in result.motions]
-    least = {kind: min(rows[kind].margin for rows in by_plan if kind in rows) for kind in kinds}
-    rows = [
-        [None if kind not in rows else _margin(rows[kind], motion, least[kind]) for kind in kinds]
-        for motion, rows in zip(result.motions, by_plan, strict=True)
-    ]
-    return {"kinds": kinds, "rows": rows}
+    by_plan = [({row.kind: row for row in motion.margins}, motion.followed) for motion in result.motions]
+    least = {kind: min(rows[kind].margin for rows, _ in by_plan if kind in rows) for kind in kinds}
 
+    def cell(row: MarginRow | None, followed: float | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        is_behind = followed is not None and row.time is not None and row.time > followed
+        place = row.place[:-2] + "\N{NO-BREAK SPACE}s" if row.place.endswith(" s") else row.place
+        return {"value": row.value, "place": place, "is_behind": is_behind, "is_least": row.margin == least[row.kind]}
 
-def _margin(row: MarginRow, motion: MotionRecord, least: float) -> dict[str, Any]:
-    is_behind = motion.followed is not None and row.time is not None and row.time > motion.followed
-    place = row.place[:-2] + "\N{NO-BREAK SPACE}s" if row.place.endswith(" s") else row.place
-    return {"value": row.value, "place": place, "is_behind": is_behind, "is_least": row.margin == least}
+    return {"kinds": kinds, "rows": [[cell(rows.get(kind), end) for kind in kinds] for rows, end in by_plan]}
 
 
 def _claims(result: IdentificationResult) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds.agreement import Agreement
@@ -102,7 +102,10 @@ def check_windows(
     if not rows:
         return None
     stacked = Rows.stack(rows)
-    payload = _least_squares(stacked) if estimate is None else np.asarray(estimate, dtype=float)
+    payload = estimate
+    if payload is None:  # no body need have these parameters
+        weights = 1.0 / np.maximum(stacked.error, 1e-12)
+        payload = np.array(np.linalg.lstsq(weights[:, None] * stacked.y, weights * stacked.u, rcond=None)[0])
     unknowns = describe_unknowns(robot, settings)
     problem = Problem.build(stacked, payload, np.zeros(10), unknowns.radius, unknowns.end_error)
     middle = 0.5e-9 * ((stacked.start - origin_ns) + (stacked.stop - origin_ns))
@@ -164,23 +167,8 @@ BLIND_SPOTS = (
 """Assumptions that data can break without an alarm, the effect on the result, and a check that would show it."""
 
 
-def _least_squares(rows: Rows) -> Array:
-    """Return the target that fits all weighted rows best, (10,); no body need have these parameters."""
-    weights = 1.0 / np.maximum(rows.error, 1e-12)
-    solution = np.linalg.lstsq(weights[:, None] * rows.y, weights * rows.u, rcond=None)[0]
-    return np.asarray(solution, dtype=np.float64)
-
-
 END_EFFECTOR = "end_effector"
 """Target of an estimate that describes the last body and the payload together."""
-
-
-def _frozen(values: ArrayLike | None) -> Array | None:
-    if values is None:
-        return None
-    array = np.array(values, dtype=float)
-    array.setflags(write=False)
-    return array
 
 
 @dataclass(frozen=True)
@@ -292,7 +280,10 @@ class IdentificationResult:
 
     def __post_init__(self) -> None:
         for name in ("reference_q", "reference_v", "commanded_tau", "predicted_tau", "information", "truth"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            if (value := getattr(self, name)) is not None:
+                array = np.array(value, dtype=float)
+                array.setflags(write=False)
+                object.__setattr__(self, name, array)
 
     @property
     def is_usable(self) -> bool:

@@ -388,7 +388,11 @@ def _triangles(trimesh: Any, visual: ET.Element, folder: Path) -> Any:
     (tag, half), mesh = form_of(visual), visual.find("geometry/mesh")
     try:
         if mesh is not None:
-            return _read_mesh(trimesh, mesh, folder)
+            path = find_mesh(mesh.get("filename", ""), folder / "robot.urdf")
+            loaded = None if path is None else trimesh.load(path, force="mesh")
+            if loaded is not None:
+                loaded.apply_scale([float(word) for word in mesh.get("scale", "1 1 1").split()])
+            return loaded
         makers: dict[str, Callable[[], Any]] = {
             "box": lambda: trimesh.creation.box(2.0 * half),
             "cylinder": lambda: trimesh.creation.cylinder(half[0], 2.0 * half[2]),
@@ -397,12 +401,3 @@ def _triangles(trimesh: Any, visual: ET.Element, folder: Path) -> Any:
         return makers[tag]() if tag else None
     except Exception:  # a reader of meshes has no common error; the arm is drawn without it
         return None
-
-
-def _read_mesh(trimesh: Any, element: ET.Element, folder: Path) -> Any:
-    path = find_mesh(element.get("filename", ""), folder / "robot.urdf")
-    if path is None:
-        return None
-    mesh = trimesh.load(path, force="mesh")
-    mesh.apply_scale([float(word) for word in element.get("scale", "1 1 1").split()])
-    return mesh

@@ -256,15 +256,16 @@ def _join(
         away = int(np.abs(own[nearest] - stamps).max())
         worst = max(worst, away)
         for name, all_rows in quantities.items():
-            rows = unwrap(all_rows[:, order]) if name == "q" and away > _SAME_TIME else all_rows[:, order]
-            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, own, rows)
+            rows = all_rows[:, order]
+            if away > _SAME_TIME:
+                rows = unwrap(rows) if name == "q" else rows
+                at, times = 1e-9 * (stamps - own[0]), 1e-9 * (own - own[0])
+                values[name][:, places] = np.column_stack([np.interp(at, times, one) for one in rows.T])
+            else:
+                values[name][:, places] = rows[nearest]
     if worst <= _SAME_TIME:
         return stamps, values, []
     return stamps, values, [
         f"joints come on several topics whose stamps differ by up to {1e-6 * worst:.3g} ms: what lies between two "
         "stamps was interpolated"
     ]  # fmt: skip
-
-
-def _interpolate(at: NDArray[np.int64], stamps: NDArray[np.int64], rows: Array) -> Array:
-    return np.column_stack([np.interp(1e-9 * (at - stamps[0]), 1e-9 * (stamps - stamps[0]), one) for one in rows.T])
